@@ -20,13 +20,14 @@ import (
 )
 
 // Handler returns a handler that answers a POST request with a backup of the scheduler's store, as
-// [durable.Scheduler.Backup] writes it. A connection on which the whole answer does not arrive is broken off.
+// [durable.Scheduler.Backup] writes it. If the backup fails, the connection is aborted, so that the client does not
+// mistake a part for the whole.
 //
-// A request is refused, with the text of the error, unless allow returns nil for it. allow must identify the
-// user: the answer has the keys and the payloads of all tasks. If allow is nil, every request is refused. So is
-// one that a browser sends for a page. Several goroutines may call allow at a time.
+// A request is refused, with the text of the error, unless allow returns nil for it. allow must identify the user: the
+// answer contains the keys and payloads of all tasks. If allow is nil, every request is refused. A request that a
+// browser sends for a page is always refused. allow may be called concurrently.
 //
-// A client that reads nothing for a minute gets no more, so that it does not hold up a Shutdown for longer.
+// A client that reads nothing for a minute is disconnected, so that it does not delay a Shutdown for longer.
 func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -52,7 +53,7 @@ func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler
 		switch {
 		case err == nil:
 		case out.begun:
-			panic(http.ErrAbortHandler) // so that the client does not take it for a whole copy
+			panic(http.ErrAbortHandler) // so that the client does not mistake it for a whole copy
 		case errors.Is(err, errors.ErrUnsupported):
 			http.Error(w, err.Error(), http.StatusNotImplemented)
 		case errors.Is(err, durable.ErrStopped):
@@ -66,7 +67,7 @@ func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler
 // patience is how long a client may take to read a part of the answer.
 const patience = time.Minute
 
-// A response is where the backup goes. The first part of it is the beginning of the answer.
+// A response receives the backup. Its first part starts the answer.
 type response struct {
 	w         http.ResponseWriter
 	deadlines *http.ResponseController
@@ -78,8 +79,7 @@ func (r *response) Write(b []byte) (int, error) {
 		r.begun = true
 		r.w.Header().Set("Content-Type", "application/x-tar")
 	}
-	// In place of the server's WriteTimeout, which is for the whole answer. A server without deadlines has
-	// none.
+	// It replaces the server's WriteTimeout, which is for the whole answer. A server without deadlines has none.
 	_ = r.deadlines.SetWriteDeadline(time.Now().Add(patience))
 	return r.w.Write(b)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Link is the way from a node to an engine, which need not be one of this package. It passes every call on,
-// with the faults that a test asks for. Give each node a Link of its own to cut off one node, or all the same
-// Link to cut off all. Use [NewLink].
+// A Link is the connection from a node to any engine. It forwards every call, with the faults that a test asks for.
+// Give each node its own Link to cut off single nodes, or all nodes the same Link to cut off all at once. Use
+// [NewLink].
 type Link struct {
 	to engine.Engine
 
@@ -25,11 +25,11 @@ type Link struct {
 	next map[string][]Fault // of the next calls of each method
 }
 
-// A Fault is what happens to a call.
+// A Fault is a fault of a call.
 type Fault struct {
 	Delay time.Duration // how long the call takes to reach the engine
-	Fail  bool          // then it fails there, and has no effect
-	Lose  bool          // or it has its effect, and its answer is lost
+	Fail  bool          // the call fails there, and has no effect
+	Lose  bool          // or it takes effect, and its answer is lost
 }
 
 // ErrFault is the error of a call that failed, or whose answer was lost, by a Fault.
@@ -38,9 +38,8 @@ var ErrFault = errors.New("memengine: fault")
 // NewLink returns a link without faults.
 func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
 
-// Next makes the faults those of the next calls of a method of engine.Engine, such as "Confirm", or of "Count", one for
-// each call. They come after those that it has been given earlier. Calls of one method that serve different ends have
-// names of their own:
+// Next sets the faults of the next calls of a method of engine.Engine, such as "Confirm", or of "Count", one for each
+// call. They are added to earlier ones. Calls of one method for different purposes have separate names:
 //
 //	Commit   "Commit" of tasks, "Commit Notes"
 //	Claim    "Claim", "Claim Fair"
@@ -52,7 +51,7 @@ func (l *Link) Next(method string, faults ...Fault) {
 	l.next[method] = append(l.next[method], faults...)
 }
 
-// SetFaults has of return the fault of every call that has none by Next. It calls of with the name of the
+// SetFaults sets a function that returns the fault of every call without one by Next. It is called with the name of the
 // method, for one call at a time. Nil means no faults.
 func (l *Link) SetFaults(of func(method string) Fault) {
 	l.mu.Lock()
@@ -60,7 +59,7 @@ func (l *Link) SetFaults(of func(method string) Fault) {
 	l.of = of
 }
 
-// SetDown makes every call fail without an effect, or ends that. It replaces what SetFaults was given.
+// SetDown makes every call fail without an effect, or ends that. It replaces the function of SetFaults.
 func (l *Link) SetDown(down bool) {
 	if down {
 		l.SetFaults(func(string) Fault { return Fault{Fail: true} })
@@ -83,9 +82,8 @@ func (l *Link) fault(method string) (f Fault) {
 	return Fault{}
 }
 
-// pass makes the call of a method with its fault. A delayed call whose context is done reaches the engine all
-// the same, as a request does that has left when its sender gives up. So do must use nothing that the caller
-// may change.
+// pass makes the call of a method with its fault. A delayed call whose context is done still reaches the engine, like a
+// request that was sent before its sender gave up. So do must not use anything that the caller may change.
 func pass(ctx context.Context, l *Link, method string, do func(context.Context) error) error {
 	f := l.fault(method)
 	meet := func(ctx context.Context) error {
@@ -111,7 +109,7 @@ func pass(ctx context.Context, l *Link, method string, do func(context.Context) 
 	}
 }
 
-// Commit is that of engine.Engine, and so are the other methods of its names.
+// Commit implements engine.Engine, like the other methods with its names.
 func (l *Link) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
 	own := make([]engine.Batch, len(batches))
@@ -132,7 +130,7 @@ func (l *Link) Commit(ctx context.Context, by engine.MemberID, batches []engine.
 
 // ask is pass for a call with an answer. It returns the zero value with an error.
 func ask[T any](ctx context.Context, l *Link, method string, do func(context.Context) (T, error)) (T, error) {
-	answer := make(chan T, 1) // a call that comes too late leaves its answer there
+	answer := make(chan T, 1) // a late call leaves its answer there
 	err := pass(ctx, l, method, func(ctx context.Context) error {
 		a, err := do(ctx)
 		answer <- a
@@ -150,7 +148,7 @@ func (l *Link) Get(ctx context.Context, keys ...string) ([]engine.Stored, error)
 	return ask(ctx, l, "Get", func(ctx context.Context) ([]engine.Stored, error) { return l.to.Get(ctx, keys...) })
 }
 
-// Walk passes the walk on. If its answer is lost, the walk ends before the first task.
+// Walk forwards the walk. If its answer is lost, the walk ends before the first task.
 func (l *Link) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		method := "Walk " + []string{"ByDue", "ByKey", "Failing", "Held", "Notes"}[over.Order]
@@ -162,7 +160,7 @@ func (l *Link) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Sto
 	}
 }
 
-// Count counts by the engine if that is an [engine.Counter], and else by walks.
+// Count uses the engine if that is an [engine.Counter], and otherwise walks.
 func (l *Link) Count(ctx context.Context) ([]engine.KindCount, error) {
 	return ask(ctx, l, "Count", func(ctx context.Context) ([]engine.KindCount, error) { return engine.Count(ctx, l.to) })
 }

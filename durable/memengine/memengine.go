@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package memengine is an [engine.Engine] in memory, for tests: several schedulers of one process share it as
-// the nodes of a cluster share a database. It keeps nothing beyond the process and starts no goroutine. Its
-// time is time.Now, so it works inside a testing/synctest bubble.
+// Package memengine is an [engine.Engine] in memory, for tests: several schedulers of one process share it as the nodes
+// of a cluster share a database. It keeps nothing beyond the process and starts no goroutine. Its clock is time.Now, so
+// it works inside a testing/synctest bubble.
 //
 // A test can cause trouble: [Engine.Expire] ends a lease, [Engine.Step] sets the clock, [Engine.Restart]
 // restarts the engine, [Engine.Begin] begins a transaction that locks tasks and commits them late. A [Link]
@@ -32,10 +32,10 @@ type Engine struct {
 	mu       sync.Mutex // protects below, and the fields of each Tx
 	tasks    map[string]*engine.Stored
 	order    *tree // all tasks, by due time and key
-	free     *tree // the tasks without an owner, as well,
-	turns    *tree // and those by group, due time and key
+	free     *tree // the free tasks, likewise,
+	turns    *tree // and by group, due time and key
 	keys     *tree // all tasks, by key
-	failing  *tree // those that are failing, by key
+	failing  *tree // the failing tasks, by key
 	notes    *tree // by name
 	members  map[engine.MemberID]*member
 	last     engine.MemberID
@@ -47,11 +47,11 @@ type Engine struct {
 
 type tree = btree.BTreeG[*engine.Stored]
 
-// A member is a node. Its claims are those of the tasks whose Owner it is.
+// A member is a node. It holds the tasks whose Owner it is.
 type member struct {
 	name   string
 	lease  time.Duration
-	until  int64 // when the lease runs out
+	until  int64 // when the lease expires
 	claims map[string]bool
 	report []byte
 }
@@ -122,7 +122,7 @@ func (e *Engine) commit(by engine.MemberID, batch engine.Batch) (r engine.Result
 	return r
 }
 
-// present returns the task that the write is for, or the note, or nil if there is none.
+// present returns the task or note that the write is for, or nil if there is none.
 func (e *Engine) present(w engine.Write) *engine.Stored {
 	if !w.Note {
 		return e.tasks[w.Key]
@@ -131,7 +131,7 @@ func (e *Engine) present(w engine.Write) *engine.Stored {
 	return note
 }
 
-// locked returns the transaction that has locked what the write is for, or nil.
+// locked returns the transaction that has locked the key of the write, or nil.
 func (e *Engine) locked(w engine.Write) *Tx {
 	if w.Note {
 		return nil
@@ -172,8 +172,7 @@ func (e *Engine) writeNote(w engine.Write) int64 {
 	return note.Revision
 }
 
-// put makes next the task of the key, or deletes it if next is nil. It gives next its revision, and returns
-// that.
+// put sets the task of the key, or deletes it if next is nil. It gives next its revision, and returns that.
 func (e *Engine) put(key string, next *engine.Stored, failing bool) int64 {
 	if old := e.tasks[key]; old != nil {
 		e.order.Delete(old)
@@ -207,7 +206,7 @@ func (e *Engine) put(key string, next *engine.Stored, failing bool) int64 {
 	return next.Revision
 }
 
-// give changes the owner of the task, which raises its revision.
+// give changes the owner of the task, which increments its revision.
 func (e *Engine) give(s *engine.Stored, to engine.MemberID) *engine.Stored {
 	next := *s
 	next.Owner = to
@@ -255,7 +254,7 @@ func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.S
 	}
 }
 
-// walk returns a function that yields what there is now of the range.
+// walk returns a function that yields the present tasks or notes of the range.
 func (e *Engine) walk(ctx context.Context, over engine.Range) (iter.Seq[*engine.Stored], error) {
 	if over.Order == engine.Held {
 		if _, err := e.lockAs(ctx, over.By); err != nil {
@@ -344,7 +343,7 @@ func (e *Engine) end(id engine.MemberID) {
 	delete(e.members, id)
 }
 
-// claimed returns what the member holds, in order of due time and key.
+// claimed returns the tasks that the member holds, in order of due time and key.
 func (e *Engine) claimed(id engine.MemberID) []*engine.Stored {
 	m := e.members[id]
 	if m == nil {
@@ -414,12 +413,12 @@ func (e *Engine) earliest(r engine.ClaimRequest) (found []*engine.Stored, next s
 	return found, ""
 }
 
-// claimable reports whether the task, which is free, may be claimed.
+// claimable reports whether the request includes the free task.
 func (e *Engine) claimable(r engine.ClaimRequest, s *engine.Stored) bool {
 	return e.locks[s.Key] == nil && slices.Contains(r.Kinds, s.Kind) && (len(s.Data) == 0 || s.Data[0] <= r.Readable)
 }
 
-// turn returns the free tasks for a fair claim, and the group that it has come to.
+// turn returns the free tasks for a fair claim, and the group that it has reached.
 func (e *Engine) turn(r engine.ClaimRequest) (found []*engine.Stored, next string) {
 	next = r.Group
 	for ended := false; !ended && len(found) < r.Most; { // the first of each group
@@ -438,7 +437,7 @@ func (e *Engine) turn(r engine.ClaimRequest) (found []*engine.Stored, next strin
 	return more, ""
 }
 
-// groupAfter returns the next group that has a free task, or that of the tasks without one, which is empty.
+// groupAfter returns the next group with a free task, or the group of the tasks without one, which is empty.
 func (e *Engine) groupAfter(group string) (next string) {
 	e.turns.AscendGreaterOrEqual(&engine.Stored{Group: group + "\x00"}, func(s *engine.Stored) bool {
 		next = s.Group
@@ -543,11 +542,10 @@ func gone(id engine.MemberID) error {
 
 func (e *Engine) now() int64 { return time.Now().Add(e.offset).UnixNano() }
 
-// leased reports whether the member's lease has not run out.
+// leased reports whether the member's lease has not expired.
 func (e *Engine) leased(m *member) bool { return e.now() < m.until }
 
-// Expire makes the leases of all members with that name run out now. A member can still renew its lease until
-// it is reaped.
+// Expire ends the leases of all members with that name now. A member can still renew its lease until it is reaped.
 func (e *Engine) Expire(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -565,9 +563,8 @@ func (e *Engine) Step(d time.Duration) {
 	e.offset += d
 }
 
-// Restart is a crash of the engine, and its start right after it. What was committed stays, and so do the
-// members, none of which is reaped until its lease has passed. Open transactions are rolled back, and the
-// counts of starts are lost.
+// Restart simulates a crash and an immediate restart of the engine. Committed tasks stay, and so do the members, none
+// of which is reaped until its lease has passed. Open transactions are rolled back, and the counts of starts are lost.
 func (e *Engine) Restart() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// A Tx is a transaction of the engine's user, such as a program has that adds a task together with rows of its
-// own. What it writes is seen by all at Commit and by none before. Until Commit or Rollback it locks the keys
-// that it writes: commits wait for it, and their tasks cannot be claimed and not be confirmed.
+// A Tx is a transaction of the engine's user, such as a program that adds a task together with its own rows. Its writes
+// become visible at Commit. Until Commit or Rollback it locks the keys that it writes: commits wait for it, and tasks
+// with these keys cannot be claimed or confirmed.
 type Tx struct {
 	e      *Engine
-	keys   map[string]*engine.Stored // what the transaction sees of the keys that it locked
+	keys   map[string]*engine.Stored // the transaction's view of the keys that it locked
 	writes engine.Batch
 	done   chan struct{} // closed at the end
 }
@@ -30,9 +30,9 @@ func (e *Engine) Begin() *Tx {
 	return &Tx{e: e, keys: make(map[string]*engine.Stored), done: make(chan struct{})}
 }
 
-// Write makes the writes, to be seen at Commit, if all of their conditions hold. Else it makes none, and
-// returns the keys whose condition does not hold. Either way it locks the keys. It waits until ctx is done for
-// a key that another transaction has locked. A write with Hold is the same as one without.
+// Write makes the writes, visible at Commit, if all their conditions hold. Otherwise it makes none, and returns the
+// keys whose condition does not hold. In both cases it locks the keys. It waits until ctx is done for a key that
+// another transaction has locked. It ignores Hold.
 func (tx *Tx) Write(ctx context.Context, writes ...engine.Write) (unmet []string, err error) {
 	if err := valid.Batches([]engine.Batch{writes}); err != nil {
 		return nil, err
@@ -125,8 +125,7 @@ func (e *Engine) awaitLocks(ctx context.Context, own *Tx, batch engine.Batch) er
 	}
 }
 
-// Commit makes all that was written seen, and ends the transaction. It returns an error if the transaction has
-// ended.
+// Commit makes all writes visible, and ends the transaction. It returns an error if the transaction has ended.
 func (tx *Tx) Commit() error {
 	tx.e.mu.Lock()
 	defer tx.e.mu.Unlock()
@@ -140,7 +139,7 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-// Rollback ends the transaction, if it has not ended, and forgets what was written.
+// Rollback ends the transaction, if it has not ended, and discards its writes.
 func (tx *Tx) Rollback() {
 	tx.e.mu.Lock()
 	defer tx.e.mu.Unlock()

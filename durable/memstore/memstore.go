@@ -19,7 +19,7 @@ type Store struct {
 	mu      sync.RWMutex // protects below
 	keys    *tree        // by key,
 	due     *tree        // by due time and key,
-	failing *tree        // and of those that are failing, by key
+	failing *tree        // and the failing records, by key
 	closed  bool
 	fault   error // of each commit; nil if none
 
@@ -38,22 +38,22 @@ func New() *Store {
 func byKey(a, b engine.Record) bool { return a.Key < b.Key }
 func byDue(a, b engine.Record) bool { return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key }
 
-// Reopen returns a store with what was committed to s until now, as the next process would find it after this
-// one has crashed. The two have nothing in common.
+// Reopen returns a store with everything committed to s so far, as the next process would find it after a crash of this
+// one. The two stores share nothing.
 func (s *Store) Reopen() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone(), settings: s.settings}
 }
 
-// SetFault has each later commit change nothing and return the error, such as that of a full disk. nil ends that.
+// SetFault makes each later commit change nothing and return the error, such as that of a full disk. nil ends that.
 func (s *Store) SetFault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = err
 }
 
-// Commit is that of engine.Store, and so are the others.
+// Commit implements engine.Store, like the other methods with its names.
 func (s *Store) Commit(changes []engine.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Store) Failing(from string) iter.Seq2[engine.Record, error] {
 
 func all(engine.Record) (in, more bool) { return true, true }
 
-// walk yields the records from one on that are in, while there are more.
+// walk yields the records from the given one on for which is reports in, while it reports more.
 func walk(order *tree, err error, from engine.Record, is func(engine.Record) (in, more bool),
 ) iter.Seq2[engine.Record, error] {
 	return func(yield func(engine.Record, error) bool) {
@@ -141,7 +141,7 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 	}
 }
 
-// snapshot returns an order as it is now; copying it costs what is changed afterwards.
+// snapshot returns an order as it is now; the cost of the copy grows with later changes.
 func (s *Store) snapshot(of *tree) (*tree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,16 +13,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// backupName is the directory, within that of the store, in which a copy is made: hard links need the same file
-// system.
+// backupName is a directory within the store's, in which a copy is made: hard links need the same file system.
 const backupName = "BACKUP"
 
-// Backup writes a copy of the store to w, as a tar of the files of a directory. Unpacked into an empty
-// directory it is a store for [Open], with exactly the commits that were made by one instant during the call.
+// Backup writes a copy of the store to w, as a tar of the files of a directory. Unpacked into an empty directory it is
+// a store for [Open], with exactly the commits made up to one instant during the call.
 //
-// Commits wait while the files are linked and the log is copied, some milliseconds. While w is being written,
-// they do not. Until then the disk keeps the files of the copy, even those that the store no longer uses. Of
-// several backups at a time one follows the other. A copy that was cut off anywhere cannot be opened.
+// Commits wait while the files are linked and the log is copied, some milliseconds. They do not wait while w is being
+// written, but the disk keeps the files of the copy until then, including files that the store no longer uses.
+// Concurrent backups run one after the other. A truncated copy cannot be opened.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (err error) {
 	s.backups.Lock()
 	defer s.backups.Unlock()
@@ -66,7 +65,7 @@ func (s *Store) checkpoint(dir string) error {
 		return err
 	}
 	s.mu.Unlock()
-	s.flush() // while commits need not wait: a log is to be copied, and a table linked
+	s.flush() // while commits need not wait: a log must be copied, a table is linked
 	s.mu.Lock()
 	if err := s.usableLocked(); err != nil {
 		return err
@@ -74,8 +73,8 @@ func (s *Store) checkpoint(dir string) error {
 	return s.check(s.db.Checkpoint(dir))
 }
 
-// complete makes a store of a copy of Pebble's files. It returns the names of all its files. That of the format
-// is the last: without it the others are no store.
+// complete makes a store from a copy of Pebble's files. It returns the names of all its files. The format file is the
+// last: without it the others are not a store.
 func complete(files vfs.FS, dir string) (names []string, err error) {
 	now, err := inventory{}.verify(files, dir)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A directory is a store if it has a file that says so, and in which format. It is written before Pebble makes
-// its files and after an empty inventory, so each of the two is missing only where it was lost.
+// A directory is a store if it has a format file. That is written after an empty inventory and before Pebble makes its
+// files, so either is missing only if it was lost.
 const (
 	formatName = "FORMAT"
 	formatTemp = "FORMAT.new"
@@ -29,13 +29,12 @@ const (
 	format1    = "timewheel/durable 1\n" // of before the first release, without a checksum
 )
 
-// foreign reports whether a file is neither one that an interrupted first Open leaves, nor one of a new file
-// system.
+// foreign reports whether a file comes neither from an interrupted first Open nor from a new file system.
 func foreign(name string) bool {
 	return !slices.Contains([]string{"LOCK", formatTemp, inventoryTemp, "lost+found"}, name)
 }
 
-// resolve returns the one path of a directory that no os.Chdir and no changed link leads elsewhere.
+// resolve returns a path of the directory that os.Chdir and changed links do not affect.
 func resolve(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("durable/pebble: the directory is empty; use \".\" for the current one")
@@ -47,11 +46,11 @@ func resolve(dir string) (string, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		return real, nil
 	}
-	return dir, nil // it is to be made, or Open finds out what is wrong
+	return dir, nil // it is about to be made, or Open reports the error
 }
 
-// makeDirectory makes the directory for its user alone, if its parent is there. It refuses one that holds
-// something other than a store, and touches nothing in it.
+// makeDirectory makes the directory, readable for its user alone, if the parent exists. It refuses a directory that
+// holds something other than a store, and changes nothing in it.
 func makeDirectory(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
 	switch {
@@ -70,8 +69,8 @@ func makeDirectory(files vfs.FS, dir string) error {
 	return nil
 }
 
-// checkDirectory compares the files of a store with what they must hold, and writes nothing but what a new
-// store begins with. It returns what the needed files hold; nothing if the store has not been made yet.
+// checkDirectory compares the files of a store with the inventory, and writes only the first files of a new store. It
+// returns an inventory of the needed files, which is nil if the store has not been made yet.
 func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 	formatted, err := checkFormat(files, dir)
 	if err != nil {
@@ -110,7 +109,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 		}
 		switch err := checkTable(files, files.PathJoin(dir, name)); {
 		case pebble.IsCorruptionError(err):
-			delete(now, name) // listed, it would be called damaged once its true bytes are back
+			delete(now, name) // if listed, it would count as damaged once its true bytes are restored
 		case err != nil:
 			return nil, err
 		}
@@ -118,7 +117,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 	return now, errors.Join(verifyWatermark(files, dir, list), verifyLogs(files, dir, now))
 }
 
-// checkFormat compares the format with ours, and reports whether there is any.
+// checkFormat checks the format, and reports whether there is one.
 func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,8 +143,8 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	return true, nil
 }
 
-// upgradeFormat makes a store of format 2 or 3 one of the present format, so that no earlier program changes it:
-// one of format 2 would not keep the f rows, and both would run what is paused.
+// upgradeFormat upgrades a store of format 2 or 3 to the present format, so that no earlier program changes it: a
+// program of format 2 would not keep the f rows, and both would run paused tasks.
 func upgradeFormat(files vfs.FS, dir string) error {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if err != nil {
@@ -170,8 +169,8 @@ func checkPebbleVersion(name string) error {
 	return nil
 }
 
-// removeBeginnings removes what a crash has left of a store that was being made: the inventory is empty, so no
-// commit has been made. If there is one, the inventory is not that of this store.
+// removeBeginnings removes the files of a store that a crash interrupted while it was being made: the inventory is
+// empty, so there is no commit. If there is one, the inventory does not belong to this store.
 func removeBeginnings(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
 	if err != nil {
@@ -200,12 +199,12 @@ func removeBeginnings(files vfs.FS, dir string) error {
 	return nil
 }
 
-// leastRoom is what must be free on the disk to open a store, in addition to the size of its logs, which are
-// read and written again.
+// leastRoom is how much of the disk must be free to open a store, in addition to the size of its logs, which are
+// rewritten.
 const leastRoom = 8 << 20
 
-// checkRoom writes and syncs a file, and asks how much room there is, so that a store on a full disk is not
-// opened only to fail at once.
+// checkRoom writes and syncs a file, and checks the free space, so that a store on a full disk is not opened only to
+// fail at once.
 func checkRoom(files vfs.FS, dir string) error {
 	name := files.PathJoin(dir, formatTemp)
 	file, err := files.Create(name, vfs.WriteCategoryUnspecified)
@@ -228,14 +227,14 @@ func checkRoom(files vfs.FS, dir string) error {
 	}
 	disk, err := files.GetDiskUsage(dir)
 	if err != nil || disk.AvailBytes >= need {
-		return nil // a file system that cannot tell has as much as it has
+		return nil // this file system does not report its free space
 	}
 	return fmt.Errorf("%w: %d bytes are free, and %d needed to open the store",
 		syscall.ENOSPC, disk.AvailBytes, need)
 }
 
-// memTableFor returns how much is kept in memory before it is written to a table. A log is as large, and there
-// may be several at a time: on a small disk they are smaller.
+// memTableFor returns how many bytes are kept in memory before they are written to a table. A log is as large, and
+// there may be several: on a small disk they are smaller.
 func memTableFor(files vfs.FS, dir string) uint64 {
 	const least, most, part = 1 << 20, 32 << 20, 64
 	disk, err := files.GetDiskUsage(dir)

@@ -74,13 +74,13 @@ func (x *indexer) see(snapshot pebble.Reader, key string) error {
 	return x.make()
 }
 
-// failing reports whether the record is. One that cannot be read is not.
+// failing reports whether the record is failing. An unreadable record is not.
 func failing(r engine.Record) bool {
 	task, err := durable.InfoOf(r)
 	return err == nil && task.Attempts > 0
 }
 
-// make makes the f rows of those that are failing still.
+// make makes the f rows of the records found that are still failing.
 func (x *indexer) make() error {
 	s := x.store
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (x *indexer) make() error {
 	return s.commitLocked(changes, nil)
 }
 
-// finish makes what is left, and notes that all is made.
+// finish makes the remaining f rows, and notes that all are made.
 func (x *indexer) finish() error {
 	if err := x.make(); err != nil {
 		return err

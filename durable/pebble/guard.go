@@ -15,58 +15,58 @@ import (
 //
 // # Accounts
 //
-// The guard sees every byte that Pebble writes. It keeps, for each file, a checksum of what is on the disk
-// for certain, and saves those sums in the inventory before Pebble relies on the bytes: when the MANIFEST is
-// synced, and when the name of a new log or marker is. So the next open can tell a damaged file from one that
-// a crash has cut off.
+// The guard sees every byte that Pebble writes. For each file it keeps a checksum of the bytes that are certainly on
+// the disk. It saves these sums in the inventory before Pebble relies on the bytes: when the MANIFEST is synced, and
+// when the name of a new log or marker is. So the next open can distinguish a damaged file from one that a crash has
+// cut off.
 //
 // # Failure
 //
-// The first write that fails closes failed. From then on nothing more is written to the disk, and no error of
-// a write reaches Pebble, which would end the process for some and retry others for ever:
+// The first failed write closes failed. From then on nothing is written to the disk, and no error of a write reaches
+// Pebble, which would end the process for some and retry others for ever:
 //
 //	a table              its write waits until the store is closed, so that the rows stay in memory
 //	everything else      its writes lead nowhere
 //
 // # Elsewhere
 //
-// Files outside of the store's directory are those of a backup. They have no account, and an error of theirs
-// reaches Pebble, which returns it.
+// Files outside the store's directory belong to a backup. They have no account, and their errors reach Pebble, which
+// returns them.
 //
 // # Removal
 //
-// What Pebble removes stays until the next save of the inventory, so that the inventory never lists a file
-// that is gone. It also stays until the store has been checked after its open: until then nothing that a
-// repair may need is deleted.
+// A file that Pebble removes stays until the next save of the inventory, so that the inventory never lists a missing
+// file. It also stays until the store has been checked after its open, because a repair may need it.
 type guard struct {
 	vfs.FS // the real one
 	dir    string
 
 	failed chan struct{} // closed by the first failure
 
-	saving sync.Mutex // makes one save follow the other
+	saving sync.Mutex // serializes the saves
 
 	mu      sync.Mutex // protects below
 	cause   error
-	files   map[string]*guarded // by name, what Pebble needs
-	log     *guarded            // the last log that was made
-	removed map[string]bool     // removed by Pebble, and still there
+	files   map[string]*guarded // by name, the files that Pebble needs
+	log     *guarded            // the last log made
+	removed map[string]bool     // removed by Pebble, but not deleted
 	made    bool                // the store has been made, and its inventory is kept
 	checked bool                // removed files may be deleted
 	parked  chan struct{}       // while the store serves: writes of tables wait for it after a failure
 }
 
-// guarded is what the guard knows of a file.
+// guarded is what the guard knows about a file.
 type guarded struct {
 	name    string
 	table   bool
 	written extent
-	next    extent // of a table: what becomes written when it is long enough
+	next    extent // of a table: the next written, once it is long enough
 	synced  extent // what is on the disk
 	linked  bool   // its name is on the disk
 }
 
-// newGuard returns a guard for a directory whose needed files hold what is given: nil if there is no store yet.
+// newGuard returns a guard for a directory with this inventory of its needed files, which is nil if there is no store
+// yet.
 func newGuard(dir string, files vfs.FS, now inventory) *guard {
 	g := &guard{
 		FS: files, dir: dir, failed: make(chan struct{}),
@@ -78,7 +78,7 @@ func newGuard(dir string, files vfs.FS, now inventory) *guard {
 	return g
 }
 
-// The names that Pebble gives its files. Others are not the store's, whatever they end with.
+// The names of Pebble's files. Other files do not belong to the store, whatever their suffix.
 var (
 	logName      = regexp.MustCompile(`^[0-9]{6,}\.log$`)
 	tableName    = regexp.MustCompile(`^[0-9]{6,}\.(sst|blob)$`)
@@ -95,7 +95,7 @@ func needed(name string) bool {
 	return isLog(name) || isTable(name) || isManifest(name) || otherName.MatchString(name)
 }
 
-// err returns what failed first.
+// err returns the first failure.
 func (g *guard) err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +127,7 @@ func (g *guard) serve() {
 	g.parked = make(chan struct{})
 }
 
-// dismiss is called when the store is about to be closed: what waits after a failure leads nowhere.
+// dismiss is called when the store is about to be closed: writes that wait after a failure lead nowhere.
 func (g *guard) dismiss() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,7 +147,7 @@ func (g *guard) park() {
 	}
 }
 
-// check lets removed files be deleted.
+// check allows removed files to be deleted.
 func (g *guard) check() {
 	g.mu.Lock()
 	g.checked = true
@@ -158,7 +158,7 @@ func (g *guard) check() {
 	}
 }
 
-// save writes the inventory, and deletes what Pebble has removed.
+// save writes the inventory, and deletes the files that Pebble has removed.
 func (g *guard) save() error {
 	g.saving.Lock()
 	defer g.saving.Unlock()
@@ -186,20 +186,20 @@ func (g *guard) save() error {
 		return err
 	}
 	for _, name := range gone {
-		// An error leaves a file that is not needed. The next open removes it.
+		// An error leaves an unneeded file, which the next open removes.
 		_ = g.FS.Remove(g.FS.PathJoin(g.dir, name))
 	}
 	return nil
 }
 
-// lastLog returns the name of the last log, and what of it is on the disk.
+// lastLog returns the name of the last log, and the extent of it that is on the disk.
 func (g *guard) lastLog() (name string, synced extent) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.log.name, g.log.synced
 }
 
-// ours reports whether the path is of a file of the store.
+// ours reports whether the path is a file of the store.
 func (g *guard) ours(path string) bool { return g.PathDir(path) == g.dir }
 
 func (g *guard) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -245,7 +245,7 @@ func (g *guard) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 
 const retryPause = 10 * time.Millisecond
 
-// ReuseForWrite makes a new file. To write over an old one would destroy what a repair may need.
+// ReuseForWrite makes a new file. Overwriting an old one would destroy bytes that a repair may need.
 func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := g.Create(to, c)
 	if err == nil {
@@ -271,7 +271,7 @@ func (g *guard) Remove(path string) error {
 	return g.FS.Remove(path)
 }
 
-// Rename is called for what Pebble has written under a temporary name.
+// Rename is called for a file that Pebble has written under a temporary name.
 func (g *guard) Rename(from, to string) error {
 	if !g.ours(to) {
 		return g.FS.Rename(from, to)
@@ -288,7 +288,7 @@ func (g *guard) Rename(from, to string) error {
 	return nil
 }
 
-// Lock is called by Pebble, whose directory is locked already.
+// Lock is called by Pebble. The store has already locked the directory.
 func (g *guard) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func (g *guard) OpenDir(path string) (vfs.File, error) {
@@ -341,7 +341,7 @@ type guardedFile struct {
 	of *guarded
 }
 
-// do is that of the guard, and waits where a table must.
+// do is do of the guard, and waits where a table must wait.
 func (f *guardedFile) do(change func() error) {
 	f.g.do(change)
 	if f.of.table {
@@ -367,7 +367,7 @@ func (f *guardedFile) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Preallocate does nothing: what Pebble asks for does not fit on a small disk.
+// Preallocate does nothing: Pebble asks for more than fits on a small disk.
 func (f *guardedFile) Preallocate(int64, int64) error { return nil }
 
 func (f *guardedFile) Sync() error {
@@ -388,7 +388,7 @@ func (f *guardedFile) SyncTo(length int64) (full bool, err error) {
 	return full, nil
 }
 
-// sync notes what is on the disk when do reports that all of it is.
+// sync notes what is on the disk if do reports that everything is.
 func (f *guardedFile) sync(do func() (all bool, err error)) {
 	f.do(func() error {
 		f.g.mu.Lock()

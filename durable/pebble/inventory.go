@@ -20,13 +20,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// An inventory is what the files of a store must hold at least: the record that Pebble does not keep. Pebble
-// takes a damaged end of its MANIFEST or of its log for the place where a crash has cut it off, and a missing
-// log for one that is no longer needed. With the inventory the store can distinguish them.
+// An inventory is the least that the files of a store must contain: a record that Pebble does not keep. Pebble mistakes
+// a damaged end of its MANIFEST or log for a crash, and a missing log for one that is no longer needed. With the
+// inventory the store can distinguish them.
 //
-// It lists files with a checksum of their bytes from one offset to another. The bytes were synced, and so was
-// the name of the file, before they were listed; they are listed before Pebble relies on them. A file may have
-// grown since, and there may be more files: what is not listed has not been relied on.
+// It lists files with a checksum of their bytes from one offset to another. The bytes were synced, and so was the name
+// of the file, before they were listed; they are listed before Pebble relies on them. A file may have grown since, and
+// there may be more files: unlisted bytes have not been relied on.
 //
 //	logs, MANIFESTs, OPTIONS, markers   all of the file, as it was at the last save
 //	tables                              the last tailSize bytes at least, which have the index: so they are
@@ -39,7 +39,7 @@ import (
 // inventory does not: what that log must hold is in the watermark.
 type inventory map[string]extent
 
-// An extent is what is known of a part of a file.
+// An extent describes a part of a file.
 type extent struct {
 	from, to int64
 	sum      uint32 // CRC-32C of the bytes in between
@@ -71,8 +71,8 @@ func parseLine(line string) (name string, e extent, ok bool) {
 	return name, e, n == 4 && err == nil && 0 <= e.from && e.from <= e.to
 }
 
-// sealed returns the text with a line that has its checksum; unsealed returns the text before that line, and
-// whether the checksum is right.
+// sealed appends a line with the checksum to the text; unsealed returns the text before that line, and whether the
+// checksum is right.
 func sealed(text []byte) []byte {
 	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
@@ -114,7 +114,7 @@ func (list inventory) save(files vfs.FS, dir string) error {
 	return replaceFile(files, dir, inventoryTemp, inventoryName, sealed(text))
 }
 
-// verify compares the files of a directory with the inventory. It returns what each needed file holds now.
+// verify compares the files of a directory with the inventory. It returns the present extent of each needed file.
 func (list inventory) verify(files vfs.FS, dir string) (inventory, error) {
 	names, err := files.List(dir)
 	if err != nil {
@@ -182,7 +182,7 @@ func checkTable(files vfs.FS, path string) (err error) {
 	return table.ValidateBlockChecksums()
 }
 
-// sumOf returns the extent of a file as it is, or that of its tail.
+// sumOf returns the present extent of a file, or of its tail.
 func sumOf(files vfs.FS, path string, tail bool) (extent, error) {
 	info, err := files.Stat(path)
 	if err != nil {
@@ -195,7 +195,7 @@ func sumOf(files vfs.FS, path string, tail bool) (extent, error) {
 	return read(files, path, from, info.Size())
 }
 
-// read returns what there is of a part of a file.
+// read returns the extent of the existing bytes in a part of a file.
 func read(files vfs.FS, path string, from, to int64) (e extent, err error) {
 	file, err := files.Open(path, vfs.SequentialReadsOption)
 	if err != nil {
@@ -242,8 +242,8 @@ func replaceFile(files vfs.FS, dir, temp, name string, text []byte) error {
 	return syncDirectory(files, dir)
 }
 
-// syncFiles makes what the files of a directory hold, and their names, durable. A process that was killed may
-// have left bytes that are not on the disk yet.
+// syncFiles syncs the contents and names of the files of a directory. A killed process may have left bytes that are not
+// on the disk yet.
 func syncFiles(files vfs.FS, dir string, now inventory) error {
 	for name := range now {
 		file, err := files.OpenReadWrite(files.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
@@ -257,7 +257,7 @@ func syncFiles(files vfs.FS, dir string, now inventory) error {
 	return syncDirectory(files, dir)
 }
 
-// syncDirectory makes the names of the files in a directory durable.
+// syncDirectory syncs the names of the files in a directory.
 func syncDirectory(files vfs.FS, dir string) error {
 	d, err := files.OpenDir(dir)
 	if err != nil {

@@ -15,36 +15,34 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Salvage reads a store that can no longer be opened, and calls fn with every whole task it finds. It writes
-// nothing, takes no lock and never asks Pebble to open the store. No process may have the store open
-// meanwhile.
+// Salvage reads a store that can no longer be opened, and calls fn with every whole task it finds. It writes nothing,
+// takes no lock and does not open the store with Pebble. No process may have the store open meanwhile.
 //
-// It reads every table (*.sst) and every log (*.log) in the directory and nothing else, so it does not matter
-// what has become of MANIFEST, OPTIONS, FORMAT, INVENTORY, COMMITTED or the marker files. A damaged block of
-// a table costs the rows in that block. A damaged chunk of a log costs the rest of the commit it belongs to.
-// The commit at the very end of a log counts only if it is whole.
+// It reads every table (*.sst) and every log (*.log) in the directory and nothing else, so the state of MANIFEST,
+// OPTIONS, FORMAT, INVENTORY, COMMITTED and the marker files does not matter. A damaged block of a table costs the rows
+// in that block. A damaged chunk of a log costs the rest of the commit it belongs to. The commit at the very end of a
+// log counts only if it is whole.
 //
 // Every row in a table or a log has the number of the write that made it. Salvage takes the row with the
 // highest number, deletions included. A task needs two rows, one with its due time under its key, and one
 // with everything else under its due time. If both are there and agree, the task is yielded with NoDoubt. If
 // not, Salvage yields the task that is whole, with a doubt.
 //
-// What is yielded may be wrong in these ways, and only if the report has Damage, files are missing, or a kill
-// has left tables that the store no longer used:
+// The result may be wrong in these ways, but only if the report has Damage, files are missing, or a kill has left
+// tables that the store no longer used:
 //
-//   - A removed task comes back if its removal was in a part that could not be read. It usually has the doubt
-//     MaybeRemoved, but not if the rows that are left agree.
-//   - A task is yielded as it once was, with an earlier run, due time or number of attempts, if the later
-//     state was in a part that could not be read. It has the doubt MaybeStale if another row shows it.
-//   - A task is missing without a trace if both of its rows could not be read. Expected shows how many tasks
-//     there were after the last commit that was found.
+//   - A removed task comes back if its removal was in an unreadable part. It usually has the doubt MaybeRemoved, but
+//     not if the remaining rows agree.
+//   - A task is yielded in an earlier state, with an earlier run, due time or number of attempts, if its later state
+//     was in an unreadable part. It has the doubt MaybeStale if another row shows it.
+//   - A task is missing without a trace if both of its rows are unreadable. Expected shows how many tasks there were
+//     after the last commit found.
 //
-// A kill leaves traces that look like damage. A table or log that was being written ends in the middle, which
-// is in the report and costs nothing that was acknowledged. Tables that the store no longer used, but had not
-// deleted yet, are read as well, for only the MANIFEST knows which they are. They can bring back a removed
-// task or an earlier state of one if other tables of their time are deleted already. Bytes of a payload can
-// be taken for a block or a chunk if those around them are damaged and they have its exact form, checksum
-// included.
+// A kill leaves traces that look like damage. A table or log that was being written is incomplete, which is in the
+// report and costs no acknowledged task. Tables that the store no longer used, but had not deleted yet, are read as
+// well, because only the MANIFEST identifies them. They can bring back a removed task, or an earlier state of a task,
+// if other tables of their time are already deleted. Bytes of a payload can be mistaken for a block or a chunk if the
+// bytes around them are damaged and they have its exact form, checksum included.
 //
 // Salvage reads each file twice and holds one file at a time in memory, which is up to 128 MB, or more if a
 // commit of a larger size is in a log. It also holds in memory the keys of all rows, those of removed tasks
@@ -63,7 +61,7 @@ type Salvaged struct {
 	Doubt Doubt
 }
 
-// String returns what is known of the task in one line, and the doubt if there is one.
+// String returns the task in one line, with the doubt if there is one.
 func (s Salvaged) String() string {
 	if s.Doubt == NoDoubt {
 		return s.Info.String()
@@ -74,11 +72,11 @@ func (s Salvaged) String() string {
 // A Doubt is a reason why a task that Salvage found may not be what the store held.
 type Doubt uint8
 
-// The doubts. They follow from rows that disagree, or of which one is missing.
+// The doubts. They follow from rows that disagree or are missing.
 const (
 	NoDoubt      Doubt = iota
 	MaybeRemoved       // the row of the key is missing or deleted
-	MaybeStale         // the row of the key has another due time, or of two tasks neither is clearly later
+	MaybeStale         // the row of the key has another due time, or it is unclear which of two tasks is later
 )
 
 func (d Doubt) String() string {
@@ -93,17 +91,17 @@ func (d Doubt) String() string {
 	return fmt.Sprintf("Doubt(%d)", uint8(d))
 }
 
-// A SalvageReport is what Salvage has to say about the store.
+// A SalvageReport is the report of Salvage about the store.
 type SalvageReport struct {
 	Files        int // tables and logs in the directory
-	Tasks        int // yielded, those with a doubt included
+	Tasks        int // tasks yielded, including those with a doubt
 	MaybeRemoved int // yielded with that doubt
 	MaybeStale   int // yielded with that doubt
 
-	Commits  uint64   // the number of the last commit that was found; 0 if none was
-	Expected int      // how many tasks the store held after it; 0 if none was
-	Lost     []string // keys that have a due time but no task that could be read, sorted
-	Damage   []Damage // what could not be read, by file and offset
+	Commits  uint64   // the number of the last commit found; 0 if there is none
+	Expected int      // how many tasks the store held after it; 0 if there is none
+	Lost     []string // keys that have a due time but no readable task, sorted
+	Damage   []Damage // unreadable parts, by file and offset
 }
 
 // Damage is a part of a file that Salvage could not read.
@@ -118,16 +116,16 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s, %d bytes at %d: %v", d.File, d.Length, d.Offset, d.Err)
 }
 
-// A row is one write to one row of the store, as a table or a log has it. Its bytes are valid until the
-// function that is given it returns.
+// A row is one write to one row of the store, in a table or a log. Its bytes are valid until the function that receives
+// it returns.
 type row struct {
 	name  []byte
-	write uint64 // the number of the write; 0 in a table whose rows nothing older lies below
+	write uint64 // the number of the write; 0 in a table without older rows below it
 	set   bool   // not deleted
 	value []byte
 }
 
-// A version is what is known of a row: the state after its latest write.
+// A version is the state of a row after its latest known write.
 type version struct {
 	write uint64
 	file  int32 // the index of the file
@@ -141,8 +139,8 @@ type version struct {
 	generation, seq uint64
 }
 
-// later orders the versions of one row. Tables forget the number of a write when nothing older lies below.
-// Then the task itself shows which is later, and after that the number of the file.
+// later orders the versions of one row. A table without older rows below it has no numbers of writes. Then the task
+// itself shows which is later, and after that the number of the file.
 func (v version) later(than version) bool {
 	return cmp.Or(
 		cmp.Compare(v.write, than.write),
@@ -152,8 +150,8 @@ func (v version) later(than version) bool {
 	) > 0
 }
 
-// A salvager collects the latest version of every row, decides for each key which row is its task, and yields
-// that when it reads the files again.
+// A salvager collects the latest version of every row, decides which row is the task of each key, and yields the task
+// in a second reading of the files.
 type salvager struct {
 	files  vfs.FS
 	dir    string
@@ -166,7 +164,7 @@ type salvager struct {
 // A choice is the row that is the task of a key.
 type choice struct {
 	version
-	unclear bool // nothing in another row shows which of them is later
+	unclear bool // no other row shows which of them is later
 	yielded bool
 }
 
@@ -207,7 +205,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 	return s.report, nil
 }
 
-// read calls see with each row of the file that can be read, and returns what cannot.
+// read calls see with each readable row of the file, and returns the unreadable parts.
 func (s *salvager) read(name string, see func(row)) []Damage {
 	data, damage := readSectors(s.files, s.files.PathJoin(s.dir, name))
 	var gaps []Damage
@@ -223,7 +221,7 @@ func (s *salvager) read(name string, see func(row)) []Damage {
 	return damage
 }
 
-// parse returns what a row says of a task.
+// parse returns the parts of a task in a row.
 func parse(file int32, r row) (v version, stored engine.Record, task durable.Info, ok bool) {
 	v = version{write: r.write, file: file, set: r.set, whole: true}
 	switch {
@@ -256,7 +254,7 @@ func dueRow(name string) engine.Record {
 	return engine.Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
 }
 
-// note remembers the row if it is the latest of its name.
+// note records the row if it is the latest of its name.
 func (s *salvager) note(file int32, r row) {
 	if len(r.name) == 0 {
 		return
@@ -283,8 +281,7 @@ func (s *salvager) noteCommit(r row) {
 	}
 }
 
-// choose decides for each key which of its rows is its task. There are several if the deletion of one could
-// not be read.
+// choose decides for each key which of its rows is its task. There are several if the deletion of one is unreadable.
 func (s *salvager) choose() {
 	for name, v := range s.latest {
 		if name[0] != 'd' || !v.set || !v.whole {
@@ -311,9 +308,8 @@ func (s *salvager) choose() {
 	}
 }
 
-// better reports whether a row is more likely to be the task of the key than another. The later write is. If
-// a table has forgotten when one of them was written, the tasks themselves show which is later, and if they
-// do not, the row of the key does.
+// better reports whether a row is more likely to be the task of the key than another. The later write is. If a write
+// has no number, the tasks themselves show which is later, and if they do not, the row of the key does.
 func (s *salvager) better(key string, v, than version) bool {
 	if v.write > 0 && than.write > 0 {
 		return v.write > than.write
@@ -371,8 +367,7 @@ func (s *salvager) doubt(key string, c choice) Doubt {
 	return NoDoubt
 }
 
-// countLost lists the keys that have no task although they have a due time, unless what there was at that due
-// time has been deleted later.
+// countLost lists the keys that have a due time but no task, unless the task at that due time was deleted later.
 func (s *salvager) countLost() {
 	for name, k := range s.latest {
 		if name[0] != 'k' || !k.set || s.chosen[name[1:]].yielded {

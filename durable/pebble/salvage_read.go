@@ -21,9 +21,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// This file reads the tables and logs of Pebble without Pebble's own books, for [Salvage]. Both consist of
-// pieces with a checksum. A piece that does not match its checksum is skipped, and the next that does is
-// found without knowing where it begins.
+// This file reads the tables and logs of Pebble without Pebble's own metadata, for [Salvage]. Both consist of pieces
+// with a checksum. A piece that does not match its checksum is skipped, and the next one that does is found without
+// knowing where it begins.
 
 var errNotWhole = errors.New("not whole")
 
@@ -39,7 +39,7 @@ func fileNumber(name string) uint64 {
 
 const sector = 4096
 
-// readSectors reads a file. In place of the sectors that the disk does not give there are zeros.
+// readSectors reads a file. Unreadable sectors are replaced by zeros.
 func readSectors(files vfs.FS, name string) (data []byte, damage []Damage) {
 	failed := func(err error) ([]byte, []Damage) { return nil, []Damage{{Err: err}} }
 	file, err := files.Open(name)
@@ -71,7 +71,7 @@ func readSectors(files vfs.FS, name string) (data []byte, damage []Damage) {
 	return data, damage
 }
 
-// appendGap adds a part that cannot be read, or lets the last one grow if it ends there.
+// appendGap adds an unreadable part, or extends the last one if it ends there.
 func appendGap(gaps []Damage, at, length int, err error) []Damage {
 	if n := len(gaps) - 1; n >= 0 && gaps[n].Offset+gaps[n].Length == int64(at) {
 		gaps[n].Length += int64(length)
@@ -82,10 +82,10 @@ func appendGap(gaps []Damage, at, length int, err error) []Damage {
 
 // # Tables
 //
-// A table is a row of blocks: first the data, then the index, the filter and other books, and a footer.
-// Behind each block there are 5 bytes: how it is compressed, and the checksum of it all. No block says how
-// long it is: the index does, and may itself be damaged. So the end of a block is looked for, as the first
-// place where the checksum is right.
+// A table is a sequence of blocks: first the data, then the index, the filter and other metadata, and a footer. After
+// each block come 5 bytes: how it is compressed, and the checksum of it all. A block does not have its length: the
+// index has it, and may itself be damaged. So the end of a block is found as the first place where the checksum is
+// right.
 
 const (
 	blockTrailer  = 5
@@ -131,8 +131,7 @@ func tableRows(b []byte, see func(row)) (gaps []Damage) {
 
 func hasFooter(b []byte) bool { return bytes.HasSuffix(b, []byte(footerMagic)) }
 
-// blockEnd returns where the block that begins at the offset ends, its trailer included, or 0 if it is not
-// whole.
+// blockEnd returns the end, including the trailer, of the block that begins at the offset, or 0 if it is not whole.
 func blockEnd(b []byte, at int) int {
 	crc := ^uint32(0)
 	for i := at; i < min(len(b)-blockTrailer, at+mostBlock)+1; i++ {
@@ -144,7 +143,7 @@ func blockEnd(b []byte, at int) int {
 	return 0
 }
 
-// packing reports whether the byte is one that says how a block is compressed.
+// packing reports whether the byte is the code of a compression.
 func packing(b byte) bool {
 	switch block.CompressionIndicator(b) {
 	case block.NoCompressionIndicator, block.SnappyCompressionIndicator,
@@ -154,17 +153,16 @@ func packing(b byte) bool {
 	return false
 }
 
-// nextDataBlock returns where the next whole block of data begins, from an offset on, or the end of the
-// bytes.
+// nextDataBlock returns where the next whole data block begins, from an offset on, or the end of the bytes.
 //
 // With R(i) the CRC of the bytes before i that begins with 0, and U(e) the CRC that the checksum at e
 // demands, a block from s to e is whole if
 //
 //	(R(s) + 1...1) / x^8s = (R(e) + U(e)) / x^8e
 //
-// for a CRC is linear. The left side is known for all s when e is reached, so one pass finds the block.
+// because a CRC is linear. The left side is known for all s when e is reached, so one pass finds the block.
 func nextDataBlock(b []byte, from int) int {
-	// recent and older have the left sides of the last bytes, as many as a block may have at least.
+	// recent and older have the left sides of the last bytes, enough for the longest block.
 	recent, older := map[uint32]int{}, map[uint32]int{}
 	crc, power := uint32(0), uint32(one)
 	for i := from; i+4 <= len(b); i++ {
@@ -197,15 +195,15 @@ func multiply(a, b uint32) (product uint32) {
 	return product
 }
 
-// dataColumns are the types of the columns of a block of data: the two parts of the key, the number and kind
-// of the write, whether the key is another, the value, whether it lies elsewhere, and whether it is obsolete.
+// dataColumns are the types of the columns of a data block: the two parts of the key, the number and kind of the write,
+// whether the key differs from the one before, the value, whether it is stored elsewhere, and whether it is obsolete.
 var dataColumns = [...]colblk.DataType{
 	colblk.DataTypePrefixBytes, colblk.DataTypeBytes, colblk.DataTypeUint, colblk.DataTypeBool,
 	colblk.DataTypeBytes, colblk.DataTypeBool, colblk.DataTypeBool,
 }
 
-// hasDataColumns reports whether an unpacked block begins as one of data does: with the length of the longest
-// key, a version, the numbers of columns and rows, and the type and offset of each column.
+// hasDataColumns reports whether an unpacked block begins like a data block: with the length of the longest key, a
+// version, the numbers of columns and rows, and the type and offset of each column.
 func hasDataColumns(b []byte) bool {
 	const head = 4 + 1 + 2 + 4
 	if len(b) <= head+5*len(dataColumns) || b[4] != byte(colblk.Version1) ||
@@ -251,13 +249,12 @@ func recoverInto(err *error) {
 
 var dataSchema = colblk.DefaultKeySchema(pebble.DefaultComparer, 16)
 
-// blockRows calls see with each row of a block with its trailer, or not at all if the block is not one of
-// data.
+// blockRows calls see with each row of a data block with its trailer. It does not call it for other blocks.
 func blockRows(whole []byte, see func(row)) (err error) {
 	packed, how := whole[:len(whole)-blockTrailer], whole[len(whole)-blockTrailer]
 	b, err := unpack(packed, how)
 	if err != nil || !hasDataColumns(b) {
-		return nil // the books may have a form of their own
+		return nil // metadata may have another form
 	}
 	rows, err := dataRows(b)
 	for _, r := range rows {
@@ -266,7 +263,7 @@ func blockRows(whole []byte, see func(row)) (err error) {
 	return err
 }
 
-// dataRows returns the rows of a block of data, or those up to the first that cannot be decoded.
+// dataRows returns the rows of a data block, up to the first that cannot be decoded.
 func dataRows(b []byte) (rows []row, err error) {
 	// The decoder trusts what it reads, and reads by pointers.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -297,10 +294,9 @@ func dataRows(b []byte) (rows []row, err error) {
 
 // # Logs
 //
-// A log is cut into blocks of 32 KB, and a batch, which is a commit, into chunks that do not cross them. A
-// chunk begins with its checksum, its length, its kind, the number of the log and, from kind 9 on, how far
-// the log is synced. A log file may be used again: then older chunks, with a smaller number, lie behind the
-// end.
+// A log is divided into blocks of 32 KB, and a batch, which is a commit, into chunks that do not cross them. A chunk
+// begins with its checksum, its length, its kind, the number of the log and, from kind 9 on, how far the log is synced.
+// A log file may be reused: then older chunks, with a smaller number, follow after the end.
 
 const (
 	logBlock      = 32 << 10
@@ -321,7 +317,7 @@ type chunk struct {
 	length      int // with its head
 }
 
-// readChunk reads the chunk at the start of what is left of a block.
+// readChunk reads the chunk at the start of the rest of a block.
 func readChunk(b []byte) (c chunk, ok bool) {
 	const head = 4 + 2 + 1 + 4
 	if len(b) < head || b[6] < recycledChunk || b[6] > lastChunk {
@@ -342,22 +338,22 @@ func readChunk(b []byte) (c chunk, ok bool) {
 	return c, true
 }
 
-// isLogEnd reports whether the log of a number ends here: a chunk without a checksum has the next number.
+// isLogEnd reports whether the log with that number ends here: a chunk without a checksum has the next number.
 func isLogEnd(b []byte, number uint64) bool {
 	end := []byte{6: recycledChunk}
 	return bytes.HasPrefix(b, binary.LittleEndian.AppendUint32(end, uint32(number)+1))
 }
 
-// logRows reads the log of a number. Chunks of earlier logs are left over from the file's earlier use.
+// logRows reads the log with that number. Chunks of earlier logs are left over from an earlier use of the file.
 func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
 	var (
 		batch    []byte
 		began    = -1 // where the batch begins whose chunks are being collected, or -1
 		at       = 0
-		damaged  = -1 // where the part begins that could not be read, or -1
+		damaged  = -1 // where the unreadable part begins, or -1
 		recycled bool
 	)
-	// closeGap ends a damaged part when a chunk follows it. The batch that it cuts off is read up to there.
+	// closeGap ends a damaged part when a chunk follows it. The batch that it interrupts is read up to there.
 	closeGap := func(end int) {
 		if damaged < 0 {
 			return
@@ -398,7 +394,7 @@ func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
 			closeGap(at)
 			batch, began = batch[:0], at
 		} else if damaged >= 0 {
-			at += c.length // of a batch whose beginning could not be read
+			at += c.length // of a batch whose beginning is unreadable
 			continue
 		}
 		batch = append(batch, c.payload...)
@@ -427,7 +423,7 @@ func batchRows(batch []byte, see func(row)) error {
 	}
 	write := binary.LittleEndian.Uint64(batch)
 	left, whole := batch[batchHead:], true
-	piece := func() []byte { // is behind its length
+	piece := func() []byte { // follows its length
 		length, head := binary.Uvarint(left)
 		if head <= 0 || length > uint64(len(left)-head) {
 			whole = false
@@ -446,7 +442,7 @@ func batchRows(batch []byte, see func(row)) error {
 			r.set, r.value = true, piece()
 		case pebble.InternalKeyKindDelete, pebble.InternalKeyKindSingleDelete:
 		case pebble.InternalKeyKindLogData:
-			continue // it is no row, and has no number
+			continue // it is not a row, and has no number
 		default:
 			return fmt.Errorf("a row of the unknown kind %d", kind)
 		}

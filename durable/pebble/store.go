@@ -48,7 +48,7 @@ type Store struct {
 	closed  bool
 }
 
-// ErrLocked is the error of Open, for errors.Is, if the store is open already.
+// ErrLocked is the error of Open, for errors.Is, if the store is already open.
 var ErrLocked = errors.New("durable/pebble: the store is open in another process or scheduler")
 
 var errClosed = errors.New("durable/pebble: the store is closed")
@@ -60,16 +60,16 @@ var (
 
 const cacheSize = 32 << 20
 
-// Open opens the store in a directory. It makes the directory, readable for its user alone, if the parent
-// exists. The error wraps [ErrLocked] if the store is open elsewhere, [durable.ErrVersion] if it has
-// another format, and [durable.ErrCorrupt] if it is damaged. Open then leaves the store as it is. It also
-// refuses, and does not touch, a directory that holds something else.
+// Open opens the store in a directory. It creates the directory, readable for its user alone, if the parent exists. The
+// error wraps [ErrLocked] if the store is open elsewhere, [durable.ErrVersion] if it has another format, and
+// [durable.ErrCorrupt] if it is damaged. In these cases Open changes nothing. It also refuses, without changing it, a
+// directory that holds something else.
 //
 // Every commit is synced to the disk. The store deletes no file before the first complete walk over
 // [Store.Keys], which checks it; a [durable.Scheduler] makes that walk after [durable.New].
 //
-// To open a store takes 8 MB of free disk. An open store needs room for some six logs and tables in progress,
-// of a 64th of the disk but at most 32 MB each, and up to 300 file descriptors.
+// Opening a store needs 8 MB of free disk. An open store needs room for some six logs and tables in progress, each of a
+// 64th of the disk but at most 32 MB, and up to 300 file descriptors.
 func Open(dir string) (*Store, error) {
 	dir, err := resolve(dir)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if err := syncFiles(files, s.dir, now); err != nil {
 		return err
 	}
-	if err := files.RemoveAll(files.PathJoin(s.dir, backupName)); err != nil { // of a process that has died
+	if err := files.RemoveAll(files.PathJoin(s.dir, backupName)); err != nil { // left by a process that died
 		return err
 	}
 	s.guard = newGuard(s.dir, files, now)
@@ -126,7 +126,7 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	path := files.PathJoin(s.dir, watermarkName)
 	file, err := files.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		s.guard.fail(err) // so that Pebble writes nothing more
+		s.guard.fail(err) // so that Pebble writes nothing further
 		return errors.Join(err, s.closeDB())
 	}
 	s.mark = watermark{file: file}
@@ -149,9 +149,8 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	return s.walkIfLittered(now)
 }
 
-// litter is how many files that are not tables a store may keep without having been checked. Each open adds a
-// few, and only a complete walk over the keys lets them be deleted: a process that ends too early for that,
-// again and again, would fill the directory.
+// litter is how many files other than tables an unchecked store may keep. Each open adds a few, and they are deleted
+// only after a complete walk over the keys: a process that repeatedly ends before that would fill the directory.
 const litter = 64
 
 // walkIfLittered walks over the keys if the directory has too many files that may be deleted afterwards.
@@ -173,7 +172,7 @@ func (s *Store) walkIfLittered(now inventory) error {
 	return nil
 }
 
-// presence returns a function that reports whether the file is still what has that path.
+// presence returns a function that checks that the path still leads to the same file.
 func presence(files vfs.FS, path string) (func() error, error) {
 	if files != vfs.Default {
 		return func() error { _, err := files.Stat(path); return err }, nil
@@ -208,7 +207,7 @@ func (s *Store) openDB(memTable uint64) error {
 	}
 	o.EventListener.BackgroundError = func(err error) { s.guard.fail(damaged(err)) }
 	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a key that is not there is seldom looked for on the disk
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a missing key is seldom looked up on the disk
 	}
 	type opened struct {
 		db  *pebble.DB
@@ -228,7 +227,7 @@ func (s *Store) openDB(memTable uint64) error {
 		select {
 		case is = <-done:
 		case <-time.After(patience):
-			return s.guard.err() // Pebble is left as it is, and can write nothing
+			return s.guard.err() // Pebble is abandoned, and can write nothing
 		}
 	}
 	s.db = is.db
@@ -238,18 +237,18 @@ func (s *Store) openDB(memTable uint64) error {
 		}
 		return err
 	}
-	// The files are as the inventory lists them. If Pebble cannot read them, and not because of an error of the
-	// system, they are damaged.
+	// The files match the inventory. If Pebble cannot read them, and not because of an error of the system, they are
+	// damaged.
 	if errno := syscall.Errno(0); is.err != nil && (!errors.As(is.err, &errno) || errno == syscall.ENOENT) {
 		return fmt.Errorf("%w: %w", engine.ErrCorrupt, is.err)
 	}
 	return is.err
 }
 
-// patience is how long Pebble may take to come back after a failure.
+// patience is how long Pebble may take to return after a failure.
 const patience = time.Second
 
-// readCounts reads how many commits and records there are, and the sum of the records.
+// readCounts reads the numbers of commits and records, and the sum of the records.
 func (s *Store) readCounts() error {
 	counts, ok, err := numbers(s.db, rowCommits, 3)
 	if ok {
@@ -335,7 +334,7 @@ func (s *Store) commitLocked(changes []engine.Change, settings []byte) error {
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
-	// Pebble may wait for ever for what has failed in the background.
+	// Pebble may wait for ever for background work that has failed.
 	s.batches <- b
 	select {
 	case err = <-s.results:
@@ -343,7 +342,7 @@ func (s *Store) commitLocked(changes []engine.Change, settings []byte) error {
 		return s.guard.err()
 	}
 	if err == nil {
-		err = s.here() // the files of a directory that was removed can be written and synced as ever
+		err = s.here() // the files of a removed directory can still be written and synced
 	}
 	if err == nil {
 		s.commits++
@@ -356,7 +355,7 @@ func (s *Store) commitLocked(changes []engine.Change, settings []byte) error {
 	return s.guard.err()
 }
 
-// Settings returns what SetSettings has kept.
+// Settings returns the bytes of the last SetSettings.
 func (s *Store) Settings() ([]byte, error) {
 	value, closer, err := s.db.Get(rowSettings)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -378,7 +377,7 @@ func (s *Store) SetSettings(settings []byte) error {
 	return s.commitLocked(nil, settings)
 }
 
-// usableLocked returns why nothing can be committed, or nil.
+// usableLocked returns why no commit is possible, or nil.
 func (s *Store) usableLocked() error {
 	if s.closed {
 		return errClosed
@@ -397,7 +396,7 @@ func (s *Store) commitBatches() {
 	}
 }
 
-// batch returns what is to be committed as Pebble takes it, and what the counts are then.
+// batch returns Pebble's batch for the changes, and the counts after it.
 func (s *Store) batch(changes []engine.Change, settings []byte,
 ) (b *pebble.Batch, length int64, sum uint64, err error) {
 	size := len(settings)
@@ -473,8 +472,7 @@ func (s *Store) Get(key string) (engine.Record, bool, error) {
 	return r, ok, s.check(err)
 }
 
-// noData returns the error of a read for a record of which there is the first row. Without the second it is
-// damaged.
+// noData returns the error of a read for a record that has only its first row. Without the second it is damaged.
 func noData(err error, key string) error {
 	if errors.Is(err, pebble.ErrNotFound) {
 		return fmt.Errorf("%w: no data of %q", engine.ErrCorrupt, key)
@@ -482,7 +480,7 @@ func noData(err error, key string) error {
 	return err
 }
 
-// get returns pebble.ErrNotFound if there is the first row of a record and not the second.
+// get returns pebble.ErrNotFound if a record has its first row and not its second.
 func get(from pebble.Reader, key string) (engine.Record, bool, error) {
 	n, ok, err := numbers(from, appendKeyRow(nil, key), 1)
 	if err != nil || !ok {
@@ -492,7 +490,7 @@ func get(from pebble.Reader, key string) (engine.Record, bool, error) {
 	return r, err == nil, err
 }
 
-// record returns the record that has the due time. It returns pebble.ErrNotFound if there is none.
+// record returns the record with the due time, or pebble.ErrNotFound.
 func record(from pebble.Reader, key string, due int64) (engine.Record, error) {
 	r := engine.Record{Key: key, Due: due}
 	data, closer, err := from.Get(appendDueRow(nil, r.Position()))
@@ -534,7 +532,7 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 	return s.keys(&indexer{store: s})
 }
 
-// keys is Keys. If there is an indexer, it is shown each row.
+// keys is Keys. It passes each row to the indexer, if there is one.
 func (s *Store) keys(index *indexer) iter.Seq2[string, error] {
 	snapshot := s.db.NewSnapshot()
 	return func(yield func(string, error) bool) {
@@ -570,8 +568,8 @@ func (s *Store) keys(index *indexer) iter.Seq2[string, error] {
 	}
 }
 
-// checkCounts compares what a walk over all keys has found with what was committed. If they agree, the files
-// that Pebble has removed may be deleted.
+// checkCounts compares the counts of a walk over all keys with the committed ones. If they agree, the files that Pebble
+// has removed may be deleted.
 func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	counts, ok, err := numbers(snapshot, rowCommits, 3)
 	if err != nil {
@@ -588,8 +586,7 @@ func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	return nil
 }
 
-// walk calls row for each row, until it wants no more. Only an error is returned after which row was not
-// called again.
+// walk calls row for each row, until row returns false. It returns an error only if that ended the walk.
 func walk(
 	from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []byte) (more bool, err error),
 ) error {
@@ -613,14 +610,14 @@ func walk(
 // Len returns the number of records.
 func (s *Store) Len() int { return int(s.length.Load()) }
 
-// Size returns about how many bytes the files of the store take. It reads no file.
+// Size returns roughly how many bytes the files of the store take. It reads no file.
 func (s *Store) Size() int64 {
 	m := s.db.Metrics()
 	return int64(m.DiskSpaceUsage())
 }
 
-// Space returns how many bytes of the disk are free for the store, and how many the disk has, or 0 if the file system
-// does not know.
+// Space returns how many bytes of the disk are free for the store, and the size of the disk. Both are 0 if the file
+// system does not report them.
 func (s *Store) Space() (free, size int64) {
 	disk, err := s.guard.GetDiskUsage(s.dir)
 	if err != nil {
@@ -629,8 +626,7 @@ func (s *Store) Space() (free, size int64) {
 	return int64(disk.AvailBytes), int64(disk.TotalBytes)
 }
 
-// Close closes the store. It returns what the store has failed with, if it has: what was committed before is on
-// the disk.
+// Close closes the store. If the store has failed, it returns the cause: earlier commits are on the disk.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -672,8 +668,8 @@ func (s *Store) closeDB() error {
 	}
 }
 
-// flush writes what is in the log alone into a table, every byte of which has its checksum. It is not needed:
-// if the disk is very slow, the log has it all.
+// flush writes rows that are only in the log into a table, every byte of which has a checksum. This is optional: if the
+// disk is very slow, the rows stay in the log.
 func (s *Store) flush() {
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
@@ -688,9 +684,9 @@ func (s *Store) flush() {
 
 const flushPatience = 10 * time.Second
 
-// A logger is what Pebble calls with its messages. Those about errors that matter come as an event, too, or by
-// Fatalf. Pebble relies on Fatalf not returning, and calls it with locks held, on any goroutine. So Fatalf fails
-// the store and blocks that goroutine for ever.
+// A logger receives Pebble's messages. Important errors also come as an event, or by Fatalf. Pebble relies on Fatalf
+// not returning, and calls it with locks held, on any goroutine. So Fatalf fails the store and blocks that goroutine
+// for ever.
 type logger struct{ fail func(error) }
 
 func (logger) Infof(string, ...any)  {}

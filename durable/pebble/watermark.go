@@ -15,12 +15,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A watermark is a file that says what the last log must hold, as the [inventory] does for all other files.
+// A watermark is a file that says what the last log must contain, as the [inventory] does for all other files.
 //
-// It is written after each commit and not synced, so that it costs a microsecond. A crash of the process leaves
-// it as it was. A power cut may leave an older one, which demands less. It has two slots, which are written in
-// turn, so that the one that a power cut may tear is never the only one; both are written and synced before the
-// store is made. So one of them can always be read.
+// It is written after each commit and not synced, so that it costs a microsecond. A crash of the process does not
+// affect it. A power cut may leave an older one, which demands less. It has two slots, which are written in turn: a
+// power cut may tear one of them. Both are written and synced before the store is made, so one of them can always be
+// read.
 type watermark struct {
 	file vfs.File
 	turn int64
@@ -43,7 +43,7 @@ func (w *watermark) write(name string, e extent) error {
 	return err
 }
 
-// begin writes the same to all slots and syncs them.
+// begin writes the same extent to all slots and syncs them.
 func (w *watermark) begin(name string, e extent) error {
 	for range watermarkSlots {
 		if err := w.write(name, e); err != nil {
@@ -55,8 +55,8 @@ func (w *watermark) begin(name string, e extent) error {
 
 func (w *watermark) close() error { return errors.Join(w.file.Sync(), w.file.Close()) }
 
-// verifyWatermark compares the last log with the watermark of the directory. A log that the inventory does not
-// list is not needed any more.
+// verifyWatermark compares the last log with the watermark of the directory. A log that the inventory does not list is
+// no longer needed.
 func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 	text, err := readAll(files, files.PathJoin(dir, watermarkName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,9 +86,9 @@ func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 	return nil
 }
 
-// verifyLogs looks for what Pebble takes for the end of a log and is not: a commit that follows on a chunk
-// which is not whole. Each commit is synced before the next one is written, so a power cut can have torn the
-// last alone. The watermark demands more, but may itself not have outlived the power cut.
+// verifyLogs looks for damage that Pebble would mistake for the end of a log: a commit after a chunk that is not whole.
+// Each commit is synced before the next one is written, so a power cut can tear only the last. The watermark demands
+// more, but may itself not have survived the power cut.
 func verifyLogs(files vfs.FS, dir string, list inventory) error {
 	for name := range list {
 		if !isLog(name) {
@@ -105,10 +105,10 @@ func verifyLogs(files vfs.FS, dir string, list inventory) error {
 	return nil
 }
 
-// logDamage returns where a commit begins that follows on a damage in the log of a number. A chunk of another
-// log, or of an earlier commit of this one, is not one of them: it lies in the payload of the last commit.
+// logDamage returns where a commit begins after damage in the log with that number. A chunk of another log, or of an
+// earlier commit of this one, does not count: it lies in the payload of the last commit.
 func logDamage(log []byte, number uint64) (at int, damaged bool) {
-	var last uint64 // the sequence number of the last commit that is whole
+	var last uint64 // the sequence number of the last whole commit
 	for at < len(log) {
 		left := log[at:min(len(log), at-at%logBlock+logBlock)]
 		c, ok := chunk{}, false

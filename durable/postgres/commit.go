@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// Commit makes the writes of all batches of tasks in one transaction, if no lock is in the way, and those of all batches of
+// Commit makes the writes of all batches of tasks in one transaction, if it meets no lock, and those of all batches of
 // notes in another. See engine.Engine.
 func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
@@ -49,7 +49,7 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return nil, explain("commit", err)
 }
 
-// A group is the batches of one call of Commit. Its methods take batches by their numbers: all of tasks, or all of notes.
+// A group is the batches of one call of Commit. Its methods take batches by number: all of tasks, or all of notes.
 type group struct {
 	e       *Engine
 	by      engine.MemberID
@@ -59,8 +59,8 @@ type group struct {
 	some bool // a transaction was committed
 }
 
-// commit commits the batches together. If they meet a lock, it commits each half of them by itself, until it
-// has found the batch that meets the lock.
+// commit commits the batches together. If they meet a lock, it commits each half separately, until it has found the
+// batch that meets the lock.
 func (g *group) commit(ctx context.Context, these []int) error {
 	for len(these) > 0 {
 		again, err := g.try(ctx, these)
@@ -83,12 +83,11 @@ func (g *group) commit(ctx context.Context, these []int) error {
 	return nil
 }
 
-// isLock reports whether the error is that of a statement that has waited for a lock for too long, or in a
-// circle.
+// isLock reports whether a statement failed because it waited too long for a lock, or in a deadlock.
 func isLock(err error) bool { return is(err, "55P03", "40P01") }
 
-// wait commits the one batch as soon as no lock is in the way. Meanwhile it uses no connection most of the
-// time, and all that wait share few.
+// wait commits the single batch once no lock is in the way. While it waits it rarely uses a connection, and all waiting
+// commits share a few.
 func (g *group) wait(ctx context.Context) error {
 	for pause := lockTimeout; g.results[0].Busy; pause = min(2*pause, 20*lockTimeout) {
 		timer := time.NewTimer(pause)
@@ -117,7 +116,7 @@ func locked(ctx context.Context, batch engine.Batch) error {
 		batch[0].Key, len(batch), ctx.Err())
 }
 
-// try commits the batches together, and sets their results. It returns those that are to be committed again.
+// try commits the batches together, and sets their results. It returns the batches to commit again.
 func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
 	statement, args, single := g.arguments(these)
 	if single {
@@ -139,7 +138,7 @@ func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
 	return again, err
 }
 
-// tryWhole is try for batches of several writes, whose transaction must not be committed if one is done in
+// tryWhole is try for batches of several writes, whose transaction must not be committed if a batch is done only in
 // part.
 func (g *group) tryWhole(ctx context.Context, these []int, statement string, args []any,
 ) (again []int, err error) {
@@ -159,19 +158,19 @@ func (g *group) tryWhole(ctx context.Context, these []int, statement string, arg
 	return again, tx.Commit(ctx)
 }
 
-// errEarly is an error from before the commit of a transaction could be sent.
+// errEarly is an error from before the commit of a transaction was sent.
 type errEarly struct{ error }
 
 func (e errEarly) Unwrap() error { return e.error }
 
-// notDone reports whether the error is one of a transaction that has certainly had no effect. That package pgx
-// calls an error safe to retry is not enough: it may do so for a commit whose answer was lost.
+// notDone reports whether a transaction with that error certainly had no effect. It is not enough that package pgx
+// calls an error safe to retry: it may do so for a commit whose answer was lost.
 func notDone(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, new(errEarly)) || errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
 }
 
-// arguments returns the statement for the batches and its arguments, and whether each has one write at most.
+// arguments returns the statement for the batches and its arguments, and whether each batch has at most one write.
 func (g *group) arguments(these []int) (statement string, args []any, single bool) {
 	var (
 		keys, kinds, groups, datas [][]byte
@@ -207,14 +206,14 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 	return g.e.sql.commit, args, single
 }
 
-// A write is what has become of a write: done, or its condition unmet, or neither.
+// A write is the outcome of a write: done, its condition unmet, or neither.
 type write struct {
 	n           int // its place among the writes of the statement, from 1
 	unmet, done bool
 	engine.Written
 }
 
-// write runs the statement, and returns what has become of each write, in their order.
+// write runs the statement, and returns the outcomes of the writes, in their order.
 func (g *group) write(ctx context.Context, on sender, statement string, args []any) ([]write, error) {
 	writes := make([]write, len(args[0].([][]byte)))
 	b := g.e.batch()
@@ -235,14 +234,14 @@ func (g *group) write(ctx context.Context, on sender, statement string, args []a
 	return writes, on.SendBatch(ctx, b).Close()
 }
 
-// A sender is a pool or a transaction. What it sends at once is one transaction in a pool, which is committed
-// when Close returns nil.
+// A sender is a pool or a transaction. A batch sent to a pool is one transaction, which is committed when Close returns
+// nil.
 type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// settle sets the results of the batches. It returns those that have neither been done nor have an unmet
-// condition, and whether no batch was done in part.
+// settle sets the results of the batches. It returns the batches that are neither done nor have an unmet condition, and
+// whether no batch was done only in part.
 func (g *group) settle(these []int, writes []write) (again []int, whole bool) {
 	whole = true
 	for _, i := range these {

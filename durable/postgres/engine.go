@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// oldest is the oldest version of the server that works, as server_version_num has it.
+// oldest is the oldest supported server_version_num.
 const oldest = 140000
 
 // An Engine is an [engine.Engine] on PostgreSQL, and an [engine.Counter] and an [engine.HealthReporter]. Use [Open] or
@@ -26,18 +26,18 @@ type Engine struct {
 	config
 	sql     statements
 	primary *primary
-	direct  bool // there is no pooler, so the statements have names and the settings are those of the connections
+	direct  bool // there is no pooler: statements have names, and settings belong to the connections
 
 	verbs   *pgxpool.Pool // for commits and reads
-	control *pgxpool.Pool // for what must not wait for them: claims, starts and leases
+	control *pgxpool.Pool // for calls that must not wait for them: claims, starts and leases
 
 	seen    atomic.Pointer[reading]
-	waiting chan struct{} // has a place for each commit that may try at the same time whether a lock is free
+	waiting chan struct{} // has a place for each commit that may try a lock at the same time
 }
 
-// Open connects to the server at the URL, or the connection string of keywords and values, and makes the schema
-// or migrates it. The URL may have the parameters of package pgx: default_query_exec_mode, connect_timeout,
-// sslmode and so on. The error wraps durable.ErrVersion or ErrSchema if the schema does not fit.
+// Open connects to the server at the URL, or by a connection string of keywords and values, and makes or migrates the
+// schema. The URL may have the parameters of package pgx: default_query_exec_mode, connect_timeout, sslmode and so on.
+// If the schema does not fit, the error wraps durable.ErrVersion or ErrSchema.
 func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -50,8 +50,8 @@ func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	return open(ctx, cfg, chosen, opts)
 }
 
-// OpenPool is Open with the server and the settings of a pool. It opens connections of its own, and leaves
-// those of the pool alone: a handler that takes all of them delays no claim.
+// OpenPool is Open with the server and the settings of a pool. The engine opens its own connections and does not use
+// those of the pool, so a handler that occupies the pool delays no claim.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Engine, error) {
 	return open(ctx, pool.Config(), true, opts)
 }
@@ -80,7 +80,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
 	direct = direct && cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
-	own := max(c.connections/4, 2) // a claim of what is overdue may take long, and a renewal must not wait for it
+	own := max(c.connections/4, 2) // a claim of overdue tasks may take long, and a renewal must not wait for it
 	e := &Engine{config: c, sql: c.statements(), primary: server, direct: direct}
 	e.waiting = make(chan struct{}, min(2, c.connections-own-1))
 	if direct {
@@ -103,8 +103,8 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	return e, nil
 }
 
-// prepare checks the server, and checks the schema or migrates it. It completes the settings of the
-// connections, and reports whether they are direct.
+// prepare checks the server, and checks or migrates the schema. It completes the settings of the connections, and
+// reports whether they are direct.
 func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *primary) (direct bool, err error) {
 	connCfg := cfg.ConnConfig.Copy()
 	if cfg.BeforeConnect != nil {
@@ -148,7 +148,7 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 	return direct, c.open(ctx, conn)
 }
 
-// open checks the schema or migrates it.
+// open checks or migrates the schema.
 func (c config) open(ctx context.Context, conn *pgx.Conn) error {
 	have, err := c.check(ctx, conn)
 	switch {
@@ -182,11 +182,11 @@ func newPool(ctx context.Context, cfg *pgxpool.Config, most int) (*pgxpool.Pool,
 	return pool, nil
 }
 
-// Close closes the connections. It waits for the calls that are using them.
+// Close closes the connections. It waits for calls in progress.
 func (e *Engine) Close() {
 	e.control.Close()
 	e.verbs.Close()
 }
 
-// lockTimeout is how long a statement waits for another transaction's lock. A commit by itself tries again.
+// lockTimeout is how long a statement waits for another transaction's lock. A single commit retries.
 const lockTimeout = 5 * time.Millisecond

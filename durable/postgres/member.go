@@ -17,18 +17,18 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// longest is the longest lease. A longer one is as long.
+// longest is the longest lease. Longer ones are cut to it.
 const longest = 100 * 365 * 24 * time.Hour
 
-// Join makes a member. See engine.Engine.
+// Join adds a member. See engine.Engine.
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 ) (id engine.MemberID, now int64, err error) {
 	err = e.control.QueryRow(ctx, e.sql.join, text(name), int64(min(lease, longest))).Scan(&id, &now)
 	return id, now, explain("join", err)
 }
 
-// Renew prolongs the member's lease, and reads the members once that is committed. In one transaction, neither of two
-// members that renew at the same time might see the other's report. See engine.Engine.
+// Renew extends the member's lease, and reads the members after the commit. In one transaction, two members that renew
+// at the same time might both miss the other's report. See engine.Engine.
 func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
@@ -45,8 +45,8 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		case !slices.ContainsFunc(members, func(m engine.Membership) bool { return m.ID == by }):
 			return nil, 0, gone(by)
 		}
-		// Another renewal of the member has made its lease shorter at the same time, because the server's clock was set
-		// back. The second finds the row that the other has left.
+		// A concurrent renewal of the member has shortened its lease, because the server's clock was set back. A second
+		// try finds the new row.
 	}
 	return nil, 0, fmt.Errorf("postgres: renew: member %d is there, and the server leaves its row as it is", by)
 }
@@ -75,7 +75,7 @@ func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
 	b.Queue(e.sql.members).Query(func(rows pgx.Rows) (err error) {
 		members, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m engine.Membership, err error) {
 			err = row.Scan(&m.ID, &m.Name, &m.Lease, &m.Left, &m.Report)
-			m.Left -= time.Duration(now) // the row has the time at which the lease runs out
+			m.Left -= time.Duration(now) // the row has the time at which the lease expires
 			return m, err
 		})
 		return err
@@ -88,15 +88,15 @@ func gone(id engine.MemberID) error {
 	return fmt.Errorf("postgres: member %d: %w", id, engine.ErrMemberGone)
 }
 
-// Leave ends the member. A task of it that another transaction has locked is free after a later Reap. See
+// Leave ends the member. Its tasks that another transaction has locked become free with a later Reap. See
 // engine.Engine.
 func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
 	_, err := e.end(ctx, e.batch(), e.sql.markLeft, int64(by))
 	return explain("leave", err)
 }
 
-// Reap ends the members whose lease has run out. A task of them that another transaction has locked is free
-// after a later Reap. See engine.Engine.
+// Reap ends the members whose leases have expired. Their tasks that another transaction has locked become free with a
+// later Reap. See engine.Engine.
 func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	var any bool
 	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {
@@ -108,7 +108,7 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	return names, explain("reap", err)
 }
 
-// end ends the members that the statement marks, and returns their names. It continues with those marked
+// end ends the members that the statement marks, and returns their names. It also continues with members marked
 // earlier.
 func (e *Engine) end(ctx context.Context, b *pgx.Batch, mark string, args ...any) (names []string, err error) {
 	b.Queue(mark, args...).Query(func(rows pgx.Rows) (err error) {
@@ -129,7 +129,7 @@ func (e *Engine) batch() *pgx.Batch {
 	return b
 }
 
-// A status is what the server says of a member: the time, and whether it is one.
+// A status is the server's time, and whether the member is one.
 type status struct {
 	now    int64
 	member bool
@@ -144,7 +144,7 @@ func (e *Engine) as(ctx context.Context, id engine.MemberID, what string, b *pgx
 	switch {
 	case err != nil:
 		return 0, explain(what, err)
-	case !s.member: // and nothing was done: one that holds or gets a task is a member to the end of the transaction
+	case !s.member: // nothing was done: a member that holds or gets a task remains one until the end of the transaction
 		return 0, gone(id)
 	}
 	e.saw(sent, s.now)
@@ -156,25 +156,25 @@ func (e *Engine) queueStatus(b *pgx.Batch, id engine.MemberID, s *status) {
 	b.Queue(e.sql.status, int64(id)).QueryRow(func(row pgx.Row) error { return row.Scan(&s.now, &s.member) })
 }
 
-// A reading is the server's time in an answer to what was sent at a time of this process.
+// A reading is the server's time in an answer, and when this process sent the question.
 type reading struct {
 	sent time.Time
 	now  int64
 }
 
-// fresh is how long a reading may have taken, and how long it is good for.
+// fresh is how long a reading may take, and how long it is valid.
 const fresh = 200 * time.Millisecond
 
-// saw keeps a reading, if it is good.
+// saw keeps a reading, if it is valid.
 func (e *Engine) saw(sent time.Time, now int64) {
 	if time.Since(sent) < fresh {
 		e.seen.Store(&reading{sent, now})
 	}
 }
 
-// time returns the server's time, or one that is later by no more than the reading took. A reading saves the
-// user's transaction a round trip. A scheduler that is started causes ten readings a second. Without one, one
-// transaction in fresh makes a reading for all.
+// time returns the server's time, or a time later by at most as long as the reading took. A stored reading saves the
+// user's transaction a round trip. A started scheduler makes ten readings a second. Without a scheduler, one
+// transaction makes a reading for all others within fresh.
 func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	if r := e.seen.Load(); r != nil {
 		if age := time.Since(r.sent); age < fresh {
@@ -188,8 +188,8 @@ func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	return now, err
 }
 
-// Claim gives tasks to the member. While the version of the kind's payload changes, and a group may have more than one task,
-// a fair claim gives the tasks of the one version before those of the other. See engine.Engine.
+// Claim gives tasks to the member. If a kind has payloads of two versions, and a fair claim takes several tasks of a
+// group, it gives the tasks of one version before those of the other. See engine.Engine.
 func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Claims, err error) {
 	by, kinds, most, readable := int64(r.By), names(r.Kinds), max(r.Most, 0), []byte{r.Readable}
 	if r.Fair {
@@ -230,7 +230,7 @@ func (e *Engine) claim(ctx context.Context, by engine.MemberID, statement string
 	return c, nil
 }
 
-// names returns texts as bytes, for they need not be UTF-8.
+// names returns texts as bytes, because they need not be UTF-8.
 func names(texts []string) [][]byte {
 	all := make([][]byte, len(texts))
 	for i, text := range texts {
@@ -253,8 +253,7 @@ func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 		if len(confirmed) == len(claims) || pause > 8*time.Millisecond {
 			break
 		}
-		// A claim of another member, or a commit with an unmet condition, locks tasks that it leaves as they
-		// are.
+		// A claim by another member, or a commit with an unmet condition, locks tasks that it does not change.
 		if left, err = e.stillHeld(ctx, by, left, confirmed); err != nil {
 			return nil, 0, err
 		}
@@ -291,7 +290,7 @@ func (e *Engine) confirm(ctx context.Context, by engine.MemberID, claims []engin
 	return e.as(ctx, by, "confirm", b, &s)
 }
 
-// stillHeld returns the claims that the member holds, but for those that have been confirmed.
+// stillHeld returns the claims that the member holds, except confirmed ones.
 func (e *Engine) stillHeld(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 	confirmed map[engine.Claim]bool,
 ) (held []engine.Claim, err error) {
@@ -309,7 +308,7 @@ func scanClaim(row pgx.CollectableRow) (c engine.Claim, err error) {
 	return c, err
 }
 
-// Release gives up claims, but for those of tasks that another transaction has locked. See engine.Engine.
+// Release gives up claims, except claims of tasks that another transaction has locked. See engine.Engine.
 func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	b := e.batch()
 	var s status
@@ -319,7 +318,7 @@ func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engin
 	return err
 }
 
-// arguments returns those of a statement on claims.
+// arguments returns the arguments of a statement on claims.
 func arguments(by engine.MemberID, claims []engine.Claim) []any {
 	keys, revisions, starts := make([][]byte, len(claims)), make([]int64, len(claims)), make([]int32, len(claims))
 	for i, c := range claims {

@@ -16,13 +16,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrSchema is the error of Open and OpenPool for a schema that is not there, or not of the version that this
-// package needs, when they may not migrate it. It is also that for a schema of another cluster. A schema of a
-// later version is durable.ErrVersion.
+// ErrSchema is the error of Open and OpenPool if the schema does not exist or has an older version, and they may not
+// migrate it. It is also the error if the schema belongs to another cluster. A schema of a later version is
+// durable.ErrVersion.
 var ErrSchema = errors.New("postgres: the schema does not fit")
 
-// The migrations are numbered from 1, by their place. They only add, so that programs of the version before can
-// go on with the schema, and doing one again changes nothing. Released ones never change.
+// The migrations are numbered from 1. They only add, so that programs of the previous version can continue to use the
+// schema, and repeating one changes nothing. Released migrations never change.
 var migrations = []string{`
 CREATE TABLE IF NOT EXISTS $schema.member (
 	id    bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -103,7 +103,7 @@ ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS server text;
 ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS since bigint NOT NULL DEFAULT 0;
 `}
 
-// head is what comes before the migrations. The row of the table says which of them the schema has.
+// head comes before the migrations. The row of its table says which of them the schema has.
 const head = `
 CREATE TABLE IF NOT EXISTS $schema.version (
 	one     boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -112,12 +112,11 @@ CREATE TABLE IF NOT EXISTS $schema.version (
 );
 `
 
-// Schema returns the SQL that makes the schema, or brings an older one to the present version. It is for
-// programs with a migration tool of their own, which open the engine with WithoutMigration. It is to be run in
-// one transaction, with a lock_timeout of less than a second if nodes are running, and again if that is over:
-// while it waits for an open transaction, the nodes wait for it. They wait while it makes an index, too, unless its
-// CREATE INDEX was run with CONCURRENTLY before. If that fails it leaves an index that is not valid: drop it, and
-// make it again. To run the SQL again changes nothing.
+// Schema returns the SQL that makes the schema, or migrates an older one. It is for programs with their own migration
+// tool, which open the engine with WithoutMigration. Run it in one transaction. If nodes are running, set a
+// lock_timeout of less than a second, and repeat the SQL when that expires: while it waits for an open transaction, the
+// nodes wait for it. They also wait while it makes an index, unless you run its CREATE INDEX with CONCURRENTLY before.
+// If that fails it leaves an invalid index: drop it, and make it again. Running the SQL again changes nothing.
 func Schema(opts ...Option) (string, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -138,11 +137,11 @@ func (c config) sql(text string) string {
 	return strings.ReplaceAll(text, "$schema", pgx.Identifier{c.schema}.Sanitize())
 }
 
-// Migrate makes the schema, or brings it to the version that this package needs. Open does so, too, without
-// WithoutMigration. Any number of programs may migrate at the same time, while nodes of the version before run.
-// Migrate waits for open transactions; each second that holds up the nodes for 0.2 s at most. They do not wait while
-// it makes an index, for which it opens another connection. The connection must not be in a transaction. The role
-// needs the right to create a schema in the database, or else to own the schema.
+// Migrate makes the schema, or migrates it to the version that this package needs. Open does so as well, unless
+// WithoutMigration is given. Any number of programs may migrate at the same time, while nodes of the previous version
+// are running. Migrate waits for open transactions, and delays the nodes by at most 0.2 s in each second meanwhile. It
+// does not delay them while it makes an index, for which it opens another connection. The connection must not be in a
+// transaction. The role must own the schema, or have the right to create one in the database.
 func Migrate(ctx context.Context, conn *pgx.Conn, opts ...Option) error {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -158,7 +157,7 @@ func (c config) migrateOn(ctx context.Context, conn *pgx.Conn) error {
 			err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return c.migrateIn(ctx, tx) })
 		}
 		switch {
-		// Of programs that create the same thing at the same time, all but one fail.
+		// If several programs create the same object at the same time, all but one fail.
 		case is(err, "23505", "42P06", "42P07", "42710") && try < 10:
 			continue
 		case is(err, "55P03", "40P01"): // a transaction holds a lock
@@ -182,12 +181,12 @@ func wait(ctx context.Context) error {
 	}
 }
 
-// addition is a column or another change of a table by a migration, or an index and its name.
+// addition matches a change of a table by a migration, or an index and its name.
 var addition = regexp.MustCompile(`(?m)^(?:ALTER TABLE .*?|CREATE INDEX IF NOT EXISTS (\w+) ON .*?);`)
 
-// addAhead makes the changes of tables and the indexes of the migrations that a schema with tasks lacks, so that the nodes wait
-// for no index. An index is made with CONCURRENTLY, which waits for the transactions that are open, and must not be
-// in a transaction itself. If it fails it leaves an index that is not valid.
+// addAhead makes the table changes and indexes of missing migrations in a schema with tasks, so that the nodes wait for
+// no index. It makes an index with CONCURRENTLY, which waits for open transactions, and must not be in a transaction
+// itself. If that fails it leaves an invalid index.
 func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 	version, err := c.check(ctx, conn)
 	if err != nil || version == 0 || version == len(migrations) {
@@ -198,9 +197,9 @@ func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	defer func() { _ = guard.Close(context.WithoutCancel(ctx)) }()
-	// Two of them would wait for each other, so one at a time does it. CONCURRENTLY waits for whatever has a snapshot.
-	// A session that waited for the lock would have one, so it tries again and again. The lock is that of a
-	// transaction, for a pooler may change the session. The simple protocol leaves no portal, and so no snapshot.
+	// Two programs would wait for each other, so a lock lets one at a time do it. CONCURRENTLY waits for every session
+	// with a snapshot, which includes one that waits for a lock, so the others poll the lock. The lock belongs to a
+	// transaction, because a pooler may change the session. The simple protocol leaves no portal, and so no snapshot.
 	return pgx.BeginTxFunc(ctx, guard, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		for alone := false; !alone; {
 			err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)), "+
@@ -247,16 +246,16 @@ func (c config) add(ctx context.Context, conn *pgx.Conn, text, index string) err
 	return err
 }
 
-// What waits for a table's lock has everything else wait for that table, too, and so for as long as a user's
-// transaction is open. So a migration waits for migrateWait at most, in milliseconds. Then it lets go of all
-// that it has locked, and tries again after migrateAgain.
+// A session that waits for a table's lock makes all later ones wait for that table, for as long as a user's transaction
+// is open. So a migration waits for at most migrateWait milliseconds. Then it releases its locks, and retries after
+// migrateAgain.
 const (
 	migrateWait  = 200
 	migrateAgain = time.Second
 )
 
 func (c config) migrateIn(ctx context.Context, tx pgx.Tx) error {
-	var there bool // who may not create schemas may not say IF NOT EXISTS either
+	var there bool // a role that may not create schemas may not use IF NOT EXISTS either
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", c.schema).Scan(&there)
 	if err != nil {
 		return err
@@ -289,8 +288,7 @@ func (c config) migrateIn(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// check returns the version of the schema, or 0 if there is none. The error says why this program must not use
-// it.
+// check returns the version of the schema, or 0 if there is none. It returns an error if this program must not use it.
 func (c config) check(ctx context.Context, on interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (int, error) {
@@ -313,7 +311,7 @@ func (c config) check(ctx context.Context, on interface {
 	return version, nil
 }
 
-// is reports whether the error is the server's, with one of the codes.
+// is reports whether the error comes from the server with one of the codes.
 func is(err error, codes ...string) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -327,7 +325,7 @@ func is(err error, codes ...string) bool {
 	return false
 }
 
-// explain returns the error with what was done, and with what helps against it.
+// explain adds the action that failed to the error, and a remedy if there is one.
 func explain(what string, err error) error {
 	switch {
 	case err == nil:

@@ -2,9 +2,9 @@
 
 package postgres
 
-// The note "pauses" is the row of the table settings. All others are in the table note. Programs of version 5 know what is
-// paused from settings alone, and both may run at the same time. As they do, commitNotesSQL raises the revision of
-// that row by one with each write, and never deletes it: empty data means that nothing is paused.
+// The note "pauses" is the row of the table settings. All other notes are in the table note. Programs of version 5,
+// which may run at the same time, read the pauses from settings. Like them, commitNotesSQL increments the revision of
+// that row with each write, and never deletes it: empty data means that nothing is paused.
 
 // commitNotesSQL is the statement of a commit of notes. Its sets are those of a commit of tasks, and
 //

@@ -16,29 +16,26 @@ type config struct {
 	cluster     string
 	connections int
 	migrate     bool
-	now         string // the server's time, as SQL; tests have another
-	server      string // identity, or what leaves the noted one as it is if the role may not read it
+	now         string // the server's time, as SQL; tests replace it
+	server      string // identity, or SQL that keeps the noted one if the role may not read it
 }
 
-// clock is the server's clock, and not the time at which its transaction began: that may have waited for a
-// lock.
+// clock is the server's clock. The time of the transaction's beginning would be too early after a wait for a lock.
 const clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 
-// WithSchema names the schema with the tables. It is "timewheel" without this option. An empty name, or one of
-// more than 63 bytes, is an error.
+// WithSchema sets the schema of the tables, of 1 to 63 bytes. The default is "timewheel".
 func WithSchema(name string) Option { return func(c *config) { c.schema = name } }
 
-// WithCluster names the cluster, in at most 63 bytes. The schema keeps the name that it was made with, and
-// every other name is refused, so that two clusters do not share a schema by mistake. The name is empty without
-// this option.
+// WithCluster sets the name of the cluster, of at most 63 bytes. The schema keeps the name it was made with, and Open
+// refuses any other, so that two clusters do not share a schema by mistake. The default is empty.
 func WithCluster(name string) Option { return func(c *config) { c.cluster = name } }
 
-// WithConnections sets how many connections to the server an engine opens at most, at least 4. There are 16
-// without this option. A quarter of them, and at least 2, is for claims, starts and leases alone.
+// WithConnections sets how many connections an engine opens at most. n must be at least 4. The default is 16. A quarter
+// of them, and at least 2, are reserved for claims, starts and leases.
 func WithConnections(n int) Option { return func(c *config) { c.connections = n } }
 
-// WithoutMigration makes Open and OpenPool leave the schema as it is. They return ErrSchema if it is not there,
-// or not of the version that this package needs.
+// WithoutMigration keeps Open and OpenPool from changing the schema. They return ErrSchema if it does not exist or has
+// an older version.
 func WithoutMigration() Option { return func(c *config) { c.migrate = false } }
 
 func newConfig(opts []Option) (config, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scan reads a task. further is read of what follows it in the row.
+// scan reads a task. further receives the columns after it.
 func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 	var key, kind, group []byte
 	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group, &s.Started},
@@ -27,7 +27,7 @@ func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 
 func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
-// unlocked calls read until no lock of a whole table is in the way. The connections for commits wait for lockTimeout only.
+// unlocked calls read until it meets no lock of a whole table. The connections for commits wait only for lockTimeout.
 func unlocked(ctx context.Context, read func() error) error {
 	for {
 		err := read()
@@ -60,13 +60,13 @@ func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored
 
 // A walk reads pages of about pageBytes, and of pageRows at most.
 const (
-	firstRows = 64 // of which each may have more than a MiB
+	firstRows = 64 // each of which may have more than a MiB
 	pageRows  = 1024
 	pageBytes = 4 << 20
 )
 
-// Walk reads a page at a time, and uses no connection while the caller has it. The tasks that a member holds are one page.
-// See engine.Engine.
+// Walk reads a page at a time, and uses no connection while the caller handles it. The tasks that a member holds are
+// one page. See engine.Engine.
 func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	from := []any{[]byte(over.From)}
 	switch over.Order {
@@ -80,7 +80,7 @@ func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.S
 	case engine.Failing:
 		return e.walk(ctx, e.verbs, e.sql.failing, from, keyAfter)
 	case engine.Notes:
-		return e.walk(ctx, e.control, e.sql.notes, from, keyAfter) // starts wait for what is paused
+		return e.walk(ctx, e.control, e.sql.notes, from, keyAfter) // starts wait for the pauses
 	case engine.Held:
 		return e.walkHeld(ctx, over.By)
 	}
@@ -113,8 +113,8 @@ func (e *Engine) walkHeld(ctx context.Context, by engine.MemberID) iter.Seq2[eng
 
 func keyAfter(last engine.Stored) []any { return []any{[]byte(last.Key + "\x00")} }
 
-// walk reads page after page. The statement has the arguments of a page, and then how many tasks it is to read
-// at most. next returns the arguments after the last task of a page.
+// walk reads page after page. The statement has the arguments of a page, and then the greatest number of tasks. next
+// returns the arguments after the last task of a page.
 func (e *Engine) walk(ctx context.Context, on sender, statement string, page []any,
 	next func(last engine.Stored) []any,
 ) iter.Seq2[engine.Stored, error] {
@@ -168,11 +168,11 @@ func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error
 	return kinds, explain("count tasks", err)
 }
 
-// Health returns what may slow the engine down, and what an acknowledged task survives by the settings that are in force
-// for the engine's role and database. With synchronous_commit = remote_write, Replicated is true: the standby has it in memory,
-// and it is lost only if both machines are. Without a standby that is connected it is false. The age of other roles'
-// transactions and Standbys are left out, and any standby counts for Replicated, unless the role is a member of
-// pg_read_all_stats.
+// Health returns what may slow the engine down, and what an acknowledged task survives under the settings of the
+// engine's role and database. With synchronous_commit = remote_write, Replicated is true: the standby has the task in
+// memory, and it is lost only if both machines are. Without a connected standby Replicated is false. If the role is not
+// a member of pg_read_all_stats, the transactions of other roles and Standbys are left out, and any standby counts for
+// Replicated.
 func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
 	err = unlocked(ctx, func() error {
@@ -184,7 +184,7 @@ func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	return h, explain("read health", err)
 }
 
-// text returns s as PostgreSQL can keep it.
+// text returns s in a form that PostgreSQL can store.
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

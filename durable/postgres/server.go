@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrNotPrimary is the error of a connection to a server that must not be used: it is in recovery, has an older timeline
-// than one that the engine was connected to, or has the system identifier of another database cluster. So an old primary
-// that comes back after a standby was promoted is never written to.
+// ErrNotPrimary is the error of a connection to a server that must not be used: it is in recovery, has an older
+// timeline than one that the engine was connected to, or has the system identifier of another database cluster. So the
+// engine never writes to an old primary that returns after a standby was promoted.
 var ErrNotPrimary = errors.New("postgres: the server is not the primary")
 
 // identity is the system identifier and the timeline of a server that is not in recovery, as SQL. The timeline is a
@@ -28,14 +28,14 @@ const identity = "((SELECT system_identifier FROM pg_control_system()) || ' ' ||
 type primary struct {
 	mu       sync.Mutex // protects below
 	system   string     // empty: unknown
-	timeline string     // the greatest that was seen
-	replaced func()     // is called when a greater timeline is seen
+	timeline string     // the greatest seen
+	replaced func()     // called when a greater timeline is seen
 	refused  uint64     // connections to an old primary, or to another database cluster
 	direct   bool       // the engine relies on the state of a session
 }
 
-// errPooler is the error of a connection by a pooler, after that of Open was direct. Names of statements and settings
-// would end up in the sessions of others.
+// errPooler is the error of a connection by a pooler after a direct one in Open. Names of statements and settings would
+// end up in the sessions of others.
 var errPooler = errors.New("postgres: the connection is by a pooler, and the first one was direct: " +
 	"name either poolers or servers in the URL, or add default_query_exec_mode=cache_describe")
 
@@ -46,7 +46,7 @@ func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	for _, of := range []string{"CASE WHEN NOT pg_is_in_recovery() THEN " + identity + " END", "''"} {
 		results, err = conn.Exec(ctx, "SELECT pg_is_in_recovery(), pg_backend_pid(), "+of).ReadAll()
 		if !is(err, "42501") {
-			break // or the role has no right to ask who the server is
+			break // or the role may not read the server's identity
 		}
 	}
 	if err != nil {
@@ -63,8 +63,8 @@ func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	return p.found(system, timeline)
 }
 
-// isPooled reports whether there is a pooler in front of the server's process of the number. A pooler gives its clients
-// numbers of its own, because the process changes.
+// isPooled reports whether there is a pooler in front of the server's process with that number. A pooler gives its
+// clients its own numbers, because the process changes.
 func isPooled(conn *pgconn.PgConn, pid string) bool {
 	return pid != strconv.FormatUint(uint64(conn.PID()), 10)
 }
@@ -75,7 +75,7 @@ func (p *primary) isDirect() bool {
 	return p.direct
 }
 
-// found compares a server with those before.
+// found compares a server with earlier ones.
 func (p *primary) found(system, timeline string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,14 +106,15 @@ func (p *primary) refusals() uint64 {
 	return p.refused
 }
 
-// known reports whether the server has said who it is.
+// known reports whether the server's identity is known.
 func (p *primary) known() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.system != ""
 }
 
-// opened has replaced called when a greater timeline is seen, and connections by a pooler refused if the engine's are direct.
+// opened sets the function to call when a greater timeline is seen. If direct is true, connections by a pooler are
+// refused from now on.
 func (p *primary) opened(direct bool, replaced func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

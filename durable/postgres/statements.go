@@ -11,18 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of an engine. In their texts $schema is its schema, $next the next revision, $row what scan
-// reads of a task, $failing whether it is failing, $now the server's time, and $server its identity. A range is the free tasks of a
-// kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the order in
-// which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of r.
-// $member is the row of the member $1, and $isMember its id, or 0 if it is gone. A renewal makes a new version of the row,
-// and a transaction that stays open keeps the old ones. The index has the newest first, and LIMIT ends the search there.
+// The statements of an engine. In their texts $schema is its schema, $next the next revision, $row the columns that
+// scan reads, $failing whether it is failing, $now the server's time, and $server its identity. A range is the free
+// tasks of a kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the
+// order in which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of
+// r. $member is the row of the member $1, and $isMember its id, or 0 if it is gone. A renewal makes a new version of
+// the row, and an open transaction keeps the old ones. The index has the newest first, and LIMIT ends the search there.
 //
-// The plan of a statement is made once for each connection, whatever its arguments and the number of tasks are. So no
-// statement leaves the planner a choice that is good for a few tasks only. The settings take away whole-table scans, and
-// sorts where an index has the order. LATERAL with LIMIT looks up each key by itself. A task is updated at the place
-// (ctid) where it was locked. If another transaction has changed it since the statement began, there is no such place in
-// the statement's snapshot, and the task is left as it is, as if it were still locked.
+// The plan of a statement is made once for each connection, for any arguments and any number of tasks. So no statement
+// leaves the planner a choice that is good only for a few tasks. The settings rule out whole-table scans, and sorts
+// where an index has the order. LATERAL with LIMIT looks up each key separately. A task is updated at the place (ctid)
+// where it was locked. If another transaction has changed it since the statement began, that place is not in the
+// statement's snapshot, and the task is left alone as if it were still locked.
 type statements struct {
 	set            string
 	setLockTimeout string
@@ -88,11 +88,12 @@ func (c config) statement(text string) string {
 const (
 	rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, ''), " + startedSQL
 
-	// A start before the due time is that of an earlier record, which was written by a program of version 4.
+	// A start before the due time belongs to an earlier record, written by a program of version 4.
 	startedSQL = "CASE WHEN t.starts > 0 AND t.started >= t.due THEN t.started ELSE 0 END"
 )
 
-// planning are the settings of every statement, by name. Compiling a statement takes longer than running it.
+// planning are the settings of every statement, by name. They include jit, because compiling a statement takes longer
+// than running it.
 var planning = map[string]string{
 	"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off",
 	"plan_cache_mode": "force_generic_plan",
@@ -110,7 +111,7 @@ func setSQL() string {
 func (c config) statements() statements {
 	sql := c.statement
 	return statements{
-		set:            setSQL(), // for the transaction, and so behind a pooler, too
+		set:            setSQL(), // for the transaction, and so usable behind a pooler
 		setLockTimeout: fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds()),
 
 		// The conditions are those of engine.Condition: 1 absent, 2 present, 3 unchanged, 4 always,
@@ -175,8 +176,8 @@ FROM (
 		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner FROM done) part
 	GROUP BY key) write`),
 
-		// A commit of removals alone, each a batch with the condition unchanged or present. Most runs end so, and it takes
-		// half of the time. It has a row for each write, and another for each that is done.
+		// A commit of only removals, each a batch with the condition unchanged or present. Most runs end this way, and
+		// it takes half the time. It returns a row for each write, and another for each that is done.
 		remove: sql(`
 WITH old AS MATERIALIZED (
 	SELECT q.n, t.at FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[]) WITH ORDINALITY
@@ -229,9 +230,9 @@ SELECT t.kind, count(*), count(*) FILTER (WHERE $failing AND t.due <> 9223372036
 	count(*) FILTER (WHERE t.due = 9223372036854775807), count(*) FILTER (WHERE t.due = 9223372036854775806)
 FROM $schema.task t GROUP BY t.kind`),
 
-		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another. Without a
-		// standby a server acknowledges nothing more, and what it has acknowledged may be here alone. A role that may not see
-		// the state of a standby sees that it is there.
+		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another.
+		// Without a standby a server acknowledges no further commits, and earlier ones may exist only here. A role that
+		// may not see the state of a standby still sees that it exists.
 		health: sql(`
 SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 1000000)::bigint FROM (
 		SELECT xact_start AS began FROM pg_stat_activity
@@ -277,12 +278,12 @@ WITH RECURSIVE m AS (
 SELECT EXISTS (SELECT FROM m WHERE until < $now)
 	OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one)`),
 
-		// It notes since when the server is the primary. A statement of its own before markDead, which then sees what
-		// another engine has noted at the same time.
+		// It notes since when the server is the primary. It is a separate statement before markDead, which then sees a
+		// note that another engine wrote at the same time.
 		noticeServer: sql(`
 UPDATE $schema.version SET server = $server, since = $now WHERE one AND server IS DISTINCT FROM $server`),
 
-		// No member is reaped before the server has been up, and known to be the primary, for longer than its lease.
+		// A member is reaped only after the server has been up, and known to be the primary, for longer than its lease.
 		markDead: sql(`
 WITH dead AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE NOT gone AND until < $now
@@ -295,8 +296,8 @@ UPDATE $schema.member m SET gone = true, until = 0 FROM dead WHERE m.id = dead.i
 WITH left_now AS MATERIALIZED (SELECT id FROM $schema.member WHERE id = $1 AND NOT gone FOR UPDATE)
 UPDATE $schema.member m SET gone = true, until = 0 FROM left_now WHERE m.id = left_now.id RETURNING m.name`),
 
-		// A statement of its own, and so with a later snapshot than that which has marked the members: it sees
-		// every claim of theirs. What a user's transaction has locked is left to a later call.
+		// It is a separate statement, with a later snapshot than the one that marked the members, so it sees all their
+		// claims. Tasks that a user's transaction has locked are left to a later call.
 		freeOfGone: sql(`
 WITH free AS MATERIALIZED (
 	SELECT t.at FROM $schema.member m, LATERAL (
@@ -312,18 +313,18 @@ WITH done AS MATERIALIZED (
 	ORDER BY m.id FOR UPDATE SKIP LOCKED)
 DELETE FROM $schema.member m USING done WHERE m.ctid = done.at`),
 
-		// Whether there is anything to claim. Most claims find nothing, and this takes a third of the time: it locks and writes
-		// nothing, and is small. It returns the time, whether the member is one, and whether there is a range in which a task
-		// is due.
+		// It checks whether there is anything to claim. Most claims find nothing, and this takes a third of the time:
+		// it is small, and locks and writes nothing. It returns the time, whether the member is one, and whether there
+		// is a range with a due task.
 		look: sql(`
 SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone), EXISTS (
 	SELECT FROM (SELECT * FROM unnest($2::bytea[]) k(kind), (VALUES (true), (false)) p(plain)) r, LATERAL (
 		SELECT FROM $schema.task t WHERE $inRange AND t.due > $3 AND t.due <= $4 ORDER BY $rangeOrder LIMIT 1) t)`),
 
-		// Each range is walked by itself, for no index has several in order of due time. The order begins with
-		// columns that are the same in a range, because the planner then finds it in the index. The lower bound
-		// keeps the claim away from the index entries of tasks that are gone. No more tasks are locked than claimed,
-		// for a lock writes to the task.
+		// Each range is walked separately, because no index has several in order of due time. The order begins with
+		// columns that are the same in a range, because the planner then finds it in the index. The lower bound keeps
+		// the claim away from the index entries of removed tasks. No more tasks are locked than claimed, because a lock
+		// writes to the task.
 		//
 		// The last row is no task, and has no revision. It has the time, and the member as its owner, or 0 if that is gone.
 		//
@@ -456,7 +457,7 @@ UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.ctid 
 
 		status: sql(`SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone)`),
 
-		// In a transaction of the user. The arguments are bytes, int64 and strings alone, as every driver has them.
+		// For a transaction of the user. The arguments are only bytes, int64 and strings, which every driver supports.
 		now: sql(`SELECT $now`),
 		insertTx: sql(`
 INSERT INTO $schema.task (key, due, revision, kind, data, grp)

@@ -17,12 +17,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Tx is a transaction of the program, in the database with the engine's schema. A pgx.Tx is one. [SQL] makes
-// one of a transaction of package database/sql.
+// A Tx is a transaction of the program, in the database with the engine's schema. A pgx.Tx is one. [SQL] makes one from
+// a transaction of package database/sql.
 //
-// The verbs lock their keys until the transaction ends. Two transactions that lock the same keys should do so
-// in the same order, as with rows of their own. A verb that fails with an error of the server leaves the
-// transaction unusable, as any failed statement does.
+// The verbs lock their keys until the transaction ends. Two transactions that lock the same keys should do so in the
+// same order, as with any rows. A verb that fails with an error of the server leaves the transaction unusable, like any
+// failed statement.
 type Tx interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -52,11 +52,10 @@ func (r *sqlRows) Scan(dest ...any) error { return r.rows.Scan(dest...) }
 func (r *sqlRows) Err() error             { return errors.Join(r.rows.Err(), r.err) }
 func (r *sqlRows) Close()                 { r.err = errors.Join(r.err, r.rows.Close()) }
 
-// AddTaskTx adds all of the tasks or none, in the transaction, as [durable.Scheduler.AddTask] does. Delays
-// count from the call. The kinds need no handler in this process. The error wraps durable.ErrInvalidTask or
-// durable.ErrDuplicateTaskKey, and then the transaction is as it was. The last is a
-// [*durable.DuplicateKeysError]. A key that another open transaction has added or removed makes the call wait
-// for that transaction.
+// AddTaskTx adds all of the tasks or none, in the transaction, as [durable.Scheduler.AddTask] does. Delays count from
+// the call. The kinds need no handler in this process. If the error wraps durable.ErrInvalidTask or
+// durable.ErrDuplicateTaskKey, the transaction is unchanged. The latter is a [*durable.DuplicateKeysError]. If another
+// open transaction has added or removed one of the keys, the call waits for that transaction.
 func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) error {
 	if len(tasks) == 0 {
 		return nil
@@ -82,7 +81,7 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 		return &durable.DuplicateKeysError{Keys: taken}
 	}
 	slices.SortFunc(writes, func(a, b engine.Write) int { return strings.Compare(a.Key, b.Key) })
-	revisions := make([]int64, len(writes)) // 0 where the key was taken
+	revisions := make([]int64, len(writes)) // 0 where the key was in use
 	for i, w := range writes {
 		args := []any{[]byte(w.Key), w.Due, []byte(w.Kind), w.Data, []byte(w.Group)}
 		added, err := one(ctx, tx, e.sql.insertTx, args, &revisions[i])
@@ -107,9 +106,9 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 	return &durable.DuplicateKeysError{Keys: taken}
 }
 
-// RemoveTaskTx removes the task of the key in the transaction, as [durable.Scheduler.RemoveTask] does. The
-// error wraps durable.ErrTaskKeyNotFound if there is none. No run of the task starts from the call on, unless
-// the transaction is rolled back.
+// RemoveTaskTx removes the task of the key in the transaction, as [durable.Scheduler.RemoveTask] does. The error wraps
+// durable.ErrTaskKeyNotFound if there is none. No run of the task starts after the call, unless the transaction is
+// rolled back.
 func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
 	removed, err := one(ctx, tx, e.sql.deleteTx, []any{[]byte(key)}, new(int64))
 	if err == nil && !removed {
@@ -147,7 +146,7 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 	}
 	ok, err = e.writeTx(ctx, tx, w)
 	if err == nil && !ok {
-		return notFound(key) // a rule or a trigger of the schema's owner
+		return notFound(key) // by a rule or a trigger of the schema's owner
 	}
 	return explain("reschedule", err)
 }
@@ -155,10 +154,10 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 // latest is the latest time there is.
 const latest = int64(^uint64(0) >> 1)
 
-// CompleteTx completes the run in the transaction, as when its handler returns nil. The handler must return nil
-// after the commit. It returns durable.ErrFenced if the node does not hold the run any more: the task was
-// removed, moved or completed, or another node has taken it over. The transaction must then be rolled back. If
-// it is not committed, and the handler returns an error, the run has failed as it would have without the call.
+// CompleteTx completes the run in the transaction, as if its handler had returned nil. The handler must return nil
+// after the commit. CompleteTx returns durable.ErrFenced if the node no longer holds the run: the task was removed,
+// moved or completed, or another node has taken it over. The transaction must then be rolled back. If the transaction
+// is not committed and the handler returns an error, the run fails as it would without the call.
 func (e *Engine) CompleteTx(ctx context.Context, tx Tx, run durable.Run) error {
 	now, err := e.time(ctx, tx)
 	if err != nil {
@@ -171,7 +170,7 @@ func (e *Engine) CompleteTx(ctx context.Context, tx Tx, run durable.Run) error {
 	return explain("complete run", err)
 }
 
-// writeTx makes a write of a task that is unchanged, and reports whether it is.
+// writeTx makes a write of a task, if that is unchanged, and reports whether it is.
 func (e *Engine) writeTx(ctx context.Context, tx Tx, w engine.Write) (done bool, err error) {
 	if w.Data == nil {
 		return one(ctx, tx, e.sql.deleteAtTx, []any{[]byte(w.Key), w.Revision}, new(int64))

@@ -17,9 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// TestBackup checks that a store is a [engine.Backuper]. It calls fresh for each test, as Test does, and
-// unpack with a copy, which returns a function that opens it. The function returns an error if the copy is not
-// whole.
+// TestBackup checks that a store is an [engine.Backuper]. It calls fresh for each test, as Test does. It calls unpack
+// with a copy; unpack returns a function that opens the copy, or returns an error if the copy is not whole.
 func TestBackup(t *testing.T, fresh func(t *testing.T) Open, unpack func(t *testing.T, copy io.Reader) Open) {
 	for name, test := range map[string]func(t *testing.T, s *subject, unpack func(io.Reader) Open){
 		"backup of an empty store":     backupEmpty,
@@ -54,7 +53,7 @@ func (s *subject) backup() *bytes.Buffer {
 	return &b
 }
 
-// checkCopy checks that a copy has what the model has, and is a store as any other.
+// checkCopy checks that a copy has the records of the model, and is a store like any other.
 func (s *subject) checkCopy(open Open) {
 	s.t.Helper()
 	c := &subject{t: s.t, open: open, model: maps.Clone(s.model)}
@@ -145,7 +144,7 @@ func backupBetweenCommits(t *testing.T, s *subject, unpack func(io.Reader) Open)
 	}
 }
 
-// No part of a copy opens, wherever it was cut off, unless nothing is missing from it.
+// A truncated copy does not open, wherever it was cut off.
 func backupCutOff(t *testing.T, s *subject, unpack func(io.Reader) Open) {
 	for i := range 20 {
 		s.commit(s.put(fmt.Sprint(i), int64(i), "data"))

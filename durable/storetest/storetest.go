@@ -152,7 +152,7 @@ func (s *subject) sorted(after engine.Position, until int64) []engine.Record {
 	return all
 }
 
-// walk checks what the store yields for that stretch.
+// walk checks the records that the store yields for that stretch.
 func (s *subject) walk(after engine.Position, until int64) {
 	s.t.Helper()
 	got := s.collect(s.Due(after, until))
@@ -163,7 +163,7 @@ func (s *subject) walk(after engine.Position, until int64) {
 	}
 }
 
-// walkKeys checks what the store yields in order of key from one on: all records, and those that are failing.
+// walkKeys checks the records that the store yields in key order from one on: all records, and the failing ones.
 func (s *subject) walkKeys(from string) {
 	s.t.Helper()
 	var all, failing []engine.Record
@@ -348,7 +348,7 @@ func keyOrder(_ *testing.T, s *subject) {
 	}
 }
 
-// A record is failing from the change that says so to the next that does not, wherever it is moved.
+// A record is failing from the change that says so to the next that does not, even if it is moved.
 func failing(_ *testing.T, s *subject) {
 	s.commit(s.put("a", 1, "one"), s.fail("b", 2, "two"), s.fail("c", 3, "three"), s.fail("d", 4, "four"))
 	s.check()
@@ -513,7 +513,7 @@ func secondClose(t *testing.T, s *subject) {
 	s.reopen()
 }
 
-// Settings are there for the next process, and have nothing to do with the records.
+// Settings survive the process, and are independent of the records.
 func settings(t *testing.T, s *subject) {
 	is := func(want string) {
 		t.Helper()
