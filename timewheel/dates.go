@@ -53,10 +53,10 @@ func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, err
 	return e, err
 }
 
-// dates are the tasks of AddAt whose first run is still to come. Like any other they wait in a slot, for a
-// due time on the monotonic clock. That clock does not notice when the wall clock is set, and may stand still
-// while the machine is suspended. So the loop compares the two now and then, and moves these tasks if one of
-// the clocks was ahead of the other by a tick or more since.
+// dates are the tasks of AddAt whose first run is still to come. Like all tasks they wait in a slot for a due time on
+// the monotonic clock. That clock does not notice when the wall clock is set, and may stand still while the machine is
+// suspended. So the loop compares the two regularly, and moves these tasks if the clocks have moved apart by a tick or
+// more.
 //
 // A verb that ends or moves a task drops its date, and so does a worker after the last run.
 //
@@ -67,12 +67,12 @@ type dates struct {
 	every time.Duration // between two looks
 	next  uint64        // when to look again; the loop's
 
-	count atomic.Int64 // len(all), to be read without the lock: mostly there are none
+	count atomic.Int64 // len(all), readable without the lock: usually 0
 
 	mu     sync.Mutex // protects all below
 	all    map[*entry]date
 	offset int64 // the wall clock less the clock, by which due times are computed
-	stale  bool  // some were computed by another offset
+	stale  bool  // some due times were computed with another offset
 }
 
 // A date is when a task is due: by the wall clock, and by the offset. When the task is due at another time,
@@ -125,8 +125,7 @@ func (d *dates) passed(e *entry) {
 	}
 }
 
-// look returns the entries to which it has given another due time, and when it is to be called again. The
-// loop calls it.
+// look returns the entries whose due time it has changed, and when to call it again. The loop calls it.
 func (d *dates) look(now uint64) (moved []*entry, next uint64) {
 	if d.count.Load() == 0 {
 		return nil, never
@@ -151,7 +150,7 @@ func (d *dates) look(now uint64) (moved []*entry, next uint64) {
 			continue
 		}
 		d.all[e] = date{at.wall, to}
-		if e.placed() { // else it was not posted yet, and may still be refused
+		if e.placed() { // otherwise it was not posted yet, and may still be refused
 			moved = append(moved, e)
 		}
 	}
@@ -167,7 +166,7 @@ func (d *dates) readLocked() {
 	}
 }
 
-// dueLocked returns when it is that time of day, or 0 if that was before the clock's origin.
+// dueLocked returns the instant of that wall-clock time, or 0 if it was before the clock's origin.
 func (d *dates) dueLocked(wall int64) uint64 {
 	if wall < d.offset {
 		return 0
@@ -175,7 +174,7 @@ func (d *dates) dueLocked(wall int64) uint64 {
 	return later(uint64(wall)-uint64(d.offset), time.Duration(d.ticks)) // the present is one tick ahead, too
 }
 
-// follow gives the entry another due time, and reports false if it waits for another one than the given.
+// follow changes the entry's due time, and reports false if its due time is not from.
 func (e *entry) follow(from, to uint64) bool {
 	if !e.state.CompareAndSwap(scheduled, moving) {
 		return false

@@ -13,14 +13,14 @@ import (
 	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-// A dispatcher is given what is due, a tick at a time, and has it run: by workers of its own, or by the
-// user's executor. Due runs wait in its queue, from which they can be withdrawn. It knows neither the loop
-// nor the TimeWheel; package crew has the rule for how many workers there are.
+// A dispatcher receives due entries, a tick at a time, and runs them on its own workers or the user's executor. Due
+// runs wait in its queue, from which they can be withdrawn. It knows neither the loop nor the TimeWheel; package crew
+// has the rule for the number of workers.
 //
-// No memory is read under the lock that may be missing from the processor's cache. The loop has read the
-// entries just before it queues them. A worker takes a run out of the queue, which is one stretch of memory,
-// and reads its entry only then, without the lock. The compare-and-swap of the state decides whether the run
-// begins, or was withdrawn in between.
+// No memory that may be missing from the processor's cache is read under the lock. The loop has read the entries just
+// before it queues them. A worker takes a run out of the queue, which is one stretch of memory, and reads its entry
+// only then, without the lock. The compare-and-swap of the state decides whether the run begins, or was withdrawn in
+// between.
 type dispatcher struct {
 	ticks  ticks
 	clock  clock.Clock
@@ -36,11 +36,11 @@ type dispatcher struct {
 	callers callers
 	workers []*worker     // that have begun and not ended, in no order
 	running int           // runs
-	stopped bool          // no run begins any more
+	stopped bool          // no further run begins
 	idle    chan struct{} // closed when stopped and nothing runs
 	once    sync.Once     // for idle
 
-	taken                          uint64        // runs, those that were given back included
+	taken                          uint64        // runs, including those given back
 	due, started, missed, panicked uint64        // runs
 	withdrawn                      atomic.Uint64 // runs; counted before the entry is scheduled again
 	finished                       uint64        // tasks
@@ -79,8 +79,8 @@ type callers interface {
 	Close()
 }
 
-// fire queues the entries that are due by the given instant. It appends to again the entries that have a
-// further run, are being moved, or were moved beyond that instant. None of them is in a slot.
+// fire queues the entries that are due by the given instant. It appends to again the entries that have a further run,
+// are being moved, or were moved beyond that instant. None of the entries is in a slot.
 func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*entry {
 	for _, e := range entries {
 		e.load() // brings all of them into the cache, many at a time, before the lock is taken
@@ -161,9 +161,9 @@ func (d *dispatcher) waitingLocked() int {
 	return d.queue.Len()
 }
 
-// withdraw takes the run of a waiting entry out of the queue and gives the entry another state, moving or
-// removed. It returns when the run was due, and whether it did that. If a worker has the run already, it is
-// about to begin it: then the entry can still be removed, but no longer moved.
+// withdraw removes the run of a waiting entry from the queue and sets the state of the entry, moving or removed. It
+// returns when the run was due, and whether it succeeded. If a worker already has the run, it is about to begin: then
+// the entry can still be removed, but no longer moved.
 func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,13 +183,13 @@ func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 		e.times.Store(left + 1)
 	}
 	if queued {
-		e.state.Store(then) // nothing else changes it: not the loop, for this lock, and no worker has the run
+		e.state.Store(then) // nothing else changes it: the loop would need this lock, and no worker has the run
 		d.withdrawn.Add(1)
 	}
 	return r.due, true
 }
 
-// times returns how many runs of the entry have not begun, and when the run was due that waits, if one does.
+// times returns how many runs of the entry have not begun, and when the waiting run was due, if one waits.
 func (d *dispatcher) times(e *entry) (left int, due uint64, waits bool) {
 	for {
 		withdrawn := d.withdrawn.Load()
@@ -212,14 +212,14 @@ func (d *dispatcher) times(e *entry) (left int, due uint64, waits bool) {
 		if times != Forever {
 			times++
 		}
-		if !ok { // a worker has it, which is about to begin it
+		if !ok { // a worker has it and is about to begin it
 			return int(times), e.due.Load(), false
 		}
 		return int(times), r.due, true
 	}
 }
 
-// stats returns the accounts that the dispatcher keeps.
+// stats returns the statistics of the dispatcher.
 func (d *dispatcher) stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package timewheel keeps tasks by the million, each known by a key, and runs each at its due time: once, a
-// number of times, or until it is removed.
+// Package timewheel keeps tasks by the million, each with a key, and runs each at its due time: once, a number of
+// times, or until it is removed.
 //
 //	tw, err := timewheel.New(time.Second, 1024)
 //	...
@@ -31,49 +31,45 @@
 //
 // # Wall-clock time
 //
-// Go's monotonic clock does not notice when the wall clock is set, and on most systems it stands still while
-// the machine is suspended. A delay of an hour is an hour during which the machine is awake. A task of
-// [TimeWheel.AddAt] is due when the wall clock shows its time. While there is such a task, the wheel compares
-// the two clocks once a second. If they have moved apart by a tick or more, it moves these tasks, and overdue
-// ones start at once. So after the clock was set, or the machine woke up, the wheel is right within a second.
-// Such a run can be early by the wall clock only if that was set back within the last second, or by less than
-// a tick if it is being slowed down.
+// Go's monotonic clock does not notice when the wall clock is set, and on most systems it stands still while the
+// machine is suspended. A delay of an hour is an hour during which the machine is awake. A task of [TimeWheel.AddAt] is
+// due when the wall clock shows its time. While there is such a task, the wheel compares the two clocks once a second.
+// If they have moved apart by a tick or more, it moves these tasks, and overdue ones start at once. So within a second
+// after the clock was set, or the machine woke up, the tasks are correct again. Such a run can be early by the wall
+// clock only if that was set back within the last second, or by less than a tick while it is being slowed down.
 //
-// Only the first run is due by the wall clock. Later ones follow at Interval by the monotonic clock. A task
-// that was rescheduled, or paused and resumed, no longer follows the wall clock. Such a task takes about 60
-// bytes more. When the clock was set, the loop moves all of them at once, which takes somewhat less than a
-// second for a million. Without such tasks the wall clock is not looked at.
+// Only the first run is due by the wall clock. Later ones follow at Interval by the monotonic clock. A task that was
+// rescheduled, or paused and resumed, no longer follows the wall clock. Such a task takes about 60 bytes more. When the
+// clock was set, the loop moves all of them at once, which takes a little less than a second for a million. Without
+// such tasks the wheel never reads the wall clock.
 //
 // # Pausing, removing and waiting
 //
-// [TimeWheel.Pause] keeps a task from running until [TimeWheel.Resume], and keeps what was left of its delay.
-// [TimeWheel.RemoveTask] does not wait for a run in progress; [TimeWheel.RemoveWait] does.
-// [TimeWheel.RemovePrefix], [TimeWheel.ReschedulePrefix] and [TimeWheel.AllPrefix] are for keys with a common
-// beginning, such as those of one customer. They walk over all tasks, which takes some 70 ms for a million
-// and holds up no tick.
+// [TimeWheel.Pause] keeps a task from running until [TimeWheel.Resume], and keeps the rest of its delay.
+// [TimeWheel.RemoveTask] does not wait for a run in progress; [TimeWheel.RemoveWait] does. [TimeWheel.RemovePrefix],
+// [TimeWheel.ReschedulePrefix] and [TimeWheel.AllPrefix] are for keys with a common beginning, such as those of one
+// customer. They walk over all tasks, which takes some 70 ms for a million and holds up no tick.
 //
 // # Size
 //
-// The number of slots limits neither the number of tasks nor their delays; see [New]. A live task takes 64
-// bytes, some 65 more for its places in the slot and the key map, and the key itself. The cost of adding,
-// removing and rescheduling does not depend on the number of tasks. The cost of a tick depends only on what
-// is due at it. A wheel with nothing due soon sleeps.
+// The number of slots limits neither the number of tasks nor their delays; see [New]. A live task takes 64 bytes, some
+// 65 more for its places in the slot and the key map, and the key itself. The cost of adding, removing and rescheduling
+// does not depend on the number of tasks. The cost of a tick depends only on the tasks due at it. A wheel with nothing
+// due soon sleeps.
 //
-// [WithLayout] chooses how waiting tasks are kept. With either layout the same runs happen at the same time,
-// and most costs are within a few percent of each other; see bench/RESULTS.md. Hashed, the default, takes 32
-// bytes for an empty slot and about 1,100 for a slot in use. Hierarchical takes 64 bytes a slot on each level
-// in use, 4,096 slots at most, however many tasks wait there, and moves a task once for each level. Choose
-// Hierarchical for many wheels with few tasks each.
+// [WithLayout] chooses how waiting tasks are kept. Both layouts run the same tasks at the same times. They differ in
+// cost; see bench/RESULTS.md. Hashed, the default, takes 32 bytes for an empty slot and about 1,100 for a slot in use.
+// Hierarchical takes 64 bytes a slot on each level in use, 4,096 slots at most, however many tasks wait there, and
+// moves a task once for each level. Choose Hierarchical for many wheels with few tasks each.
 //
 // Most programs need one wheel. Use a second for a different tick or a separate limit on concurrent jobs.
 //
 // # Overload
 //
-// Jobs run on workers, never on the event loop: a slow job delays no other task as long as a worker is free.
-// When no worker is free, due runs wait, first in, first out, with at most one waiting run per task. Nothing
-// is dropped. If a repeating task is still waiting when its next period starts, it misses that period. A
-// missed period does not count towards Times. [TimeWheel.Stats] counts what waits and what was missed, and
-// [WithMaxPending] bounds the tasks.
+// Jobs run on workers, never on the event loop: a slow job delays no other task as long as a worker is free. When no
+// worker is free, due runs wait, first in, first out, with at most one waiting run per task. Nothing is dropped. If a
+// repeating task is still waiting when its next period starts, it misses that period. A missed period does not count
+// towards Times. [TimeWheel.Stats] counts waiting and missed runs, and [WithMaxPending] bounds the number of tasks.
 //
 // A job that panics or calls runtime.Goexit harms nothing else: it is logged, counted and reported to the
 // handlers of [WithPanicHandler], and a repeating task runs again. A job made by [JobFunc] may return an error,
@@ -87,9 +83,8 @@
 //
 // # Lifecycle
 //
-// All methods work at any time. Tasks can be added before Start, and their delays count from AddTask. After
-// Stop no run starts; adds return [ErrStopped], and the tasks that are left can still be inspected, removed
-// or drained.
+// All methods work at any time. Tasks can be added before Start, and their delays count from AddTask. After Stop no run
+// starts; adds return [ErrStopped], and the remaining tasks can still be inspected, removed or drained.
 //
 // # What is not promised
 //
@@ -110,11 +105,11 @@
 //	                    → dispatcher  due runs, one queue of them, and the workers
 //
 // Arrows point one way: the layout knows neither clock nor goroutine, the dispatcher neither the loop nor the
-// TimeWheel. A verb acts on the index and on the state of the entry at once, on the caller's goroutine. It
-// then posts the entry into an inbox, and the loop puts it into its slot, or takes it out. At a tick the loop
-// gives the dispatcher what is due and takes back what has a further run. The state of an entry is one word,
-// changed by compare-and-swap, so that exactly one of a run and a removal wins.
+// TimeWheel. A verb changes the index and the state of the entry at once, on the caller's goroutine. It then posts the
+// entry to an inbox, and the loop puts it into its slot, or removes it. At a tick the loop passes the due entries to
+// the dispatcher and takes back those with a further run. The state of an entry is one word, changed by
+// compare-and-swap, so that exactly one of a run and a removal wins.
 //
-// The file entry.go has the states, loop.go how the loop sleeps, layout.go the wheel itself, and dispatch.go
-// what may be done under which lock. internal/crew has the queue and the rule for the workers.
+// The file entry.go describes the states, loop.go how the loop sleeps, layout.go the wheel itself, and dispatch.go the
+// locks. internal/crew has the queue and the rule for the workers.
 package timewheel

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An entry is a task as the wheel keeps it.
+// An entry is a task in the wheel.
 //
 // # Ownership
 //
@@ -36,19 +36,18 @@ import (
 //	waiting   → done       a worker, as the last run begins
 //	all but removed and done → removed
 //
-// Transitions to and from waiting are made under the dispatcher's lock, and so are the writes of times, and
-// of due while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the
-// entry cannot be moved any more, only removed. Then, without the lock, it begins the run or finds the task
-// removed. So a run, a removal and a Reschedule cannot win together: the later one finds the state changed.
-// The loop, which may write the next period's due time meanwhile, does so by compare-and-swap. The loop never
-// waits for a caller: an entry that it meets while it is moving is placed by its due time. If that is still
-// the old one, the entry is looked at again one tick later.
+// Transitions to and from waiting are made under the dispatcher's lock, and so are the writes of times, and of due
+// while the entry waits. The exception is a worker. Under the lock it takes the run; from then on the entry can no
+// longer be moved, only removed. Then, without the lock, it begins the run or finds the task removed. So only one of a
+// run, a removal and a Reschedule wins: the others find the state changed. The loop, which may write the next period's
+// due time meanwhile, does so by compare-and-swap. The loop never waits for a caller: it places a moving entry by its
+// due time. If that is still the old one, it looks at the entry again one tick later.
 //
 // The state has 3 bits. The other 29 are, while the entry waits, the number of the block of the queue in
 // which it does.
 //
-// An entry does not become paused, nor cease to be: Pause and Resume end it and put another one in its place.
-// So the due time of an entry means the same as long as it lives, and the loop never meets one that is paused.
+// An entry never changes to or from paused: Pause and Resume end it and replace it with another one. So the meaning of
+// an entry's due time never changes, and the loop never meets a paused entry.
 //
 // An entry is 64 bytes: a size class of the allocator and a line of the processor's cache.
 type entry struct {
@@ -56,8 +55,8 @@ type entry struct {
 	job      Job
 	interval time.Duration
 
-	due   atomic.Uint64 // when the next run is due; while waiting, the one after that which waits
-	times atomic.Int64  // runs that have not fallen due, or Forever: one that waits does not count
+	due   atomic.Uint64 // when the next run is due; while waiting, the one after the waiting run
+	times atomic.Int64  // runs that have not fallen due, or Forever; a waiting run does not count
 	state atomic.Uint32
 
 	place uint32 // 1 + where it is in the bucket of its slot; 0 if it is in none
@@ -83,7 +82,7 @@ func newEntry(key string, job Job, interval time.Duration, due uint64, times int
 	return e
 }
 
-// newDead returns an entry that only takes a place in the index.
+// newDead returns an entry that only occupies its key in the index.
 func newDead(key string) *entry {
 	e := &entry{key: key}
 	e.state.Store(removed)
@@ -93,7 +92,7 @@ func newDead(key string) *entry {
 // load returns the state, without the number of the block.
 func (e *entry) load() uint32 { return e.state.Load() & stateMask }
 
-// live reports whether the task counts as there.
+// live reports whether the task is live.
 func (e *entry) live() bool { return e.load() < removed }
 
 // placed reports whether the entry is in a slot.
@@ -120,7 +119,7 @@ func (b *bucket) remove(e *entry) {
 	e.place = 0
 }
 
-// empty takes out all entries, and leaves the room for them to the next ones if it is little.
+// empty removes all entries, and keeps the memory for the next ones if it is small.
 func (b *bucket) empty() {
 	if cap(*b) > keepRoom {
 		*b = nil

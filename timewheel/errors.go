@@ -4,12 +4,12 @@ package timewheel
 
 import "errors"
 
-// The errors of the verbs. What is returned wraps one of them with the detail, so compare with [errors.Is].
+// Verbs return errors that wrap one of these with the details, so compare with [errors.Is].
 var (
 	// ErrInvalidTask means that an argument is wrong. The error names it and its value, and nothing was
 	// changed.
 	ErrInvalidTask = errors.New("timewheel: invalid task")
-	// ErrDuplicateTaskKey means that a live task has the key already.
+	// ErrDuplicateTaskKey means that a live task already has the key.
 	ErrDuplicateTaskKey = errors.New("timewheel: duplicate task key")
 	// ErrTaskKeyNotFound means that no live task has the key: there was none, its last run has begun, or it
 	// was removed.

@@ -10,10 +10,10 @@ import (
 // An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its
 // pool.
 //
-// The wheel submits one function for each due run. The function, when it is called, runs what has waited
-// longest; if that was withdrawn meanwhile, and nothing else waits, it does nothing. Submit may refuse with
-// an error: the wheel submits again a little later and loses nothing. It may also block, or call the function
-// before it returns: neither holds up the event loop. A function that was accepted must be called, once.
+// The wheel submits one function for each due run. The function runs the run that has waited longest; if that was
+// withdrawn and no other waits, it does nothing. Submit may refuse with an error: the wheel submits again a little
+// later and loses nothing. It may also block, or call the function before it returns: neither holds up the event loop.
+// An accepted function must be called exactly once.
 type Executor interface {
 	Submit(func()) error
 }
@@ -25,15 +25,15 @@ type submitter struct {
 	quit chan struct{}
 	wake chan struct{} // has room for one
 
-	submitted int // functions that were not called yet; under the dispatcher's lock
+	submitted int // functions not called yet; under the dispatcher's lock
 }
 
 func newSubmitter(exec Executor, d *dispatcher) *submitter {
 	return &submitter{exec: exec, d: d, quit: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-// Call wakes the submitter up if more runs wait than functions were submitted. Begin notes that a function is
-// called; one may be called twice. These are for the dispatcher, under its lock.
+// Call wakes the submitter if more runs wait than functions were submitted. Begin notes the call of a function, which
+// may be called twice. These are for the dispatcher, under its lock.
 func (s *submitter) Call(waiting int) {
 	if waiting > s.submitted {
 		select {
@@ -58,7 +58,7 @@ func (s *submitter) next() bool {
 	return true
 }
 
-// refused takes that back.
+// refused undoes that count.
 func (s *submitter) refused() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()

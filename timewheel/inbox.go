@@ -13,14 +13,14 @@ type inbox struct {
 	mu sync.Mutex // protects all below
 	in []*entry
 
-	// What comes in is counted here, under a lock that is taken anyway. Counters of their own would be passed
-	// from one processor to the other at every add.
+	// Entries are counted here, under a lock that is needed anyway. Separate counters would move from one processor to
+	// the other at every add.
 	counts [kinds]uint64
 
 	_ [64]byte // so that two inboxes do not share a line of the cache
 }
 
-// A kind is why an entry is posted. The loop does not ask; the accounts do, about the first two.
+// A kind is the reason for posting an entry. The loop ignores it; the statistics use the first two.
 type kind int
 
 const (
@@ -37,7 +37,7 @@ func (b *inbox) put(e *entry, why kind) {
 	b.mu.Unlock()
 }
 
-// empty returns all there is, and leaves the empty slice spare for what comes.
+// empty returns all entries, and leaves the empty slice spare for the next ones.
 func (b *inbox) empty(spare []*entry) []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,13 +52,13 @@ type inboxes [1 << inboxBits]inbox
 // inboxBits makes 32 inboxes, so that two of a few dozen callers seldom meet at one.
 const inboxBits = 5
 
-// of returns the inbox for an entry, by its due time. The due time is hashed since the clock and the delays may
-// have round numbers (Fibonacci hashing, Knuth, "The Art of Computer Programming" 3, 6.4).
+// of returns the inbox for an entry, by its due time. The due time is hashed because the clock and the delays may have
+// round numbers (Fibonacci hashing, Knuth, "The Art of Computer Programming" 3, 6.4).
 func (all *inboxes) of(e *entry) *inbox {
 	return &all[e.due.Load()*0x9E3779B97F4A7C15>>(64-inboxBits)]
 }
 
-// count returns how many entries were put for that reason.
+// count returns how many entries were posted for that reason.
 func (all *inboxes) count(why kind) (n uint64) {
 	for i := range all {
 		b := &all[i]

@@ -9,13 +9,13 @@ import (
 	cmap "github.com/orcaman/concurrent-map/v2"
 )
 
-// An index decides which task a key means. The state of an entry, not its being in the index, decides whether
-// the task is live. The state changes first, and a dead entry in the index is as good as none. So every verb
-// has one instant at which it happens. The callbacks run under the lock of a shard. They may take the
-// dispatcher's lock, under which no lock of a shard is taken.
+// An index maps keys to tasks. The state of an entry, not its presence in the index, decides whether the task is live.
+// The state changes first, and a dead entry in the index counts as none. So every verb takes effect at one instant. The
+// callbacks run under the lock of a shard. They may take the dispatcher's lock, under which no lock of a shard is
+// taken.
 //
-// The shard of a key is found with a hash that is seeded at random. With concurrent-map's own hash anyone can
-// make up keys that all fall into one shard.
+// The shard of a key is found with a randomly seeded hash. With concurrent-map's own hash, an attacker can choose keys
+// that all fall into one shard.
 type index struct {
 	m    cmap.ConcurrentMap[string, *entry]
 	seed maphash.Seed
@@ -32,8 +32,8 @@ func newIndex(maxPending int64) *index {
 
 func (x *index) hash(key string) uint32 { return uint32(maphash.String(x.seed, key)) }
 
-// admit counts one more task, if the bound allows it. It never waits: a task that is about to be counted out
-// takes room until then, and so does one that is about to be refused.
+// admit counts one more task, if the bound allows it. It never waits: a task that is just ending, or just being
+// refused, still takes room.
 func (x *index) admit() bool {
 	if x.max > 0 && x.count.Add(1) > x.max {
 		x.count.Add(-1)
@@ -42,7 +42,8 @@ func (x *index) admit() bool {
 	return true
 }
 
-// enter counts one more task whatever the bound, and leave one less, which has ended and was not replaced.
+// enter counts one more task regardless of the bound. leave counts one less: a task that has ended and was not
+// replaced.
 func (x *index) enter() {
 	if x.max > 0 {
 		x.count.Add(1)
@@ -55,8 +56,8 @@ func (x *index) leave() {
 	}
 }
 
-// add puts in e. It returns ErrDuplicateTaskKey if a live task has its key, and otherwise ErrFull if there is
-// no room. That is asked under the lock, so that an add which fails never takes the room of another.
+// add adds e. It returns ErrDuplicateTaskKey if a live task has its key, and otherwise ErrFull if there is no room.
+// Both are checked under the lock, so that a failed add never takes the room of another.
 func (x *index) add(e *entry) (err error) {
 	x.m.Upsert(e.key, e, func(ok bool, in, e *entry) *entry {
 		if ok && in.live() {
@@ -75,8 +76,8 @@ func (x *index) add(e *entry) (err error) {
 	return err
 }
 
-// set puts in e in any case. It returns the live entry whose place it takes, which end must have ended, if
-// there is one, and otherwise ErrFull if there is no room.
+// set adds e or replaces the live entry of its key, which it ends with end and returns. If there is none, it returns
+// ErrFull if there is no room.
 func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	x.m.Upsert(e.key, e, func(ok bool, in, e *entry) *entry {
 		switch {
@@ -94,9 +95,8 @@ func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	return old, err
 }
 
-// swap puts another entry into the place of the live one of the key. next ends that and returns the other one;
-// or it returns the same one, or nil if it is dead. swap returns the entry that was ended, if one was, and
-// whether there was a live one.
+// swap replaces the live entry of the key. next ends it and returns its replacement; or it returns the same entry, or
+// nil if it is dead. swap returns the ended entry, if any, and whether there was a live one.
 func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok bool) {
 	var none *entry
 	x.m.Upsert(key, nil, func(there bool, in, _ *entry) *entry {
@@ -119,9 +119,9 @@ func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok boo
 	return old, ok
 }
 
-// get returns the live entry of the key, or nil. What it found may have been replaced before it looked at the
-// state, and then the key is still live: it looks until it finds the same entry twice. (An entry that is
-// replaced dies under the lock under which the other one takes its place.)
+// get returns the live entry of the key, or nil. An entry that it finds may be replaced before it checks the state, and
+// then the key is still live: so it looks until it finds the same entry twice. (A replaced entry dies under the lock
+// under which the other one takes its place.)
 func (x *index) get(key string) *entry {
 	var last *entry
 	for {
@@ -136,12 +136,12 @@ func (x *index) get(key string) *entry {
 	}
 }
 
-// forget takes out the entry if it is this one that its key means.
+// forget removes the entry, if its key still maps to it.
 func (x *index) forget(e *entry) {
 	x.m.RemoveCb(e.key, func(_ string, in *entry, ok bool) bool { return ok && in == e })
 }
 
-// remove takes out the live entry of the key, if end reports that it has ended it, and returns it.
+// remove removes and returns the live entry of the key, if end reports that it has ended it.
 func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 	x.m.RemoveCb(key, func(_ string, e *entry, ok bool) bool {
 		if ok && end(e) {
@@ -152,7 +152,7 @@ func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 	return ended
 }
 
-// entries returns the entries that the walk met in the index, in no order, dead ones included.
+// entries returns the entries of the index, in no order, including dead ones.
 func (x *index) entries() []*entry {
 	all := make([]*entry, 0, x.m.Count())
 	x.m.IterCb(func(_ string, e *entry) { all = append(all, e) })

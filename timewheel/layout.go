@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// A Layout is how a wheel keeps the tasks that wait. The layouts differ in cost and in nothing else; the
-// package documentation compares them.
+// A Layout is how a wheel keeps waiting tasks. The layouts differ only in cost; the package documentation compares
+// them.
 type Layout int
 
 const (
@@ -36,9 +36,8 @@ func position(at, now, n uint64) (slot, circle int) {
 	return int(at % n), circle
 }
 
-// A layout keeps the entries by the tick at which they are to be looked at. It knows no clock, no goroutine
-// and no task: ticks are numbers that are passed in, and of an entry it uses at and place alone. The loop
-// owns it.
+// A layout keeps the entries by the tick at which the loop must look at them. It knows no clock, no goroutine and no
+// task: ticks are numbers passed in, and it uses only at and place of an entry. The loop owns it.
 //
 // # Two layouts, one structure
 //
@@ -61,13 +60,13 @@ func position(at, now, n uint64) (slot, circle int) {
 //
 // # Moving down
 //
-// A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level
-// reach twice as far as they would have to. So a list may begin to move one span ahead, and has all of that
-// span to do so. At one tick at most maxVisit entries move, and the next tick continues. That may not be
-// enough with more than maxVisit entries for each tick of the span (with 10 ms ticks and 1,024 slots, 8 million
-// that are due within 10 s), or after a stall. Then the rest has to move when the first number has come; that,
-// too, is done in pieces of maxVisit. An entry moves once for each level
-// below its first: with Hashed never if it is due within 31 turns, once within 496, twice within 7,936.
+// A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level reach
+// twice as far as they would have to. So a list may begin to move one span ahead, and has that whole span to do so. At
+// most maxVisit entries move at one tick, and the next tick continues. That may not be enough with more than maxVisit
+// entries for each tick of the span (with 10 ms ticks and 1,024 slots, 8 million that are due within 10 s), or after a
+// stall. Then the rest has to move when the first number has come; that, too, is done in pieces of maxVisit. An entry
+// moves once for each level below its first: with Hashed never if it is due within 31 turns, once within 496, twice
+// within 7,936.
 //
 // # What always holds
 //
@@ -125,7 +124,7 @@ func newLayout(kind Layout, slots int, passed uint64) *layout {
 	return l
 }
 
-// place puts in e, which is in no slot.
+// place adds e, which must be in no slot.
 func (l *layout) place(e *entry) {
 	if e.at <= l.now {
 		panic("timewheel: entry placed at a tick that has passed") // a bug: it would wait for ever
@@ -136,7 +135,7 @@ func (l *layout) place(e *entry) {
 	l.schedule(i, l.now+1)
 }
 
-// unlink takes out e, which is in a slot.
+// unlink removes e, which must be in a slot.
 func (l *layout) unlink(e *entry) {
 	n := uint64(len(l.slots))
 	i, number := e.at%n, e.at/n
@@ -170,7 +169,7 @@ func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
 	l.now = max(l.now, tick-1)
 	own, i := tick%uint64(len(l.slots)), uint64(l.visits.leaf())
 	if l.visits[0][own] == tick && l.now < tick {
-		i = own // before others, which only want to move something at this tick
+		i = own // before others, which only need to move entries at this tick
 	}
 	s, coming := &l.slots[i], l.coming(i)
 	if l.at != tick {
@@ -223,7 +222,7 @@ func (l *layout) upcoming(yield func(e *entry) bool) {
 	})
 }
 
-// drain takes everything out, in no order.
+// drain removes all entries, in no order.
 func (l *layout) drain(yield func(e *entry)) {
 	for i := range l.slots {
 		for k, lv := range l.slots[i].levels {
@@ -258,7 +257,7 @@ func (l *layout) put(s *slot, coming, number uint64, e *entry) {
 	for k := 0; ; k++ {
 		x := number / unit
 		if x-coming/unit >= 2*l.width {
-			unit *= l.width // no overflow: else every number there is had fitted here
+			unit *= l.width // no overflow: otherwise every number would have fitted here
 			continue
 		}
 		for k >= len(s.levels) {
@@ -278,8 +277,8 @@ func (l *layout) put(s *slot, coming, number uint64, e *entry) {
 	}
 }
 
-// moveDown moves entries of the slot down from the lists whose time for that has come, as many as may move at
-// this tick. It reports whether one is left that may be due.
+// moveDown moves entries of the slot down from lists whose time has come, as many as may move at this tick. It reports
+// whether an entry is left that may be due.
 func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
 	unit := l.width
 	for k := 1; k < len(s.levels); k, unit = k+1, unit*l.width { // the lowest level first: it is the most urgent
@@ -302,7 +301,7 @@ func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
 	return overdue
 }
 
-// schedule notes when slot i is to be visited, not before the given tick.
+// schedule sets the next visit of slot i, not before the given tick.
 func (l *layout) schedule(i, earliest uint64) {
 	n, coming, at := uint64(len(l.slots)), l.coming(i), uint64(never)
 	for k, lv := range l.slots[i].levels {

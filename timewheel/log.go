@@ -9,10 +9,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// WithLogger makes the wheel log to l instead of logrus.StandardLogger(). The wheel logs panics with key and
-// stack as errors, an executor that refuses as a warning, and its start and stop as debug messages. It never
-// logs a tick, an add or a run. Of WithLogger and [WithSlog] the last one given holds. WithLogger panics if l
-// is nil.
+// WithLogger makes the wheel log to l instead of logrus.StandardLogger(). The wheel logs panics with key and stack as
+// errors, an executor that refuses as a warning, and its start and stop as debug messages. It never logs a tick, an add
+// or a run. The last of WithLogger and [WithSlog] wins. WithLogger panics if l is nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	if l == nil {
 		panic("timewheel: nil logger")
@@ -36,7 +35,8 @@ func WithSlog(l *slog.Logger) Option {
 	}
 }
 
-// A logger writes to the user's logger, whose panics it swallows: there is nowhere left to report them.
+// A logger writes to the user's logger. It discards that logger's panics, because there is no other place to report
+// them.
 type logger struct {
 	write func(level slog.Level, message string, fields ...any) // pairs of name and value, as in package slog
 }

@@ -11,27 +11,27 @@ import (
 	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-// A loop is the event loop and all that it owns: the layout, and the places of the entries in it. Callers
-// post entries to it, never keys and never orders: an entry in an inbox means "look at it again". The loop
-// compares its place with its state and due time and makes the place fit. So it does not matter in which
-// order two of them arrive, nor if the cause has passed meanwhile.
+// A loop is the event loop and what it owns: the layout, and the places of the entries in it. Callers post entries to
+// it, never keys or commands: an entry in an inbox means "look at it again". The loop compares the entry's place with
+// its state and due time, and moves it if they differ. So the order in which entries arrive does not matter, nor
+// whether the reason for posting has passed.
 //
 // # Ownership of the layout
 //
-// While the loop runs, the loop. Before and after, the holder of mu: a caller then does the loop's work on
-// the spot. The functions whose name ends in Loop are for the owner.
+// While the loop is running, it owns the layout. Before and after that, the holder of mu does: a caller then does the
+// loop's work itself. Functions whose names end in Loop are for the owner.
 //
 // # When the loop wakes up
 //
-// Waking a goroutine costs more than an add. So the loop is not woken by every entry. It sleeps until the next
-// tick at which there is something to do, or until it is called. It publishes an alarm: the instant at which
-// it will look into its inboxes by itself. Callers call it if their entry is due before that.
+// Waking a goroutine costs more than an add. So not every entry wakes the loop. It sleeps until the next tick with
+// work, or until it is called. It publishes an alarm: the instant at which it will look into its inboxes anyway. A
+// caller whose entry is due before the alarm wakes the loop.
 //
 //	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
 //	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
 //
-// After each alarm that is set the loop looks once more: what arrives before the look is seen by it, what
-// arrives after it sees the alarm.
+// After setting an alarm the loop looks once more: an entry that arrives before the look is seen by it, and the caller
+// of a later entry sees the alarm.
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
@@ -39,7 +39,7 @@ type loop struct {
 	dispatch *dispatcher
 
 	inboxes  inboxes
-	requests chan func()   // to be done by the owner
+	requests chan func()   // for the owner to call
 	calls    chan struct{} // wakes the loop up; one is enough for many callers
 	quit     chan struct{}
 	ended    chan struct{}
@@ -50,16 +50,16 @@ type loop struct {
 
 	layout *layout
 	census census
-	again  []*entry // what the dispatcher returned; empty between two ticks
-	read   []*entry // what was taken from an inbox; empty between two looks
+	again  []*entry // entries that the dispatcher returned; empty between two ticks
+	read   []*entry // entries taken from an inbox; empty between two looks
 }
 
 const (
 	// poll is how often a busy loop looks into its inboxes, and how long a submitter waits after a refusal.
 	poll = time.Millisecond
 
-	// noHurry is when a post is to be seen to that nothing waits for: later than any alarm of a busy loop,
-	// and before that of one at rest.
+	// noHurry is the instant for a post that nothing waits for: later than any alarm of a busy loop, and before the
+	// alarm of a loop at rest.
 	noHurry = never - 1
 )
 
@@ -108,7 +108,7 @@ func (l *loop) run() {
 			alarm = l.setAlarm(busy, now)
 			l.lookLoop(now)
 		}
-		watch := l.watchLoop(now) // after the looks: what they found may have a date
+		watch := l.watchLoop(now) // after the looks: entries that they found may have a date
 		l.advanceLoop(now)
 		if at := min(alarm, watch, l.ticks.instant(l.layout.next())); at == never {
 			timer.Stop()
@@ -127,7 +127,7 @@ func (l *loop) run() {
 	}
 }
 
-// setAlarm publishes when the loop will look into its inboxes by itself, and returns it.
+// setAlarm publishes and returns when the loop will look into its inboxes without being called.
 func (l *loop) setAlarm(busy bool, now uint64) uint64 {
 	alarm := uint64(never)
 	if busy {
@@ -137,7 +137,7 @@ func (l *loop) setAlarm(busy bool, now uint64) uint64 {
 	return alarm
 }
 
-// watchLoop has the entries with a date follow the wall clock, and returns when it is to be called again.
+// watchLoop makes entries with a date follow the wall clock, and returns when to call it again.
 func (l *loop) watchLoop(now uint64) (next uint64) {
 	moved, next := l.dates.look(now)
 	for _, e := range moved {
@@ -146,8 +146,7 @@ func (l *loop) watchLoop(now uint64) (next uint64) {
 	return next
 }
 
-// end leaves the layout to the callers. The loop has handled everything that they posted before they see that
-// it is gone.
+// end leaves the layout to the callers. The loop handles everything that they posted before they see that it has ended.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +174,7 @@ func (l *loop) post(e *entry, why kind, by uint64) {
 	}
 }
 
-// do makes the owner call f, after it has seen to all that was posted before, and to the ticks that have come
-// if it runs.
+// do makes the owner call f, after it has handled all earlier posts, and the ticks that have come if it is running.
 func (l *loop) do(f func()) {
 	finished := make(chan struct{})
 	g := func() {
@@ -203,8 +201,8 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// lookLoop looks at what was posted, and reports whether there was anything. Each inbox is emptied once, so
-// that callers cannot keep the loop from its ticks.
+// lookLoop handles the posted entries, and reports whether there were any. It empties each inbox once, so that callers
+// cannot keep the loop from its ticks.
 func (l *loop) lookLoop(now uint64) (came bool) {
 	for i := range l.inboxes {
 		all := l.inboxes[i].empty(l.read)
@@ -221,8 +219,8 @@ func (l *loop) lookLoop(now uint64) (came bool) {
 	return came
 }
 
-// settleLoop makes the place of the entry fit its state and due time. An entry that is due later than its
-// place says stays there until that tick: a deadline that is postponed again and again costs one move.
+// settleLoop moves the entry if its place does not match its state and due time. An entry that is due later than its
+// place says stays there until that tick: a deadline that is postponed many times costs one move.
 func (l *loop) settleLoop(e *entry, now uint64) {
 	switch e.load() {
 	case scheduled, moving:
@@ -245,7 +243,7 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 	}
 }
 
-// placeLoop makes an entry that is in no slot wait for the tick, or for the next one if that has passed.
+// placeLoop places an entry that is in no slot at the tick, or at the next one if that has passed.
 func (l *loop) placeLoop(e *entry, tick uint64) {
 	e.at = max(tick, l.layout.now+1)
 	l.census.add(e.at, 1)
@@ -257,8 +255,8 @@ func (l *loop) unlinkLoop(e *entry) {
 	l.layout.unlink(e)
 }
 
-// advanceLoop passes every tick that has come, and has what is due at it dispatched. How many those are is up
-// to the clock: a loop that was held up finds more.
+// advanceLoop passes every tick that has come, and dispatches the entries due at it. The clock determines the number of
+// ticks: a loop that was held up finds more.
 func (l *loop) advanceLoop(now uint64) {
 	upTo := l.ticks.down(now)
 	for due, tick, more := l.layout.advance(upTo); more; due, tick, more = l.layout.advance(upTo) {
@@ -277,13 +275,12 @@ func (l *loop) advanceLoop(now uint64) {
 	}
 }
 
-// fireLoop dispatches the entries that are due by the given instant. It places the entries again that have a
-// further run, were moved, or are being moved. None of them is in a slot.
+// fireLoop dispatches the entries that are due by the given instant. It places entries again if they have a further
+// run, were moved, or are being moved. None of the entries is in a slot.
 func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.dispatch.fire(due, by, now, l.again)
 	for _, e := range l.again {
-		// Of one that is being moved the due time may still be the old one: then it is looked at again at the
-		// next tick.
+		// A moving entry may still have the old due time: then the loop looks at it again at the next tick.
 		l.dates.passed(e)
 		l.placeLoop(e, l.ticks.up(e.due.Load()))
 	}
@@ -295,7 +292,7 @@ func (l *loop) fireLoop(due []*entry, by, now uint64) {
 // many. The loop owns it.
 type census struct {
 	slots uint64
-	shift uint8    // a block is 1<<shift slots, but for the last
+	shift uint8    // a block is 1<<shift slots, except the last
 	tasks []uint32 // by block
 }
 
@@ -311,7 +308,7 @@ func newCensus(slots int) census {
 // add counts n more entries that wait for the tick.
 func (c *census) add(tick uint64, n int) { c.tasks[tick%c.slots>>c.shift] += uint32(n) }
 
-// sector returns the blocks from first to before end as one sector.
+// sector returns the blocks from first up to end, exclusive, as one sector.
 func (c *census) sector(first, end int) (s Sector) {
 	s.Slots = min(end<<c.shift, int(c.slots)) - first<<c.shift
 	for _, n := range c.tasks[first:end] {

@@ -60,8 +60,7 @@ func WithExecutor(e Executor) Option {
 	}
 }
 
-// WithLayout sets how the wheel keeps the tasks that wait; the default is [Hashed]. It is an error if the
-// layout is unknown.
+// WithLayout sets how the wheel keeps waiting tasks; the default is [Hashed]. It is an error if the layout is unknown.
 func WithLayout(l Layout) Option {
 	return func(c *config) error {
 		if l != Hashed && l != Hierarchical {
@@ -86,10 +85,10 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job
-// ended its goroutine with runtime.Goexit, the value is an error that says so. h runs on the worker, after
-// the panic was logged; a panic of its own is logged, too. If the option is given more than once, every
-// handler is called. WithPanicHandler panics if h is nil.
+// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job ended its
+// goroutine with runtime.Goexit, the value is an error that says so. h runs on the worker, after the panic was logged;
+// a panic in h is logged as well. If the option is given more than once, every handler is called. WithPanicHandler
+// panics if h is nil.
 func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	if h == nil {
 		panic("timewheel: nil panic handler")
@@ -100,9 +99,9 @@ func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	}
 }
 
-// WithErrorHandler calls h when the function of a [JobFunc] returns an error, with the task and the error. The
-// wheel then does not log the error. h runs on the worker; a panic of its own is logged. If the option is given
-// more than once, every handler is called. WithErrorHandler panics if h is nil.
+// WithErrorHandler calls h when the function of a [JobFunc] returns an error, with the task and the error. The wheel
+// then does not log the error. h runs on the worker; a panic in h is logged. If the option is given more than once,
+// every handler is called. WithErrorHandler panics if h is nil.
 func WithErrorHandler(h func(task *Task, err error)) Option {
 	if h == nil {
 		panic("timewheel: nil error handler")
@@ -113,9 +112,9 @@ func WithErrorHandler(h func(task *Task, err error)) Option {
 	}
 }
 
-// WithObserver calls o after each run with its account, on the worker that ran it: a slow observer delays no
-// other run, but keeps the worker. A panic of o is logged. If the option is given more than once, every
-// observer is called. WithObserver panics if o is nil.
+// WithObserver calls o with each run after its end, on the worker that ran it: a slow observer delays no other run, but
+// occupies the worker. A panic in o is logged. If the option is given more than once, every observer is called.
+// WithObserver panics if o is nil.
 func WithObserver(o func(Run)) Option {
 	if o == nil {
 		panic("timewheel: nil observer")

@@ -4,14 +4,13 @@ package timewheel
 
 import "time"
 
-// Pause keeps the task from running until [TimeWheel.Resume]. When Pause returns nil no run of it starts: a
-// run that was due and waited for a worker is withdrawn. A run in progress is not interrupted. A task that is
-// paused already stays so. The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
+// Pause keeps the task from running until [TimeWheel.Resume]. After Pause has returned nil no run of it starts: a due
+// run that waited for a worker is withdrawn. A run in progress is not interrupted. Pausing a paused task does nothing.
+// The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 //
-// A paused task is live: Exist, GetTaskTimes, Get, All and Len count it, [Info] and [Stats] say that it is
-// paused, and its key is taken. It waits in no slot, so it costs its memory alone, and Upcoming leaves it
-// out. Reschedule changes how long after Resume it is due. SetTask replaces it with a task that is not
-// paused. RemoveTask and Drain take it out.
+// A paused task is live: Exist, GetTaskTimes, Get, All and Len count it, [Info] and [Stats] say that it is paused, and
+// its key is taken. It waits in no slot, so it costs only its memory, and Upcoming leaves it out. Reschedule changes
+// how long after Resume it is due. SetTask replaces it with a task that is not paused. RemoveTask and Drain remove it.
 func (tw *TimeWheel) Pause(key string) error {
 	if err := tw.accepts("Pause", key); err != nil {
 		return err
@@ -39,10 +38,10 @@ func (tw *TimeWheel) Pause(key string) error {
 	return nil
 }
 
-// Resume lets a paused task run again. Its next run is due after the time that was left when it was paused,
-// or at the next tick if it was due by then. Later ones follow at Interval from there; the periods in between
-// are not missed, they did not fall due. A task of AddAt no longer follows the wall clock. A task that is not
-// paused stays as it is. The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
+// Resume lets a paused task run again. Its next run is due after the time that was left when it was paused, or at the
+// next tick if it was already due. Later runs follow at Interval from there. The periods during the pause do not count
+// as missed. A task of AddAt no longer follows the wall clock. Resuming a task that is not paused does nothing. The
+// error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Resume(key string) error {
 	if err := tw.accepts("Resume", key); err != nil {
 		return err
@@ -72,10 +71,10 @@ func (tw *TimeWheel) Resume(key string) error {
 	return nil
 }
 
-// setLeft changes how long it is until the next run of a paused entry. It reports false if the entry is dead.
+// setLeft changes the remaining delay of a paused entry. It reports false if the entry is dead.
 func (e *entry) setLeft(d time.Duration) bool {
 	e.due.Store(uint64(d))
-	return e.load() == paused // then what ends it reads the due time after this
+	return e.load() == paused // then the verb that ends it reads the due time after this
 }
 
 // again returns an entry for the task of e, which has ended, with another due time.

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// The functions in this file walk over all tasks of the wheel, whatever the prefix: some 70 ms for a million.
-// The walk copies the index, 8 bytes for each task, and holds the lock of one of its 32 shards at a time for
-// less than 1 ms with a million. It does all else, the comparison of the keys too, without a lock.
+// The functions in this file walk over all tasks of the wheel, whatever the prefix: some 70 ms for a million. The walk
+// copies the index, 8 bytes for each task, and holds the lock of one of its 32 shards at a time for less than 1 ms with
+// a million. It does everything else, including the comparison of keys, without a lock.
 
-// AllPrefix returns an iterator that walks over all tasks of the wheel and yields the live ones whose key begins
-// with prefix. In all else it is like [TimeWheel.All].
+// AllPrefix returns an iterator that walks over all tasks of the wheel and yields the live ones whose keys begin with
+// prefix. Otherwise it is like [TimeWheel.All].
 func (tw *TimeWheel) AllPrefix(prefix string) iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		for key, e := range tw.index.prefix(prefix) {
@@ -26,18 +26,17 @@ func (tw *TimeWheel) AllPrefix(prefix string) iter.Seq[Info] {
 	}
 }
 
-// RemovePrefix walks over all tasks of the wheel and removes the live ones whose key begins with prefix. It
-// removes one after the other, each as [TimeWheel.RemoveTask] does, and returns how many it has removed. A task
-// that is live during the whole call is removed; one that is added meanwhile may be. The tick is not held up.
-// When ctx is done RemovePrefix stops and returns the cause; a further call removes the rest.
+// RemovePrefix walks over all tasks of the wheel and removes the live ones whose keys begin with prefix. It removes
+// them one after the other, each as [TimeWheel.RemoveTask] does, and returns how many it removed. A task that is live
+// during the whole call is removed; one that is added meanwhile may be. Ticks are not held up. If ctx is done
+// RemovePrefix stops and returns the cause; a further call removes the rest.
 func (tw *TimeWheel) RemovePrefix(ctx context.Context, prefix string) (int, error) {
 	return tw.eachPrefix(ctx, prefix, tw.RemoveTask)
 }
 
-// ReschedulePrefix walks over all tasks of the wheel and makes the next runs of the live ones whose key begins
-// with prefix due d from now. It moves one after the other, each as [TimeWheel.Reschedule] does, and returns how
-// many it has moved. In all else it is like [TimeWheel.RemovePrefix]. The error may also wrap [ErrInvalidTask]
-// or [ErrStopped].
+// ReschedulePrefix walks over all tasks of the wheel and makes the next runs of the live ones whose keys begin with
+// prefix due d from now. It moves them one after the other, each as [TimeWheel.Reschedule] does, and returns how many
+// it moved. Otherwise it is like [TimeWheel.RemovePrefix]. The error may also wrap [ErrInvalidTask] or [ErrStopped].
 func (tw *TimeWheel) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	if err := checkDelay(prefix, d); err != nil {
 		return 0, err
@@ -45,8 +44,8 @@ func (tw *TimeWheel) ReschedulePrefix(ctx context.Context, prefix string, d time
 	return tw.eachPrefix(ctx, prefix, func(key string) error { return tw.Reschedule(key, d) })
 }
 
-// GetMany returns the live tasks of the keys, in that order. A key that no live task has is left out. Each is
-// as it was at some time during the call.
+// GetMany returns the live tasks of the keys, in that order. A key without a live task is left out. Each task is as it
+// was at some time during the call.
 func (tw *TimeWheel) GetMany(keys ...string) []Info {
 	var infos []Info
 	for _, key := range keys {
@@ -75,7 +74,7 @@ func (tw *TimeWheel) eachPrefix(
 	return n, nil
 }
 
-// prefix yields the keys that begin with the prefix, with the entries that had them, dead ones included.
+// prefix yields the keys that begin with the prefix, with their entries, including dead ones.
 func (x *index) prefix(prefix string) iter.Seq2[string, *entry] {
 	return func(yield func(string, *entry) bool) {
 		for _, e := range x.entries() {

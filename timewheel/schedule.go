@@ -16,10 +16,9 @@ import (
 // never starts early, and starts less than one tick late, plus scheduling and any wait for a worker. Further
 // runs are due at Interval from there, wherever the ticks fall: lateness does not add up.
 //
-// When AddTask returns nil the task is live: Exist reports it and RemoveTask finds it. Otherwise nothing was
-// changed, and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several
-// adds of one key at the same time one wins. AddTask works before Start, too, and the delay counts from the
-// call.
+// When AddTask returns nil the task is live: Exist reports it and RemoveTask finds it. Otherwise nothing has changed,
+// and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several concurrent adds of
+// one key exactly one wins. AddTask also works before Start, and the delay counts from the call.
 func (tw *TimeWheel) AddTask(task *Task) error {
 	e, err := tw.entryOf("AddTask", task)
 	if err != nil {
@@ -29,7 +28,7 @@ func (tw *TimeWheel) AddTask(task *Task) error {
 }
 
 func (tw *TimeWheel) add(e *entry) error {
-	due := e.due.Load() // the loop may have it moved on when it is placed
+	due := e.due.Load() // the loop may change it once the entry is placed
 	if err := tw.index.add(e); err != nil {
 		return tw.refusal(err, e)
 	}
@@ -37,9 +36,9 @@ func (tw *TimeWheel) add(e *entry) error {
 	return nil
 }
 
-// SetTask adds a copy of the task as AddTask does, replacing any live task with the same key. The replaced
-// task counts as removed and starts no new run once SetTask has returned. Exist never reports false in
-// between. The error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped]; nothing was changed then.
+// SetTask adds a copy of the task as AddTask does, replacing any live task with the same key. The replaced task counts
+// as removed and starts no new run once SetTask has returned. Exist never reports false in between. If it fails,
+// nothing has changed, and the error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped].
 func (tw *TimeWheel) SetTask(task *Task) error {
 	e, err := tw.entryOf("SetTask", task)
 	if err != nil {
@@ -62,10 +61,10 @@ func (tw *TimeWheel) set(e *entry) error {
 	return nil
 }
 
-// RemoveTask removes the live task of the key. When it returns nil no new run of that task starts, not even
-// one that was due and waited for a worker. A run in progress is not interrupted. What the task holds, its
-// job included, is free for the collector as soon as the loop has heard of it. If there is no such task, or
-// its last run has begun, the error wraps [ErrTaskKeyNotFound].
+// RemoveTask removes the live task of the key. After RemoveTask has returned nil no new run of that task starts, not
+// even one that was due and waited for a worker. A run in progress is not interrupted. The garbage collector can free
+// the task and its job as soon as the loop has handled the removal. If there is no such task, or its last run has
+// begun, the error wraps [ErrTaskKeyNotFound].
 func (tw *TimeWheel) RemoveTask(key string) error {
 	e := tw.index.remove(key, tw.end)
 	if e == nil {
@@ -77,11 +76,11 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 	return nil
 }
 
-// Reschedule makes the next run of the task due d from now. Later ones follow at its Interval from there, and
-// their number stays. A run that was due and waits for a worker is withdrawn. A paused task stays paused, and
-// is due d after it is resumed. A task of AddAt no longer follows the wall clock. d must not be negative; 0
-// means the next tick. Postponing is cheap: the task moves only when its old deadline is reached. The error
-// wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped]; nothing was changed then.
+// Reschedule makes the next run of the task due d from now. Later runs follow at its Interval from there, and their
+// number does not change. A due run that waits for a worker is withdrawn. A paused task stays paused, and is due d
+// after it is resumed. A task of AddAt no longer follows the wall clock. d must not be negative; 0 means the next tick.
+// Postponing is cheap: the task moves only when its old due time is reached. If Reschedule fails, nothing has changed,
+// and the error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if err := checkDelay(key, d); err != nil {
 		return err
@@ -99,7 +98,7 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	return notFound(key)
 }
 
-// checkDelay returns the error of a delay for the key, or the prefix, if it is negative.
+// checkDelay returns an error, with the key or the prefix, if the delay is negative.
 func checkDelay(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v of %q is negative", ErrInvalidTask, d, key)
@@ -109,7 +108,7 @@ func checkDelay(key string, d time.Duration) error {
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }
 
-// accepts returns ErrStopped, with the verb and its key, if the wheel was stopped.
+// accepts returns ErrStopped, with the verb and key, if the wheel was stopped.
 func (tw *TimeWheel) accepts(verb, key string) error {
 	if tw.stopped.Load() {
 		return fmt.Errorf("%w: %s of %q", ErrStopped, verb, key)
@@ -129,7 +128,7 @@ func (tw *TimeWheel) entryOf(verb string, task *Task) (*entry, error) {
 	return newEntry(task.Key, task.Job, task.Interval, due, cmp.Or(task.Times, 1)), nil
 }
 
-// refusal returns why the index did not take the entry, with the detail.
+// refusal adds the details to the error of the index.
 func (tw *TimeWheel) refusal(err error, e *entry) error {
 	tw.dates.drop(e)
 	if err == ErrFull {
@@ -138,14 +137,14 @@ func (tw *TimeWheel) refusal(err error, e *entry) error {
 	return fmt.Errorf("%w: %q", err, e.key)
 }
 
-// end ends a live task, and reports whether it was this call that did. The caller sees to the index and the
-// loop.
+// end ends a live task, and reports whether this call did so. The caller updates the index and the loop.
 func (tw *TimeWheel) end(e *entry) bool {
 	_, ok := tw.endDue(e)
 	return ok
 }
 
-// endDue is end, and returns when the next run was due, or would be if the paused task was resumed.
+// endDue is end, and returns when the next run was due, or for a paused task when it would be due if it were resumed
+// now.
 func (tw *TimeWheel) endDue(e *entry) (due uint64, ok bool) {
 	for {
 		switch s := e.state.Load(); s & stateMask {
@@ -180,7 +179,7 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 				continue
 			}
 			if due >= e.due.Load() {
-				by = never // it is in a slot, or on the way to one, where it is met in time
+				by = never // it is in a slot, or on the way to one, where the loop meets it in time
 			}
 		case waiting:
 			if _, ok := tw.dispatch.withdraw(e, moving); !ok {
@@ -188,12 +187,12 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 				continue
 			}
 		case moving:
-			runtime.Gosched() // another goroutine is between here and the end
+			runtime.Gosched() // another goroutine is about to finish its move
 			continue
 		}
 		e.due.Store(due)
 		if !e.state.CompareAndSwap(moving, scheduled) {
-			return false // it was removed since, or paused
+			return false // it was removed or paused meanwhile
 		}
 		if by != never {
 			tw.loop.post(e, moved, by)
@@ -220,22 +219,22 @@ func (tw *TimeWheel) GetTaskTimes(key string) int {
 // Get returns the live task of the key, and whether there is one.
 func (tw *TimeWheel) Get(key string) (Info, bool) { return tw.infoOf(key, tw.index.get(key)) }
 
-// All returns an iterator that walks over all tasks of the wheel and yields the live ones that have a key, in no
-// particular order. No lock is held while it yields, so the loop may call every method. A task that is added or
-// removed during the walk may or may not be seen; any other is seen once. The walk needs 8 bytes for each task.
+// All returns an iterator that walks over all tasks of the wheel and yields the live ones with a key, in no particular
+// order. No lock is held while it yields, so the loop may call every method. A task that is added or removed during the
+// walk may or may not be seen; any other is seen once. The walk needs 8 bytes for each task.
 func (tw *TimeWheel) All() iter.Seq[Info] { return tw.AllPrefix("") }
 
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
-// Drain walks over all tasks of the wheel and removes every pending one, timers and paused tasks included. Then
-// it calls fn for each, in due order. The task passed to fn can be added again elsewhere. Its Times is the number of runs that have
-// not begun, and its Delay the time to the next run, at least 1 ns. (A timer has no key.) Drain returns the
-// number of tasks; the error is always nil.
+// Drain walks over all tasks of the wheel and removes every pending one, including timers and paused tasks. Then it
+// calls fn for each, in due order. The task passed to fn can be added again elsewhere. Its Times is the number of runs
+// that have not begun, and its Delay is the time to the next run, at least 1 ns. (A timer has no key.) Drain returns
+// the number of tasks; the error is always nil.
 //
-// A task that is added, paused or resumed, or a timer that is reset, at the same time may be left. Drain works
-// before Start and after Stop, too. While the wheel runs, Drain holds up the ticks, for some half a second with
-// a million tasks. Drain panics if fn is nil.
+// Drain may miss a task that is added, paused or resumed at the same time, or a timer that is reset. Drain also works
+// before Start and after Stop. On a running wheel it holds up the ticks, for about half a second with a million tasks.
+// Drain panics if fn is nil.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		panic("timewheel: nil function for Drain")
@@ -251,7 +250,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 		}
 	}
 	tw.loop.do(func() { tw.loop.drainLoop(end) })
-	// What is left was added since, or was in no slot, since a Reschedule was at work on it.
+	// Tasks that are left were added meanwhile, or were in no slot because of a Reschedule.
 	for _, e := range tw.index.entries() {
 		end(e)
 	}
@@ -277,7 +276,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	return len(all), nil
 }
 
-// drainLoop takes everything out of the layout and the queue, and calls end for each entry.
+// drainLoop removes everything from the layout and the queue, and calls end for each entry.
 func (l *loop) drainLoop(end func(e *entry)) {
 	l.layout.drain(end)
 	clear(l.census.tasks)
@@ -286,7 +285,7 @@ func (l *loop) drainLoop(end func(e *entry)) {
 	}
 }
 
-// infoOf returns the info of e or, if that is dead or nil, of the live entry of the key, if there is one.
+// infoOf returns the info of e or, if that is dead or nil, of the live entry of the key, if any.
 func (tw *TimeWheel) infoOf(key string, e *entry) (Info, bool) {
 	for ; e != nil; e = tw.index.get(key) {
 		if info, live := tw.info(e); live {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Stats are the accounts of a wheel since [New]. At a quiet moment, when no verb is under way and no run
-// begins or ends, they are one consistent reading and two sums hold:
+// Stats are the statistics of a wheel since [New]. While no verb is in progress and no run begins or ends, they are
+// consistent and two sums hold:
 //
 //	Added = Finished + Removed + Pending
 //	Due   = Started + Missed + Waiting + Withdrawn
@@ -17,25 +17,25 @@ import (
 // A [Timer] counts as a task, from AfterFunc or Reset until it fires or is stopped. A replaced or drained
 // task counts as removed, and its replacement as added.
 type Stats struct {
-	Added    uint64 // tasks that were added
+	Added    uint64 // tasks added
 	Finished uint64 // tasks whose last run has begun
-	Removed  uint64 // tasks that were removed before
-	Pending  int    // tasks that are live
-	Paused   int    // of these, the paused ones
+	Removed  uint64 // tasks removed before their last run began
+	Pending  int    // live tasks
+	Paused   int    // paused tasks, which are live
 
 	Due       uint64 // runs that fell due
 	Started   uint64 // runs that began
 	Missed    uint64 // runs of a repeating task that fell due while an earlier one waited or was overdue
 	Withdrawn uint64 // due runs whose task was removed, replaced, moved or paused while they waited
 	Panicked  uint64 // runs that ended with a panic or with runtime.Goexit
-	Waiting   int    // due runs that wait for a worker now
-	Running   int    // runs that are running now
+	Waiting   int    // due runs waiting for a worker now
+	Running   int    // runs in progress now
 
-	Workers    int           // how many runs may be running at once; 0 if an executor decides that
-	OldestWait time.Duration // the wait of the run that has waited longest for a worker; 0 if none waits
+	Workers    int           // how many runs may be in progress at once; 0 if an executor decides that
+	OldestWait time.Duration // how long the first waiting run has waited for a worker; 0 if none waits
 }
 
-// String returns the accounts in one line, all of them.
+// String returns all fields in one line.
 func (s Stats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d tasks pending", s.Pending)
@@ -55,19 +55,19 @@ func (s Stats) String() string {
 	return b.String()
 }
 
-// Info is one live task, as it was at the call.
+// Info describes a live task at the time of the call.
 type Info struct {
 	Key      string
 	Interval time.Duration
 	Times    int       // runs that have not begun, as GetTaskTimes returns
-	Next     time.Time // when the next run is due; was, if Waiting; would be if it was resumed now, if Paused
-	Slot     int       // the slot of the wheel where it waits for that, and
-	Circle   int       // how many revolutions more (of one wheel, whatever the layout); both 0 if one of these:
+	Next     time.Time // when the next run is due; if Waiting, was due; if Paused, would be due if resumed now
+	Slot     int       // the slot of the wheel where it waits, and
+	Circle   int       // for how many more circles (with either layout); both are 0 in these states:
 	Waiting  bool      // the run is due and waits for a free worker
 	Paused   bool      // the task does not run until it is resumed
 }
 
-// String returns what is known of the task in one line.
+// String returns the fields in one line.
 func (i Info) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q: ", i.Key)
@@ -91,8 +91,8 @@ func (i Info) String() string {
 	return b.String()
 }
 
-// Run is the account of one run, for [WithObserver]. Dispatched - Due is what the tick and the loop took, less
-// than one tick unless the machine was busy. Started - Dispatched is the wait for a worker. Ended - Started is the
+// Run describes one run, for [WithObserver]. Dispatched - Due is the delay by the tick and the loop, less than one tick
+// unless the machine was busy. Started - Dispatched is the wait for a worker. Ended - Started is the duration of the
 // job.
 type Run struct {
 	Key        string    // of the task; empty for a Timer

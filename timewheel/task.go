@@ -12,16 +12,16 @@ import (
 // Forever as the Times of a [Task] means that it runs until it is removed.
 const Forever = -1
 
-// A Job is what a task does. It is called on a goroutine of the wheel's pool, never on the event loop. It may
-// take as long as it likes and call every method of the wheel. Runs of one task may overlap if a run takes
-// longer than the interval; see [SkipIfRunning].
+// A Job is the function of a task. It is called on a goroutine of the wheel's pool, never on the event loop. It may
+// take any time and call every method of the wheel. Runs of one task may overlap if a run takes longer than the
+// interval; see [SkipIfRunning].
 //
-// The task passed to the job is a copy that belongs to this run. Its Times is what [TimeWheel.GetTaskTimes]
-// returned as the run began: 0 in the last run, Forever if there is no end. Its Delay is 0.
+// The task passed to the job is a copy that belongs to this run. Its Times is the value of [TimeWheel.GetTaskTimes]
+// when the run began: 0 in the last run, Forever if there is no last run. Its Delay is 0.
 type Job func(task *Task)
 
-// A Task is a job, the key it is known by, and when it runs. The simplest has a key, a delay and a job, and
-// runs once. The wheel copies the task: what was given to AddTask may be changed and used again.
+// A Task is a job with a key and its times. The simplest has a key, a delay and a job, and runs once. The wheel copies
+// the task, so the caller may change and reuse it.
 type Task struct {
 	// Key names the task. It must not be empty and is unique among the live tasks.
 	Key string
@@ -37,12 +37,11 @@ type Task struct {
 	// Job is called at each run. It must not be nil.
 	Job Job
 
-	by *dispatcher // of the run that the task was made for; nil in a user's own
+	by *dispatcher // of the run that the task was made for; nil in a user's task
 }
 
 // Context returns, inside a run, a context that is done when the wheel is stopped by [TimeWheel.Stop].
-// [TimeWheel.Shutdown] does not cancel it while a run is in progress. For a task that is not a run's it is
-// context.Background().
+// [TimeWheel.Shutdown] does not cancel it while a run is in progress. Outside a run it is context.Background().
 func (t *Task) Context() context.Context {
 	if t.by == nil {
 		return context.Background()
@@ -76,10 +75,9 @@ func (t *Task) check() error {
 	return nil
 }
 
-// JobFunc returns a job that calls f with the context of the run: that of [Task.Context], which carries no
-// values. If f returns an error, the handlers of [WithErrorHandler] are called; without one the error is
-// logged. The error changes nothing else: the task keeps its next run, and this one is not repeated. JobFunc
-// panics if f is nil.
+// JobFunc returns a job that calls f with the context of the run, [Task.Context], which carries no values. If f returns
+// an error, the handlers of [WithErrorHandler] are called; without one the error is logged. The error has no other
+// effect: the run is not repeated, and later runs take place. JobFunc panics if f is nil.
 func JobFunc(f func(ctx context.Context) error) Job {
 	if f == nil {
 		panic("timewheel: nil function for JobFunc")
@@ -91,8 +89,8 @@ func JobFunc(f func(ctx context.Context) error) Job {
 	}
 }
 
-// SkipIfRunning returns a job that does what the given one does, but nothing while an earlier run of it is
-// still running. Such a run counts as a run of its task. SkipIfRunning panics if job is nil.
+// SkipIfRunning returns a job that calls the given one, but does nothing while an earlier run of it is still in
+// progress. A skipped run counts as a run of its task. SkipIfRunning panics if job is nil.
 func SkipIfRunning(job Job) Job {
 	if job == nil {
 		panic("timewheel: nil job for SkipIfRunning")

@@ -18,10 +18,9 @@ type Timer struct {
 	e  *entry     // the last setting; nil if the wheel had been stopped
 }
 
-// AfterFunc calls f on a goroutine of the pool d from now, or at the next tick if d is not positive. It returns
-// a [Timer] that can cancel the call. It works before Start, too. On a wheel that was stopped f
-// is never called. The bound of [WithMaxPending] does not refuse a timer, since there is no error to return.
-// AfterFunc panics if f is nil.
+// AfterFunc calls f on a goroutine of the pool d from now, or at the next tick if d is not positive. It returns a
+// [Timer] that can cancel the call. It works before Start, too. On a wheel that was stopped f is never called.
+// [WithMaxPending] does not refuse a timer, because there is no error to return. AfterFunc panics if f is nil.
 func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	if f == nil {
 		panic("timewheel: nil function for AfterFunc")

@@ -32,16 +32,16 @@ type TimeWheel struct {
 	ended   bool
 }
 
-// New returns a wheel with the given tick and number of slots. It does not run before [TimeWheel.Start], but
-// may be used.
+// New returns a wheel with the given tick and number of slots. It can be used before [TimeWheel.Start], but runs
+// nothing until then.
 //
 // The tick is how exactly runs are timed: a run starts less than one tick late on a machine that is not
 // overloaded. 1 ms to 1 s is usual; ticks shorter than about 100 µs cost CPU and gain nothing. The slots
 // bound nothing: a task that is due after tick × slots waits for a further turn, at no cost. 1,024 slots suit
 // nearly everything.
 //
-// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option has a
-// wrong value. The error names the argument and its value. New panics if an option is nil.
+// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option has an invalid
+// value. The error names the argument and its value. New panics if an option is nil.
 func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	if tick <= 0 {
 		return nil, fmt.Errorf("timewheel: tick %v is not positive", tick)
@@ -62,7 +62,7 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	return tw, nil
 }
 
-// NewTimeWheel is [New] for arguments that are known to be right: where New returns an error, it panics.
+// NewTimeWheel is [New] for arguments known to be valid: it panics where New returns an error.
 func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 	tw, err := New(tick, slots, opts...)
 	if err != nil {
@@ -71,9 +71,8 @@ func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 	return tw
 }
 
-// Start starts the wheel. Tasks that were added before count from their AddTask: what is overdue runs at
-// once, in the order of its ticks. Start does nothing if the wheel runs, or was stopped: a stopped wheel
-// stays so.
+// Start starts the wheel. The delays of tasks added before count from AddTask: overdue tasks run at once, in the order
+// of their ticks. Start does nothing if the wheel is running or was stopped: a wheel cannot be restarted.
 func (tw *TimeWheel) Start() {
 	tw.mu.Lock()
 	begins := !tw.started && !tw.ended
@@ -88,10 +87,10 @@ func (tw *TimeWheel) Start() {
 	}
 }
 
-// Stop stops the wheel for good. When it returns no further run starts, and the context of those in progress
-// is done (see [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run
-// stay to be inspected, removed or drained; adds return [ErrStopped]. To stop a wheel again does nothing. The
-// wheel's goroutines end with the last run.
+// Stop stops the wheel for good. When it returns no further run starts, and the context of those in progress is done
+// (see [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run can still be
+// inspected, removed or drained; adds return [ErrStopped]. Stopping a stopped wheel does nothing. The wheel's
+// goroutines end with the last run.
 func (tw *TimeWheel) Stop() {
 	stopped := tw.halt()
 	tw.cancel()
@@ -122,7 +121,7 @@ func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// halt ends everything but the runs in progress, and reports whether it was this call that did.
+// halt ends everything except the runs in progress, and reports whether this call did so.
 func (tw *TimeWheel) halt() bool {
 	tw.stopped.Store(true)
 	tw.dispatch.stop()
@@ -142,12 +141,12 @@ func (tw *TimeWheel) halt() bool {
 // IsRunning reports whether the wheel was started and not stopped.
 func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.stopped.Load() }
 
-// Stats returns the accounts of the wheel.
+// Stats returns the statistics of the wheel.
 func (tw *TimeWheel) Stats() Stats {
 	s := tw.dispatch.stats()
 	s.Paused = int(tw.paused.Load())
 	s.Removed = tw.loop.inboxes.count(ended)
-	s.Added = tw.loop.inboxes.count(added)                // last: what has finished or was removed was added before
+	s.Added = tw.loop.inboxes.count(added)                // last: finished and removed tasks were added before
 	s.Pending = max(int(s.Added-s.Finished-s.Removed), 0) // but a task may be removed while its add is being counted
 	return s
 }

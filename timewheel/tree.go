@@ -2,9 +2,9 @@
 
 package timewheel
 
-// A tree is a tournament tree: it holds a tick for each of n leaves and knows the least of them. Each node is
-// the least of fanIn nodes of the level below. To read the least is one load; a change compares fanIn
-// neighbours on each level at worst. 4,096 leaves take two levels, a million takes four.
+// A tree is a tournament tree: it holds a tick for each of n leaves and knows the least of them. Each node is the least
+// of fanIn nodes of the level below. Reading the least is one load; a change compares at most fanIn neighbours on each
+// level. 4,096 leaves take two levels, a million takes four.
 type tree [][]uint64
 
 const fanIn = 64
@@ -27,7 +27,7 @@ func newTree(n int) tree {
 
 func (t tree) least() uint64 { return t[len(t)-1][0] }
 
-// leaf returns a leaf that has the least tick.
+// leaf returns a leaf with the least tick.
 func (t tree) leaf() (i int) {
 	for l := len(t) - 2; l >= 0; l-- {
 		i *= fanIn
@@ -62,7 +62,7 @@ func (t tree) set(i int, tick uint64) {
 	}
 }
 
-// upTo yields the leaves from first on, in a circle, that have a tick up to the given one.
+// upTo yields the leaves whose tick is at most the given one, from first on and around.
 func (t tree) upTo(tick uint64, first int, yield func(i int) bool) {
 	n := len(t[0])
 	for k := 0; k < n; {

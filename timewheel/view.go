@@ -14,9 +14,9 @@ import (
 // maxSectors bounds what Occupancy returns.
 const maxSectors = 1024
 
-// A Sector is a part of the wheel: some slots, and how many tasks wait in them, for this turn or a later one.
-// A task that was postponed by a Reschedule waits where it did before, until its old deadline. A task that
-// waits for a worker, and has no further run, is in no slot.
+// A Sector is a part of the wheel: some slots, and how many tasks wait in them, for this circle or a later one. A task
+// postponed by Reschedule stays in its slot until its old due time. A task that waits for a worker, and has no further
+// run, is in no slot.
 type Sector struct{ Slots, Tasks int }
 
 // Occupancy returns the wheel divided into the given number of sectors, from slot 0 on, all of about the same
@@ -33,15 +33,15 @@ func (tw *TimeWheel) Occupancy(sectors int) []Sector {
 	return all
 }
 
-// A Hand is where the hand of a wheel is, and what it goes around on.
+// A Hand is the position of a wheel's hand, with the size and tick of the wheel.
 type Hand struct {
-	Slot   int           // the slot of the last tick that has passed
+	Slot   int           // the slot of the last tick passed
 	Slots  int           // of the wheel
 	Tick   time.Duration // from one slot to the next
 	Layout Layout
 }
 
-// Hand returns where the hand of the wheel is. It stands still before Start and after Stop.
+// Hand returns the position of the wheel's hand. It stands still before Start and after Stop.
 func (tw *TimeWheel) Hand() Hand {
 	l := tw.loop
 	h := Hand{Slots: int(l.layout.turn), Tick: time.Duration(l.ticks), Layout: tw.layout}
@@ -49,10 +49,10 @@ func (tw *TimeWheel) Hand() Hand {
 	return h
 }
 
-// Upcoming returns up to n live tasks, at most 8,192. Tasks that wait for a worker come first, the longest wait
-// first. Tasks that are due within one turn of the wheel follow, the soonest first. Timers are included; their
-// key is empty. Of the tasks of one tick it may return any. It looks at 8,192 tasks of the wheel at most, and
-// tasks that were postponed by a Reschedule may be among them. Paused tasks are left out: they are not due.
+// Upcoming returns up to n live tasks, at most 8,192. Tasks that wait for a worker come first, the longest wait first.
+// Tasks due within one circle of the wheel follow, the soonest first. Timers are included; their key is empty. Of the
+// tasks of one tick it may return any. It looks at no more than 8,192 tasks of the wheel, including tasks postponed by
+// Reschedule. Paused tasks are left out.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	n = min(n, maxVisit)
 	if n <= 0 {
@@ -93,7 +93,7 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 	return infos
 }
 
-// queued returns the first n of the entries that wait for a worker.
+// queued returns the first n entries that wait for a worker.
 func (d *dispatcher) queued(n int) []*entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,8 +107,8 @@ func (d *dispatcher) queued(n int) []*entry {
 	return all
 }
 
-// LongestRuns returns up to n of the runs that are running, the longest first. Ended is zero, and so is
-// Started unless the wheel has an observer ([WithObserver]), for which it reads the clock as a run begins.
+// LongestRuns returns up to n runs in progress, the longest first. Ended is zero. Started is zero unless the wheel has
+// an observer ([WithObserver]): only then does it read the clock when a run begins.
 func (tw *TimeWheel) LongestRuns(n int) []Run {
 	d := tw.dispatch
 	type running struct {

@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// RemoveWait removes the live task of the key, as [TimeWheel.RemoveTask] does, and returns when no run of the
-// key is in progress any more. It reports whether one was. It also waits for a last run, which has freed the
-// key, and for the runs of a task that was replaced or removed before. It looks for runs once, after the
-// removal: one of a later task of the key that begins after that is not waited for.
+// RemoveWait removes the live task of the key, as [TimeWheel.RemoveTask] does, and returns when no run of the key is in
+// progress. It reports whether one was. It also waits for a last run, which has freed the key, and for the runs of a
+// task that was replaced or removed before. It looks for runs once, after the removal: it does not wait for a run of a
+// later task that begins after that.
 //
 // If there is neither a live task nor a run in progress, the error wraps [ErrTaskKeyNotFound]. If ctx is done
 // before the runs have ended, the error wraps its cause and running is true; the task is removed in any case.
@@ -35,13 +35,13 @@ func (tw *TimeWheel) RemoveWait(ctx context.Context, key string) (running bool, 
 	return false, err
 }
 
-// An ending is the end of a run that is waited for.
+// An ending is the end of a run that a caller waits for.
 type ending struct {
 	came chan struct{} // closed
 	ran  bool          // the run has begun, and was not withdrawn before; to be read when it came
 }
 
-// endings returns those of the runs of the key that workers have taken.
+// endings returns the endings of the key's runs that workers have taken.
 func (d *dispatcher) endings(key string) (all []*ending) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 type worker struct {
 	place    int     // in workers
 	run      dueRun  // the last one taken
-	number   uint64  // of it among all that were taken; 0 if it has ended
+	number   uint64  // its number among all runs taken; 0 if it has ended
 	panicked bool    // it did
 	awaited  *ending // of it; nil if nothing waits for it
 	began    atomic.Uint64
@@ -20,8 +20,7 @@ type worker struct {
 
 var errGoexit = errors.New("timewheel: job called runtime.Goexit")
 
-// work is the life of a worker: it runs what waits, all of it or one run, until nothing does or a job ends
-// the goroutine.
+// work is the life of a worker. It runs waiting runs, or only one, until none waits or a job ends the goroutine.
 func (d *dispatcher) work(all bool) {
 	w := new(worker)
 	d.mu.Lock()
@@ -47,8 +46,8 @@ func (d *dispatcher) leave(w *worker) {
 	d.callers.End(d.waitingLocked())
 }
 
-// serve runs what waits, one run after the other, until nothing does, or until a job panics. It reports
-// whether it is to be called again. A job that ends the goroutine ends it when everything was reported.
+// serve runs waiting runs, one after the other, until none waits or a job panics. It reports whether to call it again.
+// If a job ends the goroutine, that happens after everything is reported.
 func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 	var task *Task
 	defer func() {
@@ -131,16 +130,15 @@ func (d *dispatcher) giveBack(w *worker) {
 	d.idleLocked()
 }
 
-// failed reports a job that has panicked or ended the goroutine. A user's function that panics or ends the
-// goroutine in turn keeps nothing from being reported.
+// failed reports a job that has panicked or ended the goroutine. Everything is reported even if a user's function
+// panics or ends the goroutine in turn.
 func (d *dispatcher) failed(w *worker, task *Task, value any) {
 	defer d.after(w)
 	d.report.panicked(w.run.e.key, task, value, debug.Stack())
 }
 
-// after does what is left to do when a job has ended, in whatever way. The key of a task that has ended is free
-// since its last run began. The index holds the entry until here, so that a worker need not wait for the index
-// before the job.
+// after finishes a run when its job has ended in any way. The key of an ended task has been free since its last run
+// began. The index holds the entry until here, so that a worker need not wait for the index before the job.
 func (d *dispatcher) after(w *worker) {
 	e := w.run.e
 	if w.run.last() && e.key != "" {
@@ -173,7 +171,7 @@ func (d *dispatcher) endLocked(w *worker) {
 	d.idleLocked()
 }
 
-// releaseLocked notes that the worker has no run any more, and whether that had begun.
+// releaseLocked notes that the worker no longer has a run, and whether the run had begun.
 func (w *worker) releaseLocked(ran bool) {
 	w.number, w.panicked = 0, false
 	if w.awaited != nil {
