@@ -35,18 +35,18 @@ func NewAttempts() *Attempts {
 	return a
 }
 
-// Observe records the account of an attempt. Pass it to [durable.WithObserver].
+// Observe records an attempt. Pass it to [durable.WithObserver].
 func (a *Attempts) Observe(at durable.Attempt) {
 	of := a.kinds.get(at.Kind)
 	of.duration.Observe(at.Ended.Sub(at.Started).Seconds())
 	of.lateness.Observe(at.Started.Sub(at.Due).Seconds())
 }
 
-// mostKinds is how many kinds have a value of the label kind of their own. The rest have the value other, so that a
-// program that makes up kinds does not make up series.
+// mostKinds is how many kinds have their own value of the label kind. The rest have the value other, so that a program
+// that invents kinds does not create series without bound.
 const mostKinds = 100
 
-// byKind has a T for each of the first mostKinds kinds that it is asked for, and one for the rest.
+// byKind has a T for each of the first mostKinds kinds, and one for the rest.
 type byKind[T any] struct {
 	make func(label string) T
 

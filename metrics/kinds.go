@@ -43,7 +43,7 @@ func newKindDesc(what, help string) *prometheus.Desc {
 	return prometheus.NewDesc("timewheel_durable_kind_runs_"+what+"_total", help, []string{"kind"}, nil)
 }
 
-// kindAccounts are the accounts of the kinds with one value of the label. A nil part is unknown.
+// kindAccounts are the numbers of the kinds with one value of the label. A nil part is unknown.
 type kindAccounts struct {
 	runs      *durable.KindInfo
 	behind    *durable.KindCatchUp
@@ -52,7 +52,7 @@ type kindAccounts struct {
 	paused    bool // one of the kinds is
 }
 
-// collectKinds collects the accounts by kind. Those that are not known in time are left out.
+// collectKinds collects the numbers by kind. It leaves out numbers that are not known in time.
 func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- prometheus.Metric) {
 	all := make(map[string]*kindAccounts)
 	of := func(kind string) *kindAccounts {
@@ -79,7 +79,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 	}
 	if behind, err := c.of.CatchUp(ctx); err == nil {
 		for _, k := range handled {
-			if !behind.Cut { // or there may be some that are not counted yet
+			if !behind.Cut { // otherwise some may not be counted yet
 				of(k.Kind).add(durable.KindCatchUp{})
 			}
 		}
@@ -115,7 +115,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 	}
 }
 
-// add counts what is overdue of a kind.
+// add adds the overdue tasks of a kind.
 func (a *kindAccounts) add(k durable.KindCatchUp) {
 	if a.behind == nil {
 		a.behind = &durable.KindCatchUp{}
@@ -126,7 +126,7 @@ func (a *kindAccounts) add(k durable.KindCatchUp) {
 	a.behind.Left += k.Left
 }
 
-// collect collects what is known. If the count of overdue tasks was cut, there may be more of each kind, and the
+// collect collects the known numbers. If the count of overdue tasks was cut, there may be more of each kind, but the
 // oldest are known.
 func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus.Metric) {
 	if a.runs != nil {
@@ -172,12 +172,13 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 	}
 }
 
-// findFor is how long the oldest due task of a kind without a handler is looked for. Such kinds are few, and their
-// tasks are the first in the order of due times.
+// findFor is how long to look for the oldest due task of a kind without a handler. Such kinds are few, and their tasks
+// come first in the order of due times.
 const findFor = 20 * time.Millisecond
 
-// unhandled returns how long the oldest due task of each kind has waited that no node handles, and 0 for the
-// others, and for what is paused. It leaves out what is not known: all kinds while a node has not yet reported its own.
+// unhandled returns how long the oldest due task of each kind without a handler on any node has waited, and 0 for the
+// other kinds and for paused ones. It leaves out unknown kinds, and all kinds while a node has not yet reported its
+// own.
 func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCounts,
 ) map[string]time.Duration {
 	nodes, err := c.of.Nodes(ctx)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package metrics exports the accounts of timing wheels and durable schedulers to Prometheus.
+// Package metrics exports the statistics of timing wheels and durable schedulers to Prometheus.
 //
 //	runs := metrics.NewRuns()
 //	tw, err := timewheel.New(tick, slots, timewheel.WithObserver(runs.Observe))
@@ -23,14 +23,13 @@
 // # The names
 //
 // All values are in base units: seconds, bytes and counts. The README has a table of all metrics. Those of a wheel have
-// the label wheel, and those of a durable scheduler the label scheduler. A histogram counts a run when the run has
-// ended; gauges of age show what still waits or runs.
+// the label wheel, and those of a durable scheduler the label scheduler. A histogram counts a run when it has ended;
+// gauges of age show runs that still wait or are in progress.
 //
-// A wheel has 15 series. With WithRuns it has 109 in a Prometheus that takes classic histograms, and 18 in
-// one that takes native histograms. The number does not depend on the number of tasks. A scheduler on a store has 38
-// and a node 67, and each 15 more for each kind of its tasks. With WithAttempts a kind has 62 more with classic
-// histograms, and 2 with native ones. More than 100 kinds do not have more series: the others share the label value
-// other.
+// A wheel has 15 series. With WithRuns it has 109 in a Prometheus with classic histograms, and 18 in one with native
+// histograms. The number does not depend on the number of tasks. A scheduler on a store has 38 and a node 67, and each
+// 15 more for each kind of its tasks. With WithAttempts a kind has 62 more with classic histograms, and 2 with native
+// ones. After 100 kinds the number of series stays the same: further kinds share the label value other.
 //
 // A counter never falls while its collector lives.
 //
@@ -55,7 +54,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An account is one number of the reading S of a source. It is NaN if the source does not have it, and left out.
+// An account is one number in the reading S of a source. NaN means that the source does not have it; it is then left
+// out.
 type account[S any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -77,7 +77,7 @@ type collector[S any] struct {
 	histograms []prometheus.Collector
 
 	mu       sync.Mutex // protects greatest
-	greatest []float64  // what each account that is a counter has reported
+	greatest []float64  // the last reported value of each counter
 }
 
 func newCollector[S any](read func() S, accounts []account[S]) *collector[S] {
@@ -108,10 +108,10 @@ func (c *collector[S]) collect(s S, metrics chan<- prometheus.Metric) {
 	}
 }
 
-// values returns the value of each account. For a counter that is the greatest it has had, because
-// Prometheus takes a counter that falls for a process that has started again. Started and Finished of a
-// wheel fall by one for an instant when a task is removed after a worker has taken its run and before the
-// run begins. And of two scrapes at the same time the later to report may be the earlier to read.
+// values returns the value of each account. For a counter that is its greatest value so far, because Prometheus takes a
+// falling counter as a restart of the process. Started and Finished of a wheel fall by one for an instant when a task
+// is removed after a worker has taken its run and before the run begins. Also, if two scrapes overlap, the one that
+// reports last may have read first.
 func (c *collector[S]) values(s S) []float64 {
 	all := make([]float64, len(c.accounts))
 	c.mu.Lock()

@@ -11,13 +11,13 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// patience is how long a scrape waits for a store or an engine. What has not answered by then is left out.
+// patience is how long a scrape waits for a store or an engine. Numbers that are not known by then are left out.
 const patience = 2 * time.Second
 
-// A SchedulerOption adds to what the collector of a scheduler collects.
+// A SchedulerOption adds metrics to the collector of a scheduler.
 type SchedulerOption func(*schedulerCollector)
 
-// WithAttempts adds the histograms of a, whose Observe was given to the scheduler. It panics if a is nil.
+// WithAttempts adds the histograms of a, whose Observe was passed to the scheduler. It panics if a is nil.
 func WithAttempts(a *Attempts) SchedulerOption {
 	if a == nil {
 		panic("metrics: the attempts are nil")
@@ -27,13 +27,13 @@ func WithAttempts(a *Attempts) SchedulerOption {
 	}
 }
 
-// NewSchedulerCollector returns a collector of the accounts of a durable scheduler. The name is the value of
-// the label scheduler. Collectors of several schedulers can be in one registry if their names differ. The nodes of a
+// NewSchedulerCollector returns a collector of the statistics of a durable scheduler. The name is the value of the
+// label scheduler. Collectors of several schedulers can be in one registry if their names differ. The nodes of a
 // cluster have the same name in the registries of their processes. After Shutdown the scheduler has no pending tasks.
 // NewSchedulerCollector panics if s is nil.
 //
-// A scrape reads counts that the scheduler keeps, or has read less than some seconds ago. It waits for the engine of a
-// node for four seconds at most, and leaves out what is not known by then.
+// A scrape reads counts that the scheduler keeps, or has read within the last seconds. It waits at most four seconds
+// for the engine of a node, and leaves out numbers that are not known by then.
 func NewSchedulerCollector(s *durable.Scheduler, name string, opts ...SchedulerOption) prometheus.Collector {
 	if s == nil {
 		panic("metrics: the scheduler is nil")
@@ -52,13 +52,13 @@ type scheduler interface {
 	Find(ctx context.Context, q durable.Query) (durable.Found, error)
 }
 
-// A durableReading is what a scrape reads from a scheduler at once.
+// A durableReading is the result of reading a scheduler once.
 type durableReading struct {
 	durable.Stats
 	failed bool
 }
 
-// A schedulerCollector collects what there is to say about one scheduler.
+// A schedulerCollector collects all metrics of one scheduler.
 type schedulerCollector struct {
 	of       scheduler
 	accounts *collector[durableReading]
@@ -102,7 +102,7 @@ var (
 
 // histogram returns the metric of a timing.
 func histogram(desc *prometheus.Desc, t durable.Timing) prometheus.Metric {
-	upTo := make(map[float64]uint64, len(t.Buckets)) // each with those before it
+	upTo := make(map[float64]uint64, len(t.Buckets)) // each bucket includes those before it
 	n := uint64(0)
 	for i, in := range t.Buckets {
 		n += in
@@ -125,8 +125,8 @@ func leased(n durable.NodeStats, d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// The counter of parked tasks is one of runs: with the name of the gauge, and _total, it would be the same
-// metric in the format of OpenMetrics.
+// The counter of parked tasks is named after runs: the gauge's name with _total would be the same metric in the format
+// of OpenMetrics.
 var schedulerAccounts = []account[durableReading]{
 	newGauge("timewheel_durable_tasks_pending", "Tasks in the store, parked and paused ones included.",
 		func(r durableReading) float64 { return float64(r.Pending) }),
@@ -166,7 +166,7 @@ var schedulerAccounts = []account[durableReading]{
 	newGauge("timewheel_durable_store_size_bytes", "Size of the store on the disk.",
 		func(r durableReading) float64 {
 			if r.StoreSize == 0 {
-				return math.NaN() // it is not known
+				return math.NaN() // unknown
 			}
 			return float64(r.StoreSize)
 		}),

@@ -13,8 +13,8 @@ import (
 // Runs are the histograms of the runs of one wheel.
 type Runs struct{ tick, wait, duration prometheus.Histogram }
 
-// buckets are the bounds of the classic buckets, in seconds. Between 1 ms and 1 s each is at most 1.5 times
-// the one before, so that a quantile around a tick means something. Outside they are wider.
+// buckets are the bounds of the classic buckets, in seconds. Between 1 ms and 1 s each is at most 1.5 times the one
+// before, so that a quantile around a tick is meaningful. Outside they are wider.
 var buckets = []float64{
 	100e-6, 220e-6, 470e-6,
 	1e-3, 1.5e-3, 2.2e-3, 3.3e-3, 4.7e-3, 6.8e-3,
@@ -51,18 +51,18 @@ func histogramOf(name, help string) prometheus.HistogramOpts {
 	}
 }
 
-// Observe records the account of a run. Pass it to [timewheel.WithObserver].
+// Observe records a run. Pass it to [timewheel.WithObserver].
 func (r *Runs) Observe(run timewheel.Run) {
 	r.tick.Observe(run.Dispatched.Sub(run.Due).Seconds())
 	r.wait.Observe(run.Started.Sub(run.Dispatched).Seconds())
 	r.duration.Observe(run.Ended.Sub(run.Started).Seconds())
 }
 
-// An Option adds to what the collector of a wheel collects.
+// An Option adds metrics to the collector of a wheel.
 type Option func(*collector[reading])
 
-// WithRuns adds the histograms of r, whose Observe was given to the wheel, and the age of the run that has run
-// longest, which a wheel knows only with an observer. It panics if r is nil.
+// WithRuns adds the histograms of r, whose Observe was passed to the wheel, and the age of the longest run in progress,
+// which a wheel knows only with an observer. It panics if r is nil.
 func WithRuns(r *Runs) Option {
 	if r == nil {
 		panic("metrics: the runs are nil")
@@ -74,8 +74,8 @@ func WithRuns(r *Runs) Option {
 	}
 }
 
-// NewCollector returns a collector of the accounts of a wheel. The name is the value of the label wheel.
-// Collectors of several wheels can be in one registry if their names differ. NewCollector panics if tw is nil.
+// NewCollector returns a collector of the statistics of a wheel. The name is the value of the label wheel. Collectors
+// of several wheels can be in one registry if their names differ. NewCollector panics if tw is nil.
 func NewCollector(tw *timewheel.TimeWheel, name string, opts ...Option) prometheus.Collector {
 	if tw == nil {
 		panic("metrics: the wheel is nil") // now, and not on a goroutine of the registry at the first scrape
@@ -90,7 +90,7 @@ type wheel interface {
 	LongestRuns(n int) []timewheel.Run
 }
 
-// A reading is what a scrape reads from a wheel.
+// A reading is the result of reading a wheel once.
 type reading struct {
 	timewheel.Stats
 	of wheel

@@ -24,14 +24,14 @@ type Cache[K comparable, V any] struct {
 	loads  loads[K, V]
 }
 
-// New returns an empty cache whose values expire by the wheel. The wheel must be started for that. It may
-// have other work and other caches, and the cache does not stop it.
+// New returns an empty cache whose values expire by the wheel, which must be started. The wheel may serve other tasks
+// and caches, and the cache does not stop it.
 //
 // When the wheel is stopped, or its Drain has removed the timers of the cache, values may stay in memory. No
 // value is returned after its deadline even then. (Calling the Job of a drained task of the cache gives it a
 // new timer.)
 //
-// It is an error if tw is nil or a field of config is wrong; the error names the field and its value.
+// It is an error if tw is nil or a field of config is invalid; the error names the field and its value.
 func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Cache[K, V], error) {
 	if err := config.check(tw); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Stats returns the accounts of the cache.
+// Stats returns the statistics of the cache.
 func (c *Cache[K, V]) Stats() Stats {
 	stats := Stats{Loads: c.loads.done.Load(), LoadErrors: c.loads.failed.Load()}
 	for _, s := range c.shards {

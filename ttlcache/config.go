@@ -28,21 +28,21 @@ type Config[K comparable, V any] struct {
 	// it several.
 	MaxEntries int
 
-	// OnEvict, if it is not nil, is called once for every value that leaves the cache. No lock is held, so it
-	// may call the cache. It runs on the goroutine that removes the value, which for [Expired] is mostly one of
-	// the wheel's workers, so several calls may run at the same time. If OnEvict panics or ends its goroutine,
-	// it is still called for the other values.
+	// OnEvict, if it is not nil, is called once for every value that leaves the cache. No lock is held, so it may call
+	// the cache. It runs on the goroutine that removes the value, which for [Expired] is usually one of the wheel's
+	// workers, so several calls may run at the same time. If OnEvict panics or ends its goroutine, it is still called
+	// for the other values.
 	OnEvict func(key K, value V, reason Reason)
 }
 
-// check returns an error that names the wrong field and its value.
+// check returns an error that names the invalid field and its value.
 func (c Config[K, V]) check(tw *timewheel.TimeWheel) error {
 	switch {
 	case tw == nil:
 		return errors.New("ttlcache: wheel is nil")
 	case c.TTL <= 0:
 		return fmt.Errorf("ttlcache: TTL %v is not positive", c.TTL)
-	case !(c.Jitter >= 0 && c.Jitter < 1): // so that NaN is wrong as well
+	case !(c.Jitter >= 0 && c.Jitter < 1): // so that NaN is invalid as well
 		return fmt.Errorf("ttlcache: Jitter %v is not at least 0 and less than 1", c.Jitter)
 	case c.MaxEntries < 0:
 		return fmt.Errorf("ttlcache: MaxEntries %d is negative", c.MaxEntries)
@@ -56,7 +56,7 @@ func (c Config[K, V]) check(tw *timewheel.TimeWheel) error {
 type Reason int
 
 const (
-	Expired  Reason = iota // its time to live was over
+	Expired  Reason = iota // its time to live had passed
 	Replaced               // another was set for its key
 	Deleted                // Delete
 	Evicted                // it was the least recently used when MaxEntries was reached
@@ -72,8 +72,7 @@ func (r Reason) String() string {
 	return [...]string{"expired", "replaced", "deleted", "evicted", "closed"}[r]
 }
 
-// Stats are the accounts of a cache since New. When no call is in progress, Hits + Misses is the number of
-// look-ups.
+// Stats are the statistics of a cache since New. When no call is in progress, Hits + Misses is the number of look-ups.
 type Stats struct {
 	Hits, Misses      uint64 // look-ups that found a value, look-ups that did not
 	Loads, LoadErrors uint64 // calls of a load function, calls that failed or panicked

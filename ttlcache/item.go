@@ -35,7 +35,7 @@ type bucket[K comparable, V any] struct {
 	bucketID
 	head   *item[K, V]
 	timer  *timewheel.Timer
-	ending bool // its time has come: it is out of the shard, and its items leave or move to other buckets
+	ending bool // it is due: it has left the shard, and its items leave or move to other buckets
 }
 
 type bucketID struct {

@@ -30,9 +30,9 @@ type loads[K comparable, V any] struct {
 // A flight is a load and the callers that wait for it. It has an id of its own because the group takes only
 // strings, and two different keys may look the same as strings.
 //
-// The group ends the call as soon as load has returned. The result stays here until a caller stores it in the
-// cache. The caller does that on its own goroutine and not in the group, since storing may call OnEvict. A
-// caller that asks in between gets the result from here.
+// The group ends the call as soon as load has returned. The result stays here until a caller stores it in the cache.
+// The caller does that on its own goroutine and not in the group, since storing may call OnEvict. A caller that asks in
+// between gets the result from here.
 type flight[V any] struct {
 	id      string
 	callers int
@@ -57,8 +57,8 @@ type loaded[V any] struct {
 // load that ends its goroutine is an error. A value set while load is running is newer and stays. After a
 // Delete the loaded value is not stored.
 //
-// The context of load has the values of the first caller's ctx. It is done when no caller waits any more, and
-// what load returns after that is not stored. A caller whose own ctx is done returns at once with its cause.
+// The context of load has the values of the first caller's ctx. It is done when no caller is waiting, and a result that
+// load returns after that is not stored. A caller whose own ctx is done returns at once with its cause.
 func (c *Cache[K, V]) GetOrLoad(
 	ctx context.Context, key K, load func(ctx context.Context, key K) (V, error),
 ) (V, error) {
@@ -176,7 +176,7 @@ func (x *loads[K, V]) leave(key K, f *flight[V]) {
 	}
 }
 
-// outdate makes the value being loaded for the key not be stored. A caller that asks from now on starts another
+// outdate prevents the value being loaded for the key from being stored. A caller that asks from now on starts another
 // load.
 func (c *Cache[K, V]) outdate(key K) {
 	x := &c.loads
@@ -190,7 +190,7 @@ func (c *Cache[K, V]) outdate(key K) {
 	}
 }
 
-// endLocked closes the flight: no caller can join it any more, and its result is not stored.
+// endLocked closes the flight: no further caller can join it, and its result is not stored.
 func (x *loads[K, V]) endLocked(key K, f *flight[V]) {
 	f.over = true
 	if x.flights[key] == f {

@@ -51,8 +51,8 @@ func newShard[K comparable, V any](c *Cache[K, V]) *shard[K, V] {
 	return s
 }
 
-// tell calls OnEvict for each departure. If one call panics or ends the goroutine, the others are still made.
-// No lock may be held.
+// tell calls OnEvict for each departure. If one call panics or ends the goroutine, the others are still made. No lock
+// may be held.
 func (s *shard[K, V]) tell(left []departure[K, V]) {
 	if len(left) == 0 {
 		return
@@ -163,7 +163,7 @@ func (s *shard[K, V]) expireSome(b *bucket[K, V]) (left []departure[K, V], more 
 	defer s.mu.Unlock()
 	if !b.ending {
 		if s.buckets[b.bucketID] != b {
-			return nil, false // it was emptied since, and another may have taken its place
+			return nil, false // it was emptied meanwhile, and another may have replaced it
 		}
 		b.ending = true
 		delete(s.buckets, b.bucketID)

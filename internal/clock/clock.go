@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package clock is how time enters the wheel. It has the clock of the machine, and a clock for tests that is
-// turned by hand.
+// Package clock is the wheel's source of time. It has the clock of the machine, and a clock for tests that is advanced
+// by hand.
 package clock
 
 import "time"
 
-// A Clock returns a monotonic time in nanoseconds since an origin of its own, which is the moment it was made.
-// The wall clock has no part in it: setting that clock moves nothing. 64 unsigned bits reach 584 years.
+// A Clock returns a monotonic time in nanoseconds since its origin, the moment it was made. Setting the wall clock does
+// not affect it. 64 unsigned bits reach 584 years.
 //
 // A Clock is safe for use by several goroutines.
 type Clock interface {

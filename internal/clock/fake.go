@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A Fake is a clock that stands still until Advance moves it. It can do what a real clock seldom does: a
-// stall, a leap of an hour, a wheel that is centuries old.
+// A Fake is a clock that stands still until Advance moves it. It can simulate rare events: a stall, a leap of an hour,
+// a wheel that is centuries old.
 type Fake struct {
 	mu     sync.Mutex // protects all below
 	now    uint64
 	ahead  time.Duration
-	timers []*fakeTimer // that are set
+	timers []*fakeTimer // the set ones
 }
 
 // NewFake returns a clock that shows now.
 func NewFake(now uint64) *Fake { return &Fake{now: now} }
 
-// Now returns what the clock shows.
+// Now returns the time of the clock.
 func (c *Fake) Now() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,12 +31,11 @@ func (c *Fake) Time(at uint64) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	origin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(c.ahead)
-	half := time.Duration(at / 2) // at may outgrow a Duration
+	half := time.Duration(at / 2) // at may exceed a Duration
 	return origin.Add(half).Add(half).Add(time.Duration(at % 2))
 }
 
-// SetWall sets the time of day: it is that much ahead of the year 2000 at the clock's origin. Nothing else
-// changes.
+// SetWall sets the wall clock: at the clock's origin it is that far ahead of the year 2000. Nothing else changes.
 func (c *Fake) SetWall(ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +98,7 @@ func (t *fakeTimer) stopLocked() {
 		}
 	}
 	select {
-	case <-t.c: // what an earlier setting sent
+	case <-t.c: // the value of an earlier setting
 	default:
 	}
 }

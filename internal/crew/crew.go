@@ -42,18 +42,18 @@ type Crew struct {
 	lock     func() // locks the owner's lock
 	unlock   func()
 	ants     *ants.Pool  // nil while there is no goroutine
-	idle     *time.Timer // releases the goroutines; nil until the crew was first at rest
+	idle     *time.Timer // releases the goroutines; nil until the crew is first at rest
 	starting int         // workers called that have not begun
 	workers  int         // workers that have begun and not ended
 	closed   bool
 }
 
-// New returns a crew of at most size workers, each of which is a call of work on a goroutine of its own.
+// New returns a crew of at most size workers. Each is a call of work on its own goroutine.
 func New(size int, work, lock, unlock func()) Crew {
 	return Crew{size: size, work: work, lock: lock, unlock: unlock}
 }
 
-// Call calls a worker if an item waits for which none was called, and if there is room.
+// Call calls a worker if more items wait than workers were called, and there is room.
 func (c *Crew) Call(waiting int) {
 	if waiting <= c.starting || c.starting >= Starters || c.workers+c.starting >= c.size {
 		return
@@ -68,7 +68,7 @@ func (c *Crew) Call(waiting int) {
 	}
 }
 
-// Starting returns the number of workers that were called and have not begun.
+// Starting returns the number of workers called that have not begun.
 func (c *Crew) Starting() int { return c.starting }
 
 // Begin notes that a worker begins.
@@ -77,8 +77,8 @@ func (c *Crew) Begin() {
 	c.workers++
 }
 
-// End notes that a worker ends, with the given number of items waiting. A worker whose item ends the goroutine
-// must call it, too. Its place is given to another.
+// End notes that a worker ends, while that many items wait. A worker whose item ends the goroutine must call it as
+// well. Another worker takes its place.
 func (c *Crew) End(waiting int) {
 	c.workers--
 	c.Call(waiting)

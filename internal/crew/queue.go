@@ -151,10 +151,10 @@ func (q *Queue[T]) remove(b *block[T], i int) T {
 		return v
 	}
 	if b == q.last {
-		b.end = 0 // it is used again as it is
+		b.end = 0 // it is reused as it is
 		if b == q.first && len(q.blocks) > BlockSize {
 			b.number = 0
-			q.blocks, q.free = []*block[T]{b}, nil // the room for more was for a burst
+			q.blocks, q.free = []*block[T]{b}, nil // the larger ones were for a burst
 		}
 		return v
 	}

@@ -4,11 +4,11 @@ package health
 
 import "strings"
 
-// About returns the kind of tasks that a finding about the reading names, or nothing if it is about none or several. A
-// page offers what can be done about that kind.
+// About returns the kind of tasks that a finding about the reading names, or "" if it names none or several. A page
+// offers actions for that kind.
 func About(f Finding, now SchedulerReading) string {
 	var kinds []string
-	ends := ": " // what follows the name
+	ends := ": " // the text after the name
 	switch f.Kind {
 	case Parked:
 		for _, k := range now.Kinds {

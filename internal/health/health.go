@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package health judges a wheel by what was read of it. The judgement is a pure function, so everything that
-// shows a wheel says the same about it.
+// Package health judges a wheel by readings of it. The judgement is a pure function, so every view of a wheel says the
+// same.
 package health
 
 import (
@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// TooLong is the wait for a worker from which on a wheel is overloaded. A burst of short jobs is over sooner.
+	// TooLong is the wait for a worker that counts as an overload. A burst of short jobs is over sooner.
 	TooLong = time.Second
 
 	// Lately is how long missed runs and panics are reported.
 	Lately = 5 * time.Minute
 )
 
-// A Kind is one thing that can be wrong.
+// A Kind is a kind of finding.
 type Kind string
 
 // The kinds, the worst first.
@@ -31,23 +31,23 @@ const (
 	Missed     Kind = "missed"     // a run was missed lately
 )
 
-// A Reading is what was read of a wheel at one time.
+// A Reading is the state of a wheel at one time.
 type Reading struct {
 	Time    time.Time
 	Running bool // started and not stopped
 	Stats   timewheel.Stats
-	Panics  []time.Time // when the last jobs panicked, the newest first, as far as that is known
+	Panics  []time.Time // when the last jobs panicked, the newest first, as far as known
 }
 
-// A Finding is one thing that is wrong, and since when. Since is zero if that is unknown.
+// A Finding is something that is wrong, and since when. Since is zero if unknown.
 type Finding struct {
 	Kind  Kind
 	Since time.Time
 	Text  string // one sentence without a full stop
 }
 
-// Judge returns what is wrong at the reading now, the worst first. Past are earlier readings, the oldest first.
-// They say since when something is wrong, and what happened lately.
+// Judge returns the findings for the reading now, the worst first. past are earlier readings, the oldest first. They
+// show since when something is wrong, and recent events.
 func Judge(now Reading, past []Reading) []Finding {
 	var all []Finding
 	for _, judge := range []func(Reading, []Reading) (Finding, bool){stopped, overloaded, panicked, missed} {
@@ -58,14 +58,14 @@ func Judge(now Reading, past []Reading) []Finding {
 	return all
 }
 
-// Well says in words that nothing is wrong at the reading.
+// Well describes a reading without findings.
 func Well(now Reading) string {
 	return fmt.Sprintf("Working: %s, no run has waited for %s", busy(now.Stats), Span(TooLong))
 }
 
-// busy says what runs.
+// busy describes the runs in progress.
 func busy(s timewheel.Stats) string {
-	if s.Workers == 0 { // an executor has them
+	if s.Workers == 0 { // an executor provides them
 		return count(s.Running, "run") + " in progress"
 	}
 	return fmt.Sprintf("%s of %s busy", number(s.Running), count(s.Workers, "worker"))
@@ -99,7 +99,7 @@ func stopped(now Reading, past []Reading) (f Finding, wrong bool) {
 	return f, true
 }
 
-// isOverloaded is of one reading.
+// isOverloaded judges a single reading.
 func isOverloaded(r Reading) bool {
 	return r.Running && r.Stats.Waiting > 0 && r.Stats.OldestWait >= TooLong
 }
@@ -145,7 +145,7 @@ func missed(now Reading, past []Reading) (Finding, bool) {
 		count(n, "run"), Span(Lately), ago(now.Time.Sub(latest)))}, n > 0
 }
 
-// lately returns by how much a counter has grown lately, and the readings that saw that first and last.
+// lately returns by how much a counter has grown lately, and the first and last readings that show it.
 func lately(now Reading, past []Reading, of func(timewheel.Stats) uint64) (n uint64, first, latest time.Time) {
 	from := now.Time.Add(-Lately)
 	for i := len(past) - 1; i >= 0; i-- {

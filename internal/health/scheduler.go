@@ -15,7 +15,7 @@ import (
 // The kinds of findings about a durable scheduler, the worst first. Stopped is worse than all of them, and
 // Overloaded comes after NodeLate.
 const (
-	StoreFailed Kind = "failed"    // the store has failed, and nothing runs any more
+	StoreFailed Kind = "failed"    // the store has failed, and no run starts
 	EngineAway  Kind = "away"      // the engine does not answer
 	Unflushed   Kind = "unflushed" // a crash of the engine's server may lose acknowledged tasks
 	Refused     Kind = "refused"   // connections to an old primary, or to another cluster, were refused in the last minute
@@ -24,67 +24,67 @@ const (
 	Failing     Kind = "failing"   // most attempts of a kind have failed lately
 	Parked      Kind = "parked"    // tasks are parked
 	CatchingUp  Kind = "backlog"   // overdue tasks are left
-	NodeLost    Kind = "taken"     // a lease has run out lately, and other nodes have taken the tasks over
+	NodeLost    Kind = "taken"     // a lease has expired lately, and other nodes have taken over the tasks
 )
 
-// The kinds of the notes, which are no alarm.
+// The kinds of notes, which are not alarms.
 const (
-	Paused  Kind = "paused" // somebody wants it to be so
+	Paused  Kind = "paused" // as requested
 	DiskLow Kind = "disk"   // the disk of the store is nearly full, and the store works
 )
 
 const (
-	// fewFailures is how many attempts of a kind must have failed lately to be reported: fewer are likely to be
-	// mended by the next attempt.
+	// fewFailures is how many attempts of a kind must have failed lately to be reported: the next attempt probably
+	// succeeds after fewer.
 	fewFailures = 3
 
-	// overAfter is how long a kind must not have failed to fail no longer, and backAfter how long it is said of a node
-	// that was lost that it is back.
+	// overAfter is how long after its last failure a kind counts as recovered. backAfter is how long the return of a
+	// lost node is reported.
 	overAfter = 10 * time.Second
 	backAfter = 5 * time.Second
 
 	// refusedFor is how long a refused connection is reported.
 	refusedFor = time.Minute
 
-	// mostAlike is how many findings of one kind are told apart. The others are counted.
+	// mostAlike is how many findings of one kind are listed. The others are counted.
 	mostAlike = 3
 
 	// mostCause is how much of an error is quoted, in bytes.
 	mostCause = 200
 )
 
-// A SchedulerReading is what was read of a durable scheduler at one time.
+// A SchedulerReading is the state of a durable scheduler at one time.
 type SchedulerReading struct {
 	Time    time.Time
 	Stopped bool
 	Broken  string // why the store has failed, or empty
-	Full    bool   // it has failed because the disk is full
+	Full    bool   // the cause is a full disk
 	Away    string // why the engine does not answer, or empty
 
-	Unflushed bool // the engine's server acknowledges what a crash of it may lose
+	Unflushed bool // a crash of the engine's server may lose acknowledged tasks
 	Refused   int  // connections of the engine to an old primary, or to another cluster, so far; negative if unknown
 
 	Counting                  bool      // the tasks are being counted; Tasks is old, and Parked unknown
-	Counted                   time.Time // when the tasks were counted; zero if they are not, or not all of them
+	Counted                   time.Time // when the tasks were counted; zero if they are not, or not all, counted
 	Tasks, Parked             int
 	Waiting, Running, Workers int
 	OldestWait                time.Duration // of the due tasks that wait for a worker
-	SinceStart                time.Duration // since a handler was called here last; 0 if none was
-	Busiest                   KindRuns      // the kind with most runs in progress here
+	SinceStart                time.Duration // since a handler was last called here; 0 if none was
+	Busiest                   KindRuns      // the kind with the most runs in progress here
 
 	DiskFree, DiskSize int64 // bytes of the disk of the store; 0 if unknown
 
 	Kinds    []KindReading
-	Orphans  []DueReading  // kinds that have no handler
+	Orphans  []DueReading  // kinds without a handler
 	Paused   []DueReading  // paused kinds; one without a name if all kinds are paused
 	Nodes    []NodeReading // none on a store
-	NodesOld bool          // what is known of the nodes is of before an outage, or too old to judge by
-	Lost     []LostNode    // the last ones that other nodes have taken over
-	Left     Backlog       // of the kinds that no limit holds back
-	Limited  Backlog       // of the kinds whose runs wait for their limit
+	NodesOld bool          // the reports of the nodes are from before an outage, or too old to judge by
+	Lost     []LostNode    // the last nodes taken over by others
+	Left     Backlog       // of kinds that no limit holds back
+	Limited  Backlog       // of kinds whose runs wait for their limit
 	LeftMore bool          // there are more than these
 	LeftAt   time.Time     // when these were counted; zero if unknown
-	Done     time.Time     // when all of these will have been started; zero if unknown
+	Done     time.Time     // when all of these will have started; zero if unknown
 }
 
 // A Backlog is overdue tasks.
@@ -93,22 +93,22 @@ type Backlog struct {
 	Oldest time.Time // when the first of these was due
 }
 
-// KindRuns are runs of a kind that are in progress.
+// KindRuns are the runs of a kind in progress.
 type KindRuns struct {
 	Kind    string
 	Running int
-	Longest time.Duration // how long the longest has taken
+	Longest time.Duration // the duration of the longest
 }
 
 // A KindReading is about the tasks of a kind.
 type KindReading struct {
 	Kind                       string
 	Tasks, Parked              int
-	Started, Succeeded, Failed uint64 // attempts here, since New; no run that was cancelled has failed
+	Started, Succeeded, Failed uint64 // attempts here, since New; a cancelled run does not count as failed
 	Failure                    string // the last error, if known
 }
 
-// A DueReading is the due tasks of a kind that do not run.
+// A DueReading is the waiting due tasks of a kind.
 type DueReading struct {
 	Kind   string
 	Due    int // tasks
@@ -122,9 +122,9 @@ type NodeReading struct {
 	ID      int64
 	Started time.Time // zero if unknown
 	Lease   time.Duration
-	Left    time.Duration // of the lease; negative if it has run out
+	Left    time.Duration // of the lease; negative if it has expired
 
-	// What it has said about itself, as in SchedulerReading. That of the scheduler that is asked is not used.
+	// Its report about itself, as in SchedulerReading. That of the present scheduler is not used.
 	Self             bool
 	Running, Workers int
 	OldestWait       time.Duration
@@ -132,7 +132,7 @@ type NodeReading struct {
 	Busiest          KindRuns
 }
 
-// A LostNode is one whose lease had run out, and whose tasks another node has taken over.
+// A LostNode is a node whose lease expired and whose tasks another node has taken over.
 type LostNode struct {
 	Name string
 	At   time.Time // when it was taken over
@@ -141,7 +141,7 @@ type LostNode struct {
 // IsLate reports whether the node has missed two of the renewals that are due each quarter of a lease.
 func (n NodeReading) IsLate() bool { return n.Left < n.Lease/2 }
 
-// LateNodes returns the nodes that have missed two renewals although the engine would have answered them.
+// LateNodes returns the nodes that have missed two renewals while the engine was answering.
 func LateNodes(now SchedulerReading, past []SchedulerReading) (late []NodeReading) {
 	if now.Away != "" || now.NodesOld {
 		return nil
@@ -169,7 +169,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		from := since(now, past, func(r SchedulerReading) bool { return r.Stopped })
 		return []Finding{{Stopped, from, "Stopped: it was shut down"}}
 	}
-	if now.Broken != "" { // nothing else matters, and what is read may be old
+	if now.Broken != "" { // nothing else matters, and the readings may be old
 		return []Finding{storeFailed(now, past)}
 	}
 	var all []Finding
@@ -181,7 +181,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	return all
 }
 
-// SchedulerIsWell says in words that nothing is wrong at the reading.
+// SchedulerIsWell describes a reading without findings.
 func SchedulerIsWell(now SchedulerReading) string {
 	text := fmt.Sprintf("Working: %s of %s busy", number(now.Running), count(now.Workers, "worker"))
 	if now.Counting {
@@ -195,8 +195,8 @@ func SchedulerIsWell(now SchedulerReading) string {
 	return text
 }
 
-// NotesOfScheduler says what keeps tasks from running and is wanted: which kinds are paused, and what is overdue
-// while runs wait for a limit of their kind. And it says that the disk of the store is nearly full.
+// NotesOfScheduler returns the intended reasons why tasks do not run: paused kinds, and overdue tasks that wait for a
+// limit of their kind. It also reports that the disk of the store is nearly full.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		return nil
@@ -224,12 +224,12 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	return append(all, diskLow(now, past)...)
 }
 
-// lowDisk is how much of a disk is little: one part in lowDisk.
+// lowDisk is the part of a disk that counts as little: one part in lowDisk.
 const lowDisk = 20
 
 func diskLow(now SchedulerReading, past []SchedulerReading) []Finding {
 	is := func(r SchedulerReading) bool { return r.DiskSize > 0 && r.DiskFree < r.DiskSize/lowDisk }
-	if !is(now) || now.Broken != "" { // or a finding says that the disk is full
+	if !is(now) || now.Broken != "" { // otherwise a finding says that the disk is full
 		return nil
 	}
 	return []Finding{{DiskLow, since(now, past, is), fmt.Sprintf("The disk of the store is nearly full: %s of %s are free",
@@ -249,8 +249,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %cB", f, units[i])
 }
 
-// since returns from which reading on something has been so. It is zero if it was so at the first reading
-// already: then it is unknown.
+// since returns the time of the first reading of the latest stretch for which is returns true. It is zero, which means
+// unknown, if that begins with the oldest reading.
 func since(now SchedulerReading, past []SchedulerReading, is func(SchedulerReading) bool) time.Time {
 	from := now.Time
 	for i := len(past) - 1; i >= 0; i-- {
@@ -262,7 +262,7 @@ func since(now SchedulerReading, past []SchedulerReading, is func(SchedulerReadi
 	return time.Time{}
 }
 
-// lasting returns " for 41 s" if the time is known and a second ago or more.
+// lasting returns text such as " for 41 s", if the time is known and at least a second ago.
 func lasting(now, from time.Time) string {
 	if d := now.Sub(from); !from.IsZero() && d >= time.Second {
 		return " for " + Span(d)
@@ -328,7 +328,7 @@ func refused(now SchedulerReading, past []SchedulerReading) []Finding {
 }
 
 // Survival says whether an acknowledged task survives the loss of the engine's server, which waits for the standbys.
-// Replicated without standbys is a role that may not see how many there are.
+// Replicated without standbys means that the role may not see their number.
 func Survival(replicated bool, standbys int) string {
 	switch {
 	case replicated && standbys > 0:
@@ -358,7 +358,7 @@ func isBusy(r SchedulerReading) bool {
 	return r.OldestWait >= TooLong && r.Broken == "" && r.Away == ""
 }
 
-// isBusy reports whether another node has said so of itself. One that is late says nothing new.
+// isBusy reports whether another node has reported itself as busy. The report of a late node is too old.
 func (n NodeReading) isBusy() bool { return !n.Self && n.OldestWait >= TooLong && !n.IsLate() }
 
 // allBusy reports that a due task has waited for TooLong, as of a wheel, here and on other nodes.
@@ -381,7 +381,7 @@ func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
 			load(now.Running, now.Workers, waiting, now.OldestWait, now.SinceStart, now.Busiest))})
 	}
 	if now.Away != "" {
-		return all // what is known of the nodes is old
+		return all // the reports of the nodes are old
 	}
 	var others []Finding
 	for _, n := range now.Nodes {
@@ -393,7 +393,7 @@ func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
 	return append(all, few(others, "nodes are overloaded")...)
 }
 
-// load says what the workers of an overloaded scheduler do.
+// load describes what the workers of an overloaded scheduler are doing.
 func load(running, workers int, waiting string, oldest, sinceStart time.Duration, busiest KindRuns) string {
 	text := fmt.Sprintf("%s of %s busy, %s, the oldest for %s",
 		number(running), count(workers, "worker"), waiting, Span(oldest))
@@ -403,7 +403,7 @@ func load(running, workers int, waiting string, oldest, sinceStart time.Duration
 	return text + busiest.long()
 }
 
-// long says what most workers run, if one of these runs takes long.
+// long describes the runs of most workers, if one of these runs is long.
 func (k KindRuns) long() string {
 	switch {
 	case k.Longest < TooLong:
@@ -423,7 +423,7 @@ func nothingStarts(r SchedulerReading) bool {
 
 func unhandled(now SchedulerReading, _ []SchedulerReading) []Finding {
 	if now.Away != "" {
-		return nil // what is known is of before
+		return nil // the readings are older
 	}
 	where := "here"
 	if len(now.Nodes) > 1 {
@@ -478,10 +478,10 @@ func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 	return few(all, "kinds fail")
 }
 
-// attemptsLately returns how many attempts of a kind have ended and failed within a time, and which reading saw the first
-// of these failures. The time is the longest, up to Lately, within which most attempts have failed, and fewFailures or
-// more. So a kind that begins to fail is noticed after few attempts, however many have succeeded before. It returns zeros
-// if there is none.
+// attemptsLately returns how many attempts of a kind have ended and failed within a time, and the reading that shows
+// the first of these failures. The time is the longest, up to Lately, within which most attempts failed, and at least
+// fewFailures. So a kind that begins to fail is noticed after a few attempts, however many have succeeded before. It
+// returns zeros if there is no such time.
 func attemptsLately(now SchedulerReading, past []SchedulerReading, k KindReading,
 ) (ended, failed uint64, within time.Duration, from time.Time) {
 	for len(past) > 0 && now.Time.Sub(past[0].Time) > Lately {
@@ -508,10 +508,10 @@ func attemptsLately(now SchedulerReading, past []SchedulerReading, k KindReading
 	return 0, 0, 0, from
 }
 
-// isOver reports whether a kind that has failed lately fails no longer: its tasks are gone, or it has failed for the
-// last time overAfter ago, and enough attempts have succeeded since.
+// isOver reports whether a kind that has failed lately has recovered: its tasks are gone, or its last failure was
+// overAfter ago and enough attempts have succeeded since.
 func isOver(now SchedulerReading, past []SchedulerReading, k KindReading) bool {
-	last, succeeded := now.Time, uint64(0) // the reading that saw the last failure, and the attempts since
+	last, succeeded := now.Time, uint64(0) // the reading that shows the last failure, and the attempts since
 	for i := len(past) - 1; i >= 0; i-- {
 		was := past[i].kind(k.Kind)
 		if was.Failed < k.Failed {
@@ -557,9 +557,9 @@ func parked(now SchedulerReading, past []SchedulerReading) []Finding {
 		text + ", until somebody acts"}}
 }
 
-// nodesLost reports the nodes that were lost lately: those that others say they have taken over, and those that
-// were late when they were seen last, in case the node that has taken them over is gone as well. A node that leaves
-// by itself is neither. One that is back without having been restarted is reported for a while.
+// nodesLost reports the nodes lost lately: nodes that others report as taken over, and nodes that were late when last
+// seen, in case the node that took them over is gone as well. A node that leaves by Shutdown is neither. A node that is
+// back without a restart is reported for a while.
 func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Away != "" || now.NodesOld {
 		return nil
@@ -583,10 +583,10 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 	for _, n := range now.Nodes {
 		known[n.ID] = true
 	}
-	missed := now.Time // when the reading after past[i] was made
+	missed := now.Time // the time of the reading after past[i]
 	for i := len(past) - 1; i >= 0 && now.Time.Sub(past[i].Time) <= Lately; i-- {
 		if past[i].Away != "" {
-			continue // who is missed after that is missed since the engine is back
+			continue // a node missing after that has been missing since the engine returned
 		}
 		for _, n := range past[i].Nodes {
 			said := func(l LostNode) bool { return l.Name == n.Name }
@@ -616,14 +616,14 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 	return few(all, "nodes were lost")
 }
 
-// isBack reports whether the node that was lost is there, and was not restarted.
+// isBack reports whether the lost node is present again and was not restarted.
 func (r SchedulerReading) isBack(lost LostNode) bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
 		return n.Name == lost.Name && !n.Started.IsZero() && n.Started.Before(lost.At)
 	})
 }
 
-// joinedAgain reports whether a node that is missed is another member now, without having been restarted.
+// joinedAgain reports whether a missing node is now another member, without a restart.
 func (r SchedulerReading) joinedAgain(missed NodeReading) bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
 		return n.Name == missed.Name && n.Started.Equal(missed.Started) && !n.Started.IsZero()
@@ -635,13 +635,13 @@ func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
 		return nil // the number is in the text of Overloaded
 	}
 	all := behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
-	if len(all) > 0 && !isBusy(now) { // a kind that hangs has as many workers as it may have, and its backlog is left
+	if len(all) > 0 && !isBusy(now) { // a hanging kind has all the workers that it may have, and its backlog waits
 		all[0].Text += now.Busiest.long()
 	}
 	return all
 }
 
-// behind reports that a part of what is overdue has been so for long.
+// behind reports a part of the backlog that has been overdue for long.
 func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerReading) Backlog) []Finding {
 	is := func(r SchedulerReading) bool { return part(r).Tasks > 0 && r.Time.Sub(part(r).Oldest) >= TooLong }
 	if !is(now) || now.Away != "" {
@@ -658,7 +658,7 @@ func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerRe
 	return []Finding{{CatchingUp, since(now, past, is), text}}
 }
 
-// few returns the first findings, and how many there are if that is not all.
+// few returns the first findings, and the total number if there are more.
 func few(all []Finding, what string) []Finding {
 	if len(all) > mostAlike {
 		all = all[:mostAlike:mostAlike]

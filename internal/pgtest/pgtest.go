@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package pgtest starts a PostgreSQL of its own, in a temporary directory and on the loopback interface, for
-// tests, examples and benchmarks. It stops the server when the program ends, however that happens.
+// Package pgtest starts a private PostgreSQL server, in a temporary directory and on the loopback interface, for tests,
+// examples and benchmarks. It stops the server when the program ends in any way.
 package pgtest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// ErrNotInstalled is the error where there is no PostgreSQL or PgBouncer, or none that can be started.
+// ErrNotInstalled is the error if there is no PostgreSQL or PgBouncer that can be started.
 var ErrNotInstalled = errors.New("pgtest: not installed")
 
 // User is the superuser of the servers. It needs no password.
@@ -28,7 +28,7 @@ const (
 	Immediate             // all processes end at once, as in a crash
 )
 
-// programs returns the folder of the newest server that is installed. PGBIN names another.
+// programs returns the folder of the newest installed server. PGBIN names another.
 func programs(bin string) (string, error) {
 	if bin == "" {
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -53,7 +53,7 @@ func have(bin string, programs ...string) error {
 	return nil
 }
 
-// major returns 15 of /usr/lib/postgresql/15/bin.
+// major returns the version in a path: 15 for /usr/lib/postgresql/15/bin.
 func major(bin string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
 	return n
@@ -64,7 +64,7 @@ func url(port int, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", User, port, database)
 }
 
-// settings are those of every server, on the command line.
+// settings returns the settings of every server, for the command line.
 func settings(dir string, port int, extra []string) []string {
 	args := []string{"-D", filepath.Join(dir, "data")}
 	for _, s := range append([]string{

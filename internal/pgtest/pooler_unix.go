@@ -47,7 +47,7 @@ func (s *Server) Pooler(settings ...string) (_ *Pooler, err error) {
 
 func (p *Pooler) config() string { return filepath.Join(p.dir, "pgbouncer.ini") }
 
-// pgbouncer returns the path of the program: PGBOUNCER, or the one that is installed.
+// pgbouncer returns the path of the program: PGBOUNCER, or the installed one.
 func pgbouncer() (string, error) {
 	for _, name := range []string{os.Getenv("PGBOUNCER"), "pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -74,7 +74,7 @@ func (p *Pooler) Kill() error {
 	return errors.Join(process.signal("KILL"), process.end())
 }
 
-// Version returns what the pooler says about its version.
+// Version returns the version that the pooler reports.
 func (p *Pooler) Version() (string, error) {
 	out, err := p.command(p.program, "--version").Output()
 	version, _, _ := strings.Cut(string(out), "\n")

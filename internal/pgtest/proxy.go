@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// A Fault is what becomes of a message of a client.
+// A Fault is a fault of a client's message.
 type Fault int
 
 const (
 	None Fault = iota
 	Cut        // the message does not arrive, and the connection breaks
-	Lose       // the server does what the message asks for, and the connection breaks before its answer
+	Lose       // the server handles the message, and the connection breaks before its answer
 )
 
-// A Direction is that of what passes through a Proxy.
+// A Direction is a direction through a Proxy.
 type Direction int
 
 const (
@@ -35,7 +35,7 @@ type Proxy struct {
 	server  *Server
 	conns   map[net.Conn]bool
 	disturb func(message []byte) (f Fault, late time.Duration)
-	held    [2]chan struct{} // of each direction; closed when it passes again, or nil
+	held    [2]chan struct{} // of each direction; closed when the hold ends, or nil
 }
 
 // NewProxy returns a proxy of the server that disturbs nothing.
@@ -81,16 +81,16 @@ func (p *Proxy) of() *Server {
 // Addr returns the address that the proxy listens on.
 func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
-// Disturb has f decide what becomes of each message of a client, and how late it arrives, even if the client has
-// given up meanwhile. f is called by one goroutine at a time. Nil ends it.
+// Disturb sets a function that decides the fault and the delay of each message of a client. A delayed message arrives
+// even if the client has given up. f is called by one goroutine at a time. Nil ends it.
 func (p *Proxy) Disturb(f func(message []byte) (Fault, time.Duration)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.disturb = f
 }
 
-// Hold keeps back all that goes in one direction, as a network does that is cut one way. The function that it
-// returns has it arrive, even if the client has given up meanwhile. The direction must not be held already.
+// Hold keeps back everything that goes in one direction, like a network cut one way. The function that it returns lets
+// it arrive, even if the client has given up. The direction must not be held already.
 func (p *Proxy) Hold(d Direction) (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Close breaks all connections, and takes no more.
+// Close breaks all connections, and accepts no further ones.
 func (p *Proxy) Close() {
 	_ = p.l.Close()
 	p.CutAll()
@@ -157,7 +157,7 @@ func (p *Proxy) serve(conn net.Conn) {
 		b := make([]byte, 1<<16)
 		for {
 			n, err := up.Read(b)
-			if n > 0 && silent.Load() { // the server has done what was sent
+			if n > 0 && silent.Load() { // the server has handled the message
 				return
 			}
 			p.await(Answers)
@@ -183,6 +183,6 @@ func (p *Proxy) serve(conn net.Conn) {
 		}
 	}
 	if silent.Load() {
-		<-answered // or the server would roll back what it has not finished
+		<-answered // otherwise the server would roll back unfinished work
 	}
 }

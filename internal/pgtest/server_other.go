@@ -13,7 +13,7 @@ func Start(...string) (*Server, error) { return nil, ErrNotInstalled }
 // Standby returns ErrNotInstalled.
 func (s *Server) Standby(...string) (*Server, error) { return nil, ErrNotInstalled }
 
-// URL is not called, and neither are the others: there is no server.
+// URL and the other methods are never called, because there is no server.
 func (s *Server) URL() string       { return url(0, "") }
 func (s *Server) Addr() string      { return "" }
 func (s *Server) PID() (int, error) { return 0, ErrNotInstalled }

@@ -36,10 +36,10 @@ type place struct {
 	as   *syscall.Credential // nil: who runs this program
 }
 
-// A process is a program that runs until it is ended, or this program has ended.
+// A process is a program that runs until it is ended or this program ends.
 type process struct {
 	guard *exec.Cmd
-	life  io.WriteCloser // the guard sends the signals that are written, and ends the program when it is closed
+	life  io.WriteCloser // the guard sends the signals written to it, and ends the program when it is closed
 }
 
 // The guard starts the program, and ends it when its standard input ends.
@@ -63,8 +63,8 @@ func Start(settings ...string) (s *Server, err error) {
 	return s.create("initdb", "-U", User, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
-// Standby makes a standby of the server and starts it, with settings of its own. The caller must call Close. The
-// error wraps ErrNotInstalled where the folder of the server has no pg_basebackup.
+// Standby makes a standby of the server and starts it with these settings. The caller must call Close. The error wraps
+// ErrNotInstalled if the folder of the server has no pg_basebackup.
 func (s *Server) Standby(settings ...string) (*Server, error) {
 	if err := have(s.bin, "pg_basebackup", "pg_ctl"); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *Server) create(program string, args ...string) (_ *Server, err error) {
 	return s, nil
 }
 
-// newPlace returns a folder of its own and a free port.
+// newPlace returns a new folder and a free port.
 func newPlace() (p place, err error) {
 	if p.as, err = account(); err != nil {
 		return p, err
@@ -129,8 +129,8 @@ func newPlace() (p place, err error) {
 	return p, err
 }
 
-// freePort returns a port that is free. It is below those that systems give to connections and to listeners that
-// ask for any: while the server is stopped, no other program gets the port by chance, and it can start again.
+// freePort returns a free port. It is below the range that systems use for connections and for listeners that accept
+// any port: while the server is stopped, no other program gets the port by chance.
 func freePort() (port int, err error) {
 	const least, below, tries = 10_000, 32_768, 100
 	for range tries {
@@ -174,7 +174,7 @@ func (s *Server) Restart() error {
 	return err
 }
 
-// run starts a program, and returns when it takes connections to the database.
+// run starts a program, and returns when it accepts connections to the database.
 func (p place) run(program string, args ...string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -200,7 +200,7 @@ func (p place) run(program string, args ...string) (*process, error) {
 	return started, nil
 }
 
-// signal has the guard send a signal to the program.
+// signal sends a signal to the program through the guard.
 func (p *process) signal(name string) error {
 	_, err := io.WriteString(p.life, name+"\n")
 	return err
@@ -209,11 +209,11 @@ func (p *process) signal(name string) error {
 // end ends the program, and returns when it has ended.
 func (p *process) end() error {
 	err := p.life.Close()
-	_ = p.guard.Wait() // it is the program's own status, and one that was ended in this way has a bad one
+	_ = p.guard.Wait() // it is the program's exit status, which is not 0 for a program ended in this way
 	return err
 }
 
-// answers reports whether the server takes connections. While it starts or recovers it answers with an error.
+// answers reports whether the server accepts connections. While it starts or recovers it answers with an error.
 func (p place) answers() bool {
 	conn, err := net.Dial("tcp", p.Addr())
 	if err != nil {
@@ -246,16 +246,15 @@ func (s *Server) Stop(how Stop) (err error) {
 	return errors.Join(err, p.end())
 }
 
-// Pause stops all processes of the server in their tracks, as a machine does that is suspended. Its connections
-// stay.
+// Pause stops all processes of the server at once, like a suspended machine. Its connections stay.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause.
 func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
 
-// Kill ends all processes of the server with SIGKILL, as the loss of its machine does. Its files stay.
+// Kill ends all processes of the server with SIGKILL, like the loss of its machine. Its files stay.
 func (s *Server) Kill() error {
-	if err := s.Pause(); err != nil { // or those that live on might still answer
+	if err := s.Pause(); err != nil { // otherwise surviving processes might still answer
 		return err
 	}
 	pids, err := s.children()
@@ -271,7 +270,7 @@ func (s *Server) Kill() error {
 	return errors.Join(kill(syscall.SIGKILL, append(pids, first)...), p.end())
 }
 
-// signal sends a signal to the first process of the server, so that it starts no more, and then to the others.
+// signal sends a signal to the first process of the server, so that it starts no further ones, and then to the others.
 func (s *Server) signal(sig syscall.Signal) error {
 	first, err := s.PID()
 	if err != nil {
@@ -284,7 +283,7 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return errors.Join(err, kill(sig, pids...))
 }
 
-// children returns the process ids of the server, without that of its first process.
+// children returns the process ids of the server, except the first.
 func (s *Server) children() (pids []int, err error) {
 	first, err := s.PID()
 	if err != nil {
@@ -303,7 +302,7 @@ func (s *Server) children() (pids []int, err error) {
 	return pids, nil
 }
 
-// kill sends a signal to processes, of which some may have ended.
+// kill sends a signal to processes, some of which may have ended.
 func kill(sig syscall.Signal, pids ...int) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package recent keeps the last answer to a question that may take long. It asks in the background, and not too
-// often. It has the one rule for how long an answer is used again.
+// Package recent keeps the last answer to a question that may take long. It asks in the background, and not too often.
+// It has the only rule for how long an answer is reused.
 package recent
 
 import (
@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// Stale is the age from which on an answer is not shown as the present.
+	// Stale is the age from which an answer no longer counts as current.
 	Stale = 15 * time.Second
 
-	// An answer that came within brief is not used again.
+	// An answer that came within brief is not reused.
 	brief = 5 * time.Millisecond
 
-	// Another is used for share times as long as it took, so that the question takes 1 % of the time, but for no
-	// longer than Stale, unless the question would then take more than one part of the time in leastShare.
+	// Other answers are reused for share times as long as they took, so that the question takes 1 % of the time, but
+	// for no longer than Stale, unless the question would then take more than one part of the time in leastShare.
 	share      = 100
 	leastShare = 10
 )
 
-// Of is a question with an answer of type T. The zero value is a question that was not asked.
+// Of is a question with an answer of type T. The zero value is a question that was never asked.
 //
-// An answer belongs to an era, which the caller counts. Answers of an earlier era are old, and those that are on
-// their way then are thrown away. An outage ends an era: what was asked before it says nothing about the present.
+// An answer belongs to an era, which the caller counts. Answers of an earlier era are old, and pending ones are
+// discarded. An outage ends an era: an answer from before says nothing about the present.
 type Of[T any] struct {
 	Always bool          // each Ask asks, however long the last answer took
 	Limit  time.Duration // how long an answer may take; 0 means no limit
@@ -34,9 +34,9 @@ type Of[T any] struct {
 	mu     sync.Mutex // protects below
 	last   Answer[T]
 	era    uint64        // of last
-	took   time.Duration // what the last answer took; 0 if there was none
+	took   time.Duration // how long the last answer took; 0 if there was none
 	until  time.Time     // last is used until then
-	err    error         // of the last question that has ended
+	err    error         // of the last ended question
 	under  uint64        // the era of the last question
 	asked  chan struct{} // closed when the last question has ended; nil if none was asked
 	cancel context.CancelFunc
@@ -46,12 +46,12 @@ type Of[T any] struct {
 type Answer[T any] struct {
 	Value T
 	At    time.Time // when it was asked for; zero if there is none
-	Old   bool      // it is of an earlier era, or there is none
+	Old   bool      // it belongs to an earlier era, or there is none
 	Err   error     // of the last question, if it has ended
 }
 
-// Ask asks, unless an answer is on its way or the last one is used again. It returns a channel that is closed when
-// the question has ended. The context of ask is done at the limit, and when the answer is no longer wanted.
+// Ask asks, unless an answer is pending or the last one is reused. It returns a channel that is closed when the
+// question has ended. The context of ask is done at the limit, and when the answer is no longer wanted.
 func (q *Of[T]) Ask(era uint64, ask func(context.Context) (T, error)) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,7 +84,7 @@ func (q *Of[T]) run(ctx context.Context, cancel context.CancelFunc, era uint64, 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.asked != done {
-		return // another was asked, in a later era
+		return // another question was asked, in a later era
 	}
 	if q.err = err; err != nil {
 		return
@@ -94,8 +94,8 @@ func (q *Of[T]) run(ctx context.Context, cancel context.CancelFunc, era uint64, 
 	q.took = max(took, 1)
 }
 
-// cost returns what the next answer is expected to take: the shorter of the last two, so that one that hung does
-// not count. Before the second, it is no more than is good for Stale.
+// cost returns how long the next answer is expected to take: the shorter of the last two, so that one that hung does
+// not count. Before the second, it is at most the cost for which an answer is reused for Stale.
 func (q *Of[T]) cost(took time.Duration) time.Duration {
 	if q.took == 0 {
 		return min(took, Stale/share)
@@ -103,7 +103,7 @@ func (q *Of[T]) cost(took time.Duration) time.Duration {
 	return min(took, q.took)
 }
 
-// rest returns how long an answer is used again that cost so much.
+// rest returns how long an answer of that cost is reused.
 func rest(cost time.Duration) time.Duration {
 	if cost <= brief {
 		return 0
@@ -111,7 +111,7 @@ func rest(cost time.Duration) time.Duration {
 	return min(share*cost, max(Stale, leastShare*cost))
 }
 
-// Last returns the last answer, as it is seen from the era.
+// Last returns the last answer, as seen from the era.
 func (q *Of[T]) Last(era uint64) Answer[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// WrongClock writes an overlay for the go command into the directory, and returns its path. A program that is built with
-// it has a package time whose time of day is wrong as the environment variable says: an hour "ahead" or "behind", or
-// "stepped" by two hours every three seconds. It is right if the variable is anything else. Such a build takes a minute
-// or two.
+// WrongClock writes an overlay for the go command into the directory, and returns its path. A program built with it has
+// a package time with a wrong wall clock. The environment variable sets the error: an hour "ahead" or "behind", or
+// "stepped" by two hours every three seconds. Any other value means a correct clock. Such a build takes a minute or
+// two.
 func WrongClock(dir, variable string) (overlay string, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package testkit is what the tests of several packages share.
+// Package testkit has helpers for the tests of several packages.
 package testkit
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Settle lets d pass in a synctest bubble, and waits until every other goroutine of the bubble is at rest.
+// Settle lets d pass in a synctest bubble, and waits until every other goroutine of the bubble is blocked.
 func Settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// hangs is how long a call may take before a test calls it hung. It is no measure of speed.
+// hangs is how long a call may take before a test reports a hang. It does not measure speed.
 const hangs = 30 * time.Second
 
 // Returns fails the test if f does not return.
@@ -43,8 +43,8 @@ func Quiet() *logrus.Logger {
 	return l
 }
 
-// NotForRaces skips a test in short mode under the race detector, which takes ten times as long. It is for tests that
-// bring no goroutines together which other tests do not bring together as well: walks, and measurements.
+// NotForRaces skips a test in short mode under the race detector, which takes ten times as long. It is for tests whose
+// goroutines meet in other tests as well: walks, and measurements.
 func NotForRaces(t testing.TB) {
 	t.Helper()
 	if Race && testing.Short() {

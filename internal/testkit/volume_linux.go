@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// SmallVolume mounts a file system of some megabytes, until the test ends. It skips the test where that is not
-// possible: it takes the rights of root, and not every container has them.
+// SmallVolume mounts a file system of some megabytes until the test ends. It skips the test if that is not possible: it
+// needs the rights of root, which not every container has.
 func SmallVolume(t *testing.T, megabytes int) string {
 	t.Helper()
 	dir := t.TempDir()
