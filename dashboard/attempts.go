@@ -17,20 +17,20 @@ const (
 	maxRecorded   = 32 // kinds
 )
 
-// An AttemptRecorder records for one durable scheduler how late the attempts of each kind begin, how long they
-// take, and why the last one failed. Give it to the scheduler by [AttemptRecorder.Option], and to the handler
-// by [Scheduler]. It records the first 32 kinds that run, takes 2 MB at most, and some 100 ns of each attempt.
+// An AttemptRecorder records for one durable scheduler how late the attempts of each kind begin, how long they take,
+// and why the last one failed. Pass its [AttemptRecorder.Option] to the scheduler, and the recorder to [Scheduler]. It
+// records the first 32 kinds that run. It takes 2 MB at most, and some 100 ns of each attempt.
 type AttemptRecorder struct {
-	schedulers atomic.Int32 // that it was given to
+	schedulers atomic.Int32 // that use it
 
 	mu    sync.Mutex // protects below
 	kinds map[string]*attempts
 }
 
-// attempts is what is recorded of a kind.
+// attempts are the recordings of a kind.
 type attempts struct {
 	window  window // lateness and run time
-	failure string // of the last attempt that failed and was not cancelled
+	failure string // of the last failed attempt that was not cancelled
 }
 
 // NewAttemptRecorder returns an empty recorder.
@@ -38,17 +38,16 @@ func NewAttemptRecorder() *AttemptRecorder {
 	return &AttemptRecorder{kinds: make(map[string]*attempts)}
 }
 
-// Option returns the option that gives the recorder to a scheduler. A recorder is for one scheduler: with an
-// option of a recorder that another scheduler has, [durable.New] and [durable.Join] return an error. The
-// scheduler may have further observers.
+// Option returns the option that attaches the recorder to a scheduler. A recorder is for one scheduler: if another
+// scheduler uses it, [durable.New] and [durable.Join] return an error. The scheduler may have further observers.
 func (r *AttemptRecorder) Option() durable.Option {
 	return once(&r.schedulers, "scheduler", durable.WithObserver(r.observe))
 }
 
 func (r *AttemptRecorder) isWired() bool { return r.schedulers.Load() > 0 }
 
-// once returns the options as one, which has no effect and returns an error if it is used a second time. C is
-// the configuration of a wheel or a scheduler, which has no name here.
+// once combines the options into one, which returns an error, without effect, if it is used a second time. C is the
+// configuration of a wheel or a scheduler, whose type has no name here.
 func once[C any](used *atomic.Int32, what string, opts ...func(*C) error) func(*C) error {
 	return func(c *C) error {
 		if used.Add(1) > 1 {
@@ -83,7 +82,7 @@ func (r *AttemptRecorder) observe(a durable.Attempt) {
 	k.window.record(a.Started.Sub(a.Due), a.Ended.Sub(a.Started))
 }
 
-// failure returns why the last attempt of the kind failed that did, or nothing.
+// failure returns the error of the kind's last failed attempt, or "".
 func (r *AttemptRecorder) failure(kind string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +92,7 @@ func (r *AttemptRecorder) failure(kind string) string {
 	return ""
 }
 
-// lateness returns what was recorded of a kind in the last minute, or nil if it is not recorded.
+// lateness returns the recordings of a kind in the last minute, or nil if the kind is not recorded.
 func (r *AttemptRecorder) lateness(kind string, now time.Time) *attemptsJSON {
 	r.mu.Lock()
 	defer r.mu.Unlock()

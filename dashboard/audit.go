@@ -9,23 +9,22 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// An AuditEntry says what a user has done, or was refused, by way of the dashboard.
+// An AuditEntry describes an action of a user through the dashboard, done or refused.
 type AuditEntry struct {
 	Time   time.Time
-	Who    string         // what the function says that was given to WithAudit
-	Action string         // as the path of the request has it, such as pause-kind; of many, what the form says to do
+	Who    string         // the result of the function passed to WithAudit
+	Action string         // as in the path of the request, such as pause-kind; for many tasks, the action in the form
 	Source string         // the name of the wheel or the scheduler
-	Key    string         // of the task; empty for many
-	Query  *durable.Query // of many tasks; nil for one
+	Key    string         // of the task; empty for many tasks
+	Query  *durable.Query // for many tasks; nil for one
 	Kind   string         // of pause-kind and resume-kind
-	Tasks  int            // to how many it was done
-	Err    error          // why it was refused or failed; nil if it was done
+	Tasks  int            // the number of tasks changed
+	Err    error          // why the action was refused or failed; nil if it was done
 }
 
-// WithAudit calls f after each request that has changed something, or was to. Who says on whose behalf a
-// request is, for example by what the guard in front of the handler has noted; it may be nil. Both may be
-// called by several goroutines at a time. What is done to many tasks is done in parts of two seconds, with an
-// entry for each part. Runs are cancelled in one part.
+// WithAudit calls f after each request to change something. who returns the user of a request, for example from a
+// header set by a proxy; it may be nil. Both may be called concurrently. An action on many tasks is done in parts of
+// two seconds, with an entry for each part. Runs are cancelled in one part.
 func WithAudit(who func(*http.Request) string, f func(AuditEntry)) Option {
 	return func(h *handler) { h.who, h.audit = who, f }
 }

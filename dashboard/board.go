@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	// lookEvery is how old the reading of a scheduler may be that is shown.
+	// lookEvery is how old a displayed reading of a scheduler may be.
 	lookEvery = time.Second
 
 	// readPatience is how long a reading waits for the answers to its questions.
 	readPatience = time.Second
 
-	// A question is given up after questionTime. Until then it is not asked again.
+	// A question is cancelled after questionTime. Until then it is not asked again.
 	questionTime = 10 * time.Second
 
-	// noKey is what is asked for to find out whether the store or the engine answers.
+	// noKey is a key to look up, to find out whether the store or the engine answers.
 	noKey = "\x00"
 
-	maxKinds = 100 // of which a reading has the counters
-	maxIdle  = 10  // kinds without a handler, and as many paused ones, whose due tasks are looked for
+	maxKinds = 100 // with counters in a reading
+	maxIdle  = 10  // kinds without a handler, and as many paused ones, whose due tasks are searched
 	idleTime = 50 * time.Millisecond
-	maxDue   = 1000 // of these are counted
+	maxDue   = 1000 // due tasks of these that are counted
 
-	maxGrouped = 5 // kinds that wait for their limit whose groups are counted
+	maxGrouped = 5 // limited kinds whose groups are counted
 	groupsTime = 100 * time.Millisecond
 )
 
-// A scheduler is what a board asks of a *durable.Scheduler.
+// A scheduler is the part of a *durable.Scheduler that a board uses.
 type scheduler interface {
 	Err() error
 	Stats() durable.Stats
@@ -67,9 +67,8 @@ type scheduler interface {
 	Paused(ctx context.Context) (durable.Pauses, error)
 }
 
-// A board is what all pages of one scheduler have in common: its readings. One is kept each five seconds, for
-// an hour, and those that a page has asked for since the last of these. Nothing but the timer of these runs
-// while no page is open.
+// A board holds the readings of one scheduler for all its pages. It keeps one every five seconds, for an hour, and
+// those that a page has requested since the last of these. While no page is open, only the timer of these is active.
 type board struct {
 	name string
 	s    scheduler
@@ -85,22 +84,22 @@ type board struct {
 	groups  recent.Of[map[string]durable.Groups] // of due tasks, by kind
 	health  recent.Of[engine.Health]
 
-	looking turn                  // is had while the scheduler is read, which may take readPatience, and for these:
+	looking turn                  // held while the scheduler is read, which may take readPatience, and for these:
 	engine  engine.HealthReporter // may be nil
-	era     uint64                // how many outages are over
+	era     uint64                // the number of past outages
 	away    bool                  // at the last reading
-	asking  turn                  // is had while a list is read, so that lists take one core at most
+	asking  turn                  // held while a list is read, so that lists take one core at most
 
 	mu     sync.Mutex // protects below
 	now    reading
-	asked  time.Time                 // of the reading for which groups was asked last
+	asked  time.Time                 // of the reading for which groups were last requested
 	recent []health.SchedulerReading // since the last of past
 	past   []health.SchedulerReading
 	points []tasksPoint // of past
 	timer  *time.Timer
 }
 
-// A turn is had by one goroutine at a time. It is a lock for what may take long.
+// A turn is held by one goroutine at a time. It is a lock for long work.
 type turn chan struct{}
 
 func (t turn) take() { t <- struct{}{} }
@@ -124,7 +123,7 @@ func (t turn) takeFor(ctx context.Context) error {
 
 func (t turn) give() { <-t }
 
-// A reading is what was read of a scheduler at one time.
+// A reading is the state of a scheduler at one time.
 type reading struct {
 	health.SchedulerReading
 	stats  durable.Stats
@@ -134,13 +133,13 @@ type reading struct {
 	pauses durable.Pauses
 	behind durable.CatchUp
 
-	survival string // what becomes of acknowledged tasks when the engine's server is lost; empty if unknown
+	survival string // whether acknowledged tasks survive the loss of the engine's server; empty if unknown
 
-	nodesAt, pausesAt time.Time // when these were asked for; zero before the first answer
+	nodesAt, pausesAt time.Time // when these were requested; zero before the first answer
 	era               uint64    // of the answers
 }
 
-// idleKinds are kinds whose tasks do not run, with those that are due.
+// idleKinds are kinds whose tasks do not run, with their due tasks.
 type idleKinds struct{ orphans, paused []health.DueReading }
 
 // newBoard returns a board, which reads the scheduler from now on.
@@ -151,7 +150,7 @@ func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 		&b.pauses.Limit, &b.idle.Limit, &b.groups.Limit, &b.health.Limit} {
 		*limit = questionTime
 	}
-	weakly := weak.Make(b) // the timer must not keep a board that is not used any more
+	weakly := weak.Make(b) // the timer must not keep an unused board
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.timer = time.AfterFunc(0, func() {
@@ -178,13 +177,13 @@ func (b *board) keep() bool {
 	b.recent = b.recent[:0]
 	for i := len(b.past) - 1; i >= 0 && b.past[i].Kinds != nil; i-- {
 		if r.Time.Sub(b.past[i].Time) > health.Lately {
-			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans, b.past[i].Lost = nil, nil, nil, nil // they are not asked for any more
+			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans, b.past[i].Lost = nil, nil, nil, nil // they are no longer needed
 		}
 	}
 	return !r.Stopped
 }
 
-// look returns a reading that is not older than lookEvery.
+// look returns a reading that is at most lookEvery old.
 func (b *board) look() reading {
 	b.looking.take()
 	defer b.looking.give()
@@ -202,7 +201,8 @@ func (b *board) look() reading {
 	return r
 }
 
-// read reads the scheduler. After an outage it asks again: what was asked during it may have been answered late.
+// read reads the scheduler. After an outage it asks again, because questions asked during it may have been answered
+// late.
 func (b *board) read() reading {
 	r := b.ask()
 	if b.away && r.Away == "" {
@@ -234,7 +234,7 @@ func (b *board) ask() reading {
 	r.nodes, r.nodesAt = hasNodes.Value, hasNodes.At
 	r.pauses, r.pausesAt = hasPauses.Value, hasPauses.At
 	if errors.Is(hasPauses.Err, durable.ErrVersion) || errors.Is(hasPauses.Err, durable.ErrCorrupt) {
-		r.pauses.All = true // a node that cannot read what is paused starts nothing
+		r.pauses.All = true // a node that cannot read the pauses starts nothing
 	}
 	unhandled, paused := unhandledKinds(r), pausedKinds(r.pauses)
 	idle := b.idle.Ask(b.era, func(ctx context.Context) (found idleKinds, err error) {
@@ -279,7 +279,7 @@ func (b *board) ask() reading {
 	return r
 }
 
-// waitAll waits until all channels are closed, for a while.
+// waitAll waits until all channels are closed, or readPatience has passed.
 func waitAll(all ...<-chan struct{}) {
 	enough := time.NewTimer(readPatience)
 	defer enough.Stop()
@@ -292,16 +292,16 @@ func waitAll(all ...<-chan struct{}) {
 	}
 }
 
-// without returns the text of an error without that of one that it begins with.
+// without returns the text of an error without the text of the error that it begins with.
 func without(err, first error) string { return strings.TrimPrefix(err.Error(), first.Error()+": ") }
 
-// fill puts into the reading what health asks for.
+// fill sets the fields of the reading for package health.
 func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
 	r.Workers, r.OldestWait, r.SinceStart = r.stats.Workers, r.stats.OldestWait, r.stats.SinceStart
 	r.Tasks = r.stats.Pending
 	r.DiskFree, r.DiskSize = r.stats.DiskFree, r.stats.DiskSize
-	if r.stats.Node != nil && !r.census.Whole { // what was counted before an outage is not the present
+	if r.stats.Node != nil && !r.census.Whole { // counts from before an outage are not current
 		r.Counting, r.Parked = true, 0
 	} else if r.census.Whole {
 		r.Counted = r.census.At
@@ -338,7 +338,8 @@ func (b *board) fill(r *reading) {
 	}
 }
 
-// newNodeReading returns what is known of a node. What it reported when it renewed its lease has lasted since then.
+// newNodeReading returns the reading of a node. It adds the time since the node's last renewal to the durations that it
+// reported.
 func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	since := func(d time.Duration) time.Duration {
 		if d == 0 {
@@ -356,7 +357,7 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 }
 
-// divideBehind separates what is overdue of kinds that wait for their limit from the rest.
+// divideBehind separates the overdue tasks of kinds that wait for their limit from the rest.
 func (r *reading) divideBehind() {
 	waits := make(map[string]bool)
 	for _, k := range r.kinds {
@@ -372,7 +373,7 @@ func (r *reading) divideBehind() {
 			part.Oldest = k.Oldest
 		}
 	}
-	r.Left.Tasks = max(r.behind.Left-r.Limited.Tasks, 0) // some have been started since they were counted
+	r.Left.Tasks = max(r.behind.Left-r.Limited.Tasks, 0) // some have started since the count
 	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
 }
 
@@ -384,7 +385,7 @@ func unhandledKinds(r reading) (kinds []string) {
 	}
 	for _, n := range r.nodes {
 		if n.More {
-			return nil // it may be one that is not in the report
+			return nil // it may handle kinds that are not in the report
 		}
 		for _, k := range n.Kinds {
 			handled[k] = true
@@ -398,7 +399,7 @@ func unhandledKinds(r reading) (kinds []string) {
 	return kinds
 }
 
-// pausedKinds returns paused kinds, or the kind without a name if all are paused.
+// pausedKinds returns the paused kinds, or the kind "" if all are paused.
 func pausedKinds(p durable.Pauses) []string {
 	if p.All {
 		return []string{""}
@@ -406,7 +407,7 @@ func pausedKinds(p durable.Pauses) []string {
 	return p.Kinds[:min(len(p.Kinds), maxIdle)]
 }
 
-// findDue looks for due tasks of the kinds. The kind without a name stands for all.
+// findDue looks for due tasks of the kinds. The kind "" stands for all.
 func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueReading, err error) {
 	for _, kind := range kinds {
 		f, err := b.s.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: maxDue, For: idleTime})
@@ -422,8 +423,8 @@ func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueRe
 	return all, nil
 }
 
-// groupsOf returns the groups of the due tasks of kinds that wait for their limit, and when it asked. It asks for
-// each reading that a page shows, at most.
+// groupsOf returns the groups of the due tasks of kinds that wait for their limit, and when it asked. It asks at most
+// once for each reading that a page shows.
 func (b *board) groupsOf(r reading) (of map[string]durable.Groups, at time.Time) {
 	var kinds []string
 	for _, k := range r.kinds {
@@ -458,7 +459,7 @@ func (b *board) groupsOf(r reading) (of map[string]durable.Groups, at time.Time)
 	return has.Value, has.At
 }
 
-// judged returns the reading, what health says about it, and which nodes are late.
+// judged returns the reading, its health, and the late nodes.
 func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
 	r = b.look()
 	b.mu.Lock()
@@ -511,7 +512,7 @@ func (b *board) state(after int64) schedulerJSON {
 		}
 	}
 	if n := len(b.points); n > 0 && after > b.points[n-1].N {
-		after = -1 // it is a number of an earlier process
+		after = -1 // the number is from an earlier process
 	}
 	for _, p := range b.points {
 		if p.N > after {
@@ -521,7 +522,7 @@ func (b *board) state(after int64) schedulerJSON {
 	return s
 }
 
-// kindsLocked returns what is known of each kind, by name.
+// kindsLocked returns the state of each kind, ordered by name.
 func (b *board) kindsLocked(r reading) []kindJSON {
 	of := make(map[string]*kindJSON)
 	get := func(name string) *kindJSON {
@@ -570,8 +571,8 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 	return all
 }
 
-// rateBaseLocked returns the reading from which on rates are counted: the last one that is ten seconds old, or
-// the oldest after that.
+// rateBaseLocked returns the reading from which rates are computed: the last one that is ten seconds old, or else the
+// oldest.
 func (b *board) rateBaseLocked(now time.Time) health.SchedulerReading {
 	var base health.SchedulerReading
 	for i := len(b.past) - 1; i >= 0; i-- {
@@ -602,7 +603,7 @@ func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
 	return l, nil
 }
 
-// listTime is how long the answer to a list may take, which looks at the tasks for 150 ms.
+// listTime is how long the answer to a list may take, which reads tasks for 150 ms.
 const listTime = 5 * time.Second
 
 // failures returns the groups of failing tasks.
@@ -631,7 +632,7 @@ func (b *board) failures(ctx context.Context) (failuresJSON, error) {
 // maxGroups is how many groups of failing tasks are listed.
 const maxGroups = 100
 
-// about returns all that is known about a task.
+// about returns everything about a task.
 func (b *board) about(ctx context.Context, key string, payload func([]byte) payloadJSON,
 ) (a aboutStoredJSON, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
@@ -675,7 +676,7 @@ func (b *board) pause(ctx context.Context, key string) error { return b.s.Pause(
 
 func (b *board) resume(ctx context.Context, key string) error { return b.s.Resume(ctx, key) }
 
-// errNoRun is the error of a cancel that finds nothing to cancel.
+// errNoRun is the error of a cancel that finds no run.
 var errNoRun = errors.New("no run of it is in progress")
 
 func (b *board) cancel(ctx context.Context, key string) error {
@@ -686,7 +687,7 @@ func (b *board) cancel(ctx context.Context, key string) error {
 	return err
 }
 
-// pauseKind pauses or resumes a kind, or all kinds if it has no name.
+// pauseKind pauses or resumes a kind, or all kinds if the name is empty.
 func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
 	switch {
 	case kind == "" && resume:
@@ -699,9 +700,9 @@ func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
 	return b.s.PauseKind(ctx, kind)
 }
 
-// bulk does the same to the tasks of the query, for a while. If there may be more it says where to continue: where
-// it has begun, if the scheduler did not answer in time. Runs are cancelled by one question, which may take as long as
-// that about one key.
+// bulk applies an action to the tasks of the query, for a limited time. If there may be more it returns where to
+// continue, which is its beginning if the scheduler did not answer in time. Runs are cancelled by one question, which
+// may take as long as the question about one key.
 func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (done bulkJSON, err error) {
 	if do == durable.DoCancel {
 		ctx, cancel := context.WithTimeout(ctx, listTime)
@@ -719,7 +720,7 @@ func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (d
 	return bulkJSON{n, next != "", next}, err
 }
 
-// bulkTime is how long a request about many tasks takes, at most. It looks for tasks in the first half of that.
+// bulkTime is the longest duration of a request about many tasks. It looks for tasks in the first half of that.
 const bulkTime = 2 * time.Second
 
 func missedName(m durable.Missed) string {

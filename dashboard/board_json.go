@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// The types of what is sent about a durable scheduler. The package documentation describes them to the user.
+// The JSON types for a durable scheduler. The package documentation describes them for users.
 
 type schedulerJSON struct {
 	Scheduler string         `json:"scheduler"`
@@ -23,7 +23,7 @@ type schedulerJSON struct {
 	Health    healthJSON     `json:"health"`
 	Stats     tasksStatsJSON `json:"stats"`
 	Counts    censusJSON     `json:"counts"`
-	Paused    bool           `json:"paused"`   // all kinds are
+	Paused    bool           `json:"paused"`   // all kinds are paused
 	Survival  string         `json:"survival"` // whether acknowledged tasks survive the loss of the engine's server; empty if unknown
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
@@ -32,14 +32,14 @@ type schedulerJSON struct {
 	History   []tasksPoint   `json:"history"`
 }
 
-// A readJSON says when the parts of the state were read. What is null was not.
+// A readJSON says when the parts of the state were read. Null means never.
 type readJSON struct {
 	Counts  *time.Time `json:"counts"`
 	CatchUp *time.Time `json:"catch_up"`
 	Nodes   *time.Time `json:"nodes"`
-	Kinds   time.Time  `json:"kinds"` // what the scheduler knows itself of them; their tasks are those of the census
+	Kinds   time.Time  `json:"kinds"` // the scheduler's own data about them; their tasks are from the counts
 	Paused  *time.Time `json:"paused"`
-	Groups  *time.Time `json:"groups"` // which is the largest of a kind
+	Groups  *time.Time `json:"groups"` // the largest group of a kind
 }
 
 type tasksStatsJSON struct {
@@ -74,11 +74,11 @@ func newTasksStatsJSON(r reading) tasksStatsJSON {
 
 type censusJSON struct {
 	At      *time.Time `json:"at"`    // null before the first count
-	Whole   bool       `json:"whole"` // or there are more
+	Whole   bool       `json:"whole"` // otherwise there are more
 	Tasks   int        `json:"tasks"`
 	Failing int        `json:"failing"`
 	Parked  int        `json:"parked"`
-	Paused  int        `json:"paused"` // each by itself
+	Paused  int        `json:"paused"` // paused individually
 }
 
 func newCensusJSON(c durable.Counts) censusJSON {
@@ -97,12 +97,12 @@ type kindJSON struct {
 	Tasks   int       `json:"tasks"`
 	Failing int       `json:"failing"`
 	Parked  int       `json:"parked"`
-	Paused  bool      `json:"paused"` // by itself
-	Nodes   int       `json:"nodes"`  // that have a handler
+	Paused  bool      `json:"paused"` // paused individually
+	Nodes   int       `json:"nodes"`  // with a handler
 	Here    *hereJSON `json:"here"`   // null if this scheduler has no handler
 }
 
-// A hereJSON is what the scheduler that is asked knows of a kind.
+// A hereJSON is the present scheduler's own data about a kind.
 type hereJSON struct {
 	Attempts    int           `json:"attempts"`
 	Least       float64       `json:"least"`
@@ -110,30 +110,30 @@ type hereJSON struct {
 	Missed      string        `json:"missed"`
 	Started     uint64        `json:"started"`
 	Succeeded   uint64        `json:"succeeded"`
-	Failed      uint64        `json:"failed"`    // without those that were cancelled
+	Failed      uint64        `json:"failed"`    // without cancelled attempts
 	Cancelled   uint64        `json:"cancelled"` // and failed
 	Parked      uint64        `json:"parked"`
 	StartedRate *float64      `json:"started_rate"`
 	FailedRate  *float64      `json:"failed_rate"`
 	Failure     string        `json:"failure"`
-	Last        *attemptsJSON `json:"last"`    // null if it is not recorded
+	Last        *attemptsJSON `json:"last"`    // null if not recorded
 	Limit       *limitJSON    `json:"limit"`   // of this scheduler; null if it has none
 	Cluster     *limitJSON    `json:"cluster"` // of all nodes together
-	Waiting     int           `json:"waiting"` // due runs that wait here for the limits; 0 while it is paused
-	Largest     *largestJSON  `json:"largest"` // null if none waits, or their tasks have no groups
+	Waiting     int           `json:"waiting"` // due runs that wait here for the limits; 0 while paused
+	Largest     *largestJSON  `json:"largest"` // null if none waits, or the tasks have no groups
 	Running     int           `json:"running"`
-	Longest     float64       `json:"longest"` // seconds that the longest of these has taken
+	Longest     float64       `json:"longest"` // the duration of the longest of these, in seconds
 }
 
-// A largestJSON is the group with most due tasks of a kind.
+// A largestJSON is the group with the most due tasks of a kind.
 type largestJSON struct {
 	Group  string     `json:"group"` // empty for the tasks without a group
-	Exact  bool       `json:"exact"` // that is the whole name
-	Tasks  int        `json:"tasks"` // of the group that are due
-	Of     int        `json:"of"`    // tasks of all groups that are due
-	Cut    bool       `json:"cut"`   // there may be more; those were due first
+	Exact  bool       `json:"exact"` // Group is the whole name
+	Tasks  int        `json:"tasks"` // due tasks of the group
+	Of     int        `json:"of"`    // due tasks of all groups
+	Cut    bool       `json:"cut"`   // there may be more; these were due first
 	Oldest time.Time  `json:"oldest"`
-	Others *time.Time `json:"others"` // when the first due task of another group was due; null if there is none
+	Others *time.Time `json:"others"` // the earliest due time in another group; null if there is none
 }
 
 func newLargestJSON(g durable.Groups) *largestJSON {
@@ -152,7 +152,7 @@ func newLargestJSON(g durable.Groups) *largestJSON {
 	return j
 }
 
-// A limitJSON is a limit of a kind. What is 0 is not bounded.
+// A limitJSON is a limit of a kind. 0 means no bound.
 type limitJSON struct {
 	Concurrency int     `json:"concurrency"`
 	Rate        int     `json:"rate"`
@@ -178,7 +178,7 @@ type nodeJSON struct {
 	ID      int64      `json:"id"`
 	Self    bool       `json:"self"`
 	Lease   float64    `json:"lease"`
-	Left    *float64   `json:"left"` // null if it is not known: the engine does not answer, or what it has said is old
+	Left    *float64   `json:"left"` // null if unknown: the engine does not answer, or its last answer is old
 	Late    bool       `json:"late"` // it has missed two renewals
 	Held    int        `json:"held"`
 	Version string     `json:"version"`
@@ -194,7 +194,7 @@ type nodeJSON struct {
 	Busiest    *runsJSON `json:"busiest"` // null if nothing is running
 }
 
-// A runsJSON is the runs of a kind that are in progress.
+// A runsJSON is the runs of a kind in progress.
 type runsJSON struct {
 	Kind    string  `json:"kind"`
 	Running int     `json:"running"`
@@ -239,14 +239,14 @@ type tasksPoint struct {
 	Running int       `json:"running"`
 	Parked  int       `json:"parked"`
 
-	// Attempts a second since the reading before; null if there is none.
+	// Attempts a second since the previous reading; null if there is none.
 	Started *float64 `json:"started"`
 	Failed  *float64 `json:"failed"`
 
 	total [2]uint64 // started and failed
 }
 
-// newTasksPoint returns the reading as the point after the others.
+// newTasksPoint returns the reading as the next point after the others.
 func newTasksPoint(r reading, before []tasksPoint) tasksPoint {
 	s := r.stats
 	p := tasksPoint{
@@ -293,7 +293,7 @@ type storedJSON struct {
 	Failure    string     `json:"failure"`
 	FailedAt   *time.Time `json:"failed_at"` // null if unknown
 	Node       string     `json:"node"`
-	Started    *time.Time `json:"started"` // null if it is not running, or that is unknown
+	Started    *time.Time `json:"started"` // null if not running, or if unknown
 	Generation uint64     `json:"generation,string"`
 	Seq        uint64     `json:"seq"`
 }
@@ -310,7 +310,7 @@ func newStoredJSON(i durable.Info) storedJSON {
 	return s
 }
 
-// An aboutStoredJSON is all that is known about one task.
+// An aboutStoredJSON is everything about one task.
 type aboutStoredJSON struct {
 	Now      time.Time    `json:"now"`
 	Task     *storedJSON  `json:"task"` // null if there is none
@@ -332,8 +332,8 @@ type failedJSON struct {
 
 type payloadJSON struct {
 	Size    int    `json:"size"`    // bytes
-	Version int    `json:"version"` // of its form
-	Hidden  string `json:"hidden"`  // why, or empty
+	Version int    `json:"version"` // as in Info.PayloadVersion
+	Hidden  string `json:"hidden"`  // why it is hidden, or empty
 	Form    string `json:"form"`    // json, text or hex
 	Text    string `json:"text"`
 	Cut     bool   `json:"cut"`
@@ -342,8 +342,7 @@ type payloadJSON struct {
 // maxPayload is how much of a payload is shown, in bytes of its text.
 const maxPayload = 4 << 10
 
-// newPayloadJSON returns the payload as JSON if it is an object or a list, as text if it is one, or in
-// hexadecimal.
+// newPayloadJSON returns the payload as JSON if it is an object or a list, as text if it is text, or in hexadecimal.
 func newPayloadJSON(b []byte) payloadJSON {
 	p := payloadJSON{Size: len(b)}
 	var pretty bytes.Buffer
@@ -372,7 +371,7 @@ func newPayloadJSON(b []byte) payloadJSON {
 	return p
 }
 
-// isText reports whether it is UTF-8 without control characters other than those of lines.
+// isText reports whether it is UTF-8 without control characters other than tabs and line ends.
 func isText(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false
@@ -389,7 +388,7 @@ func isText(b []byte) bool {
 type failuresJSON struct {
 	Now    time.Time   `json:"now"`
 	Groups []groupJSON `json:"groups"`
-	More   int         `json:"more"` // groups that are not listed
+	More   int         `json:"more"` // groups not listed
 	Looked int         `json:"looked"`
 	Cut    bool        `json:"cut"`
 }
@@ -405,7 +404,7 @@ type groupJSON struct {
 
 type bulkJSON struct {
 	Tasks int    `json:"tasks"`
-	More  bool   `json:"more"` // the time was up; the same request again, after next, does the rest
+	More  bool   `json:"more"` // the time was up; the same request with after = next continues
 	Next  string `json:"next"`
 }
 
@@ -417,5 +416,5 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// keyShown returns a name as it is shown.
+// keyShown returns a name for display.
 func keyShown(name string) string { return cut(name, maxKeyText) }

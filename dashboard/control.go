@@ -16,21 +16,20 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// AllowControl permits requests for which check returns nil to remove tasks, run them now, reschedule, pause
-// and resume them: by key, and of a durable scheduler also all that a search finds. Of that they may cancel
-// runs, by key and by search, and pause and resume kinds, too. Other requests get the text of check's error. A request that a browser
-// sends on behalf of another site is refused before check is called ([http.CrossOriginProtection]).
+// AllowControl permits control requests for which check returns nil: to remove tasks, run them now, reschedule, pause
+// and resume them, by key. For a durable scheduler they may also do so for all tasks that a search finds, cancel runs
+// by key and by search, and pause and resume kinds. Other requests get the text of check's error. A request that a
+// browser sends on behalf of another site is refused before check is called ([http.CrossOriginProtection]).
 //
-// Check must identify the user, by a cookie, a client certificate or what a proxy adds: the page cannot send a
-// custom header. The Host of the request was checked before ([AllowHosts]). Check is also called for a GET
-// request, to find out whether the page shows the buttons. It may be called by several goroutines at a time.
-// The check is for all sources.
+// check must identify the user by a cookie, a client certificate or a header from a proxy: the page cannot send a
+// custom header. The Host of the request has already been checked ([AllowHosts]). check is also called for GET
+// requests, to decide whether the page shows the buttons. It may be called concurrently, and applies to all sources.
 func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }
 }
 
-// AllowPayloads permits requests for which check returns nil to see the payloads of durable tasks, up to 4 KiB
-// of each. Without this option, and for other requests, the page has the size alone.
+// AllowPayloads permits requests for which check returns nil to see the payloads of durable tasks, up to 4 KiB of each.
+// Without this option, and for other requests, the page shows only the size.
 func AllowPayloads(check func(*http.Request) error) Option {
 	return func(h *handler) { h.payloads = check }
 }
@@ -46,7 +45,7 @@ func (h *handler) payload(r *http.Request, b []byte) payloadJSON {
 	return newPayloadJSON(b)
 }
 
-// control does the action to the task whose key is in the form.
+// control applies the action to the task whose key is in the form.
 func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Request, s shown) {
 	return func(w http.ResponseWriter, r *http.Request, s shown) {
 		entry := AuditEntry{Action: action, Source: s.title()}
@@ -90,7 +89,7 @@ func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Req
 	}
 }
 
-// cancel cancels the runs of the key that is in the form.
+// cancel cancels the runs of the key in the form.
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request, b *board) {
 	h.control("cancel")(w, r, b)
 }
@@ -116,7 +115,7 @@ func delayOf(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// bulk counts the tasks that a query finds, or does the same to all of them.
+// bulk counts the tasks that a query finds, or applies an action to all of them.
 func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	action := r.PostForm.Get("do")
 	do, ok := map[string]durable.Action{
@@ -130,7 +129,7 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 		err = fmt.Errorf("do is %q, and must be count, remove, run, pause, resume or cancel", action)
 	case do == durable.DoRunNow &&
 		!slices.Contains([]durable.State{durable.Scheduled, durable.Retrying, durable.Parked}, q.State):
-		// A task that was run is then of another state, and so the next request does the rest.
+		// A task that was run is then in another state, so the next request continues with the rest.
 		err = errors.New("to run many tasks, search for those of the state scheduled, retrying or parked")
 	case do == durable.DoCancel && q.State != durable.AnyState && q.State != durable.Running:
 		err = errors.New("to cancel runs, search for tasks of the state running, or of any")
@@ -157,7 +156,7 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	reply(w, done, entry.Err)
 }
 
-// pauseKind pauses or resumes the kind that is in the form, or all kinds.
+// pauseKind pauses or resumes the kind in the form, or all kinds.
 func (h *handler) pauseKind(action string) func(w http.ResponseWriter, r *http.Request, b *board) {
 	verb, what, _ := strings.Cut(action, "-")
 	return func(w http.ResponseWriter, r *http.Request, b *board) {
@@ -182,7 +181,7 @@ func (h *handler) pauseKind(action string) func(w http.ResponseWriter, r *http.R
 	}
 }
 
-// maxList is how many tasks a page of a list has, at most.
+// maxList is the greatest number of tasks in a page of a list.
 const maxList = 1000
 
 // queryOf returns the query in a form.

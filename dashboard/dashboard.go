@@ -37,19 +37,19 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //go:embed page
 var files embed.FS
 
-// A Source is what a handler shows under a name. [Wheel] and [Scheduler] make one.
+// A Source is a wheel or a scheduler that a handler shows under a name. [Wheel] and [Scheduler] make one.
 type Source struct {
 	name    string
 	kind    string       // wheel or scheduler
 	nothing bool         // the wheel or the scheduler is nil
 	rec     recorder     // nil if there is none
-	open    func() shown // begins to read it
+	open    func() shown // starts reading it
 }
 
-// A recorder hears of the runs of a wheel or a scheduler.
+// A recorder records the runs of a wheel or a scheduler.
 type recorder interface{ isWired() bool }
 
-// A shown is a source that a handler shows: a *hub or a *board.
+// A shown is a source in a handler: a *hub or a *board.
 type shown interface {
 	title() string
 	source(now time.Time) sourceJSON
@@ -59,8 +59,8 @@ type shown interface {
 	resume(ctx context.Context, key string) error
 }
 
-// Wheel returns a wheel as a source. The recorder may be nil: then the page has neither the lateness nor the
-// panics of the wheel.
+// Wheel returns a wheel as a source. The recorder may be nil: then the page shows neither the lateness nor the panics
+// of the wheel.
 func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
 	s := Source{name: name, kind: "wheel", nothing: tw == nil, open: func() shown { return newHub(name, tw, r) }}
 	if r != nil {
@@ -69,8 +69,8 @@ func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
 	return s
 }
 
-// Scheduler returns a durable scheduler as a source, on a store or as a node of many. The recorder may be nil:
-// then the page has neither the lateness and the run times of the kinds nor their last errors.
+// Scheduler returns a durable scheduler as a source, on a store or as a node of many. The recorder may be nil: then the
+// page shows neither the lateness and the run times of the kinds nor their last errors.
 func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 	src := Source{name: name, kind: "scheduler", nothing: s == nil}
 	src.open = func() shown { return newBoard(name, s, r) }
@@ -80,8 +80,8 @@ func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 	return src
 }
 
-// WithEngine returns the source of a scheduler with the engine that it is on, such as that of package durable/postgres. The
-// page then says when a crash of the engine's server can lose acknowledged tasks. Other sources stay as they are.
+// WithEngine returns the source of a scheduler with its engine, such as that of package durable/postgres. The page then
+// reports when a crash of the engine's server can lose acknowledged tasks. For other sources it has no effect.
 func (s Source) WithEngine(e engine.HealthReporter) Source {
 	open := s.open
 	s.open = func() shown {
@@ -96,13 +96,13 @@ func (s Source) WithEngine(e engine.HealthReporter) Source {
 	return s
 }
 
-// An Option changes what requests a handler answers.
+// An Option changes which requests a handler answers.
 type Option func(*handler)
 
 // AllowHosts adds names under which the handler may be reached, without a port, such as
-// "timewheel.internal.example.com". Without this option it answers only a request whose Host is an IP address
-// or localhost, so that no site can point its own name at your machine and have a browser there read the page
-// (DNS rebinding). The name "*" allows every name. It is for a server that authenticates every request.
+// "timewheel.internal.example.com". Without this option it answers only requests whose Host is an IP address or
+// localhost. So a site cannot point its own name at your machine and read the page through a browser there (DNS
+// rebinding). The name "*" allows every name. Use it only on a server that authenticates every request.
 func AllowHosts(names ...string) Option {
 	return func(h *handler) {
 		for _, name := range names {
@@ -113,7 +113,7 @@ func AllowHosts(names ...string) Option {
 
 type handler struct {
 	sources  []shown
-	hosts    map[string]bool           // names that a request may have as its Host
+	hosts    map[string]bool           // names allowed as the Host of a request
 	check    func(*http.Request) error // nil: read only
 	payloads func(*http.Request) error // nil: hidden
 	foreign  *http.CrossOriginProtection
@@ -121,18 +121,18 @@ type handler struct {
 	audit    func(AuditEntry) // nil: none
 	pages    atomic.Int64     // open
 
-	searching turn // is had while a wheel is searched, so that searches take one core at most
+	searching turn // held while a wheel is searched, so that searches take one core at most
 }
 
 // Handler returns a handler that shows the sources. It works under any path that ends with a slash:
 //
 //	http.Handle("/debug/timewheel/", dashboard.Handler([]dashboard.Source{dashboard.Wheel("orders", tw, rec)}))
 //
-// The options are one rule for all sources. The handler reads the accounts of every source from now on, so call
-// it before the wheels and the schedulers start.
+// The options apply to all sources. The handler reads the statistics of every source from now on, so call it before the
+// wheels and the schedulers start.
 //
-// Handler panics if there is no source, if a wheel or a scheduler is nil, if a name is empty, not valid UTF-8,
-// or used twice, and if a recorder is used twice or was not given to a wheel or a scheduler by its Option.
+// Handler panics if there is no source, or a wheel or a scheduler is nil. It panics if a name is empty, not valid UTF-8
+// or used twice, and if a recorder is used twice or its Option was not passed to a wheel or a scheduler.
 func Handler(sources []Source, opts ...Option) http.Handler {
 	if len(sources) == 0 {
 		panic("dashboard: no source")
@@ -193,7 +193,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkHost returns an error if a request with this Host is not answered. Every browser sends a Host.
+// checkHost returns an error if the Host is not allowed. Every browser sends a Host.
 func (h *handler) checkHost(hostport string) error {
 	host := hostport
 	if name, _, err := net.SplitHostPort(hostport); err == nil {
@@ -271,7 +271,7 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 	asked, err := url.ParseRequestURI(r.RequestURI) // http.StripPrefix does not change it
 	if err != nil {
-		asked = r.URL // the request was made by a test, or a router that is not careful
+		asked = r.URL // the request comes from a test, or a careless router
 	}
 	if dir, base := path.Split(asked.EscapedPath()); base != "" && dir != "" {
 		w.Header().Set("Location", "./"+base+"/")
@@ -286,17 +286,17 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 func file(name, kind string) http.HandlerFunc {
 	data, err := files.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // a bug: the file is not there
+		panic(err) // a bug: the file is missing
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind+"; charset=utf-8")
-		_, _ = w.Write(data) // an error means that the reader has gone
+		_, _ = w.Write(data) // an error means that the client has gone
 	}
 }
 
 func (h *handler) overview(w http.ResponseWriter, r *http.Request) {
 	all := sourcesJSON{Control: h.mayControl(r) == nil, Sources: make([]sourceJSON, len(h.sources))}
-	var read sync.WaitGroup // an engine that does not answer delays nothing but its own line
+	var read sync.WaitGroup // an engine that does not answer delays only its own line
 	for i, s := range h.sources {
 		read.Go(func() { all.Sources[i] = s.source(time.Now()) })
 	}
@@ -306,8 +306,8 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) {
 
 const formType = "application/x-www-form-urlencoded"
 
-// of finds the source that is named by the request, of the kinds that S says: a *hub by wheel, a *board by
-// scheduler. Without a name it is the first. The form of the request is parsed.
+// of finds the source named by the request, of the types in S: a *hub by wheel, a *board by scheduler. Without a name
+// it is the first. It parses the form of the request.
 func of[S shown](h *handler, serve func(w http.ResponseWriter, r *http.Request, s S)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
@@ -343,7 +343,7 @@ func (h *handler) state(w http.ResponseWriter, _ *http.Request, hub *hub) {
 	send(w, http.StatusOK, hub.state(time.Now()))
 }
 
-// task serves what is known about a key. It is not an error if there is no task: a browser would report that.
+// task serves the data about a key. A missing task is not an error: a browser would report that.
 func (h *handler) task(w http.ResponseWriter, r *http.Request, s shown) {
 	key, ok := keyOf(w, r.Form)
 	if !ok {
@@ -421,7 +421,7 @@ func keyOf(w http.ResponseWriter, form url.Values) (key string, ok bool) {
 	return key, err == nil
 }
 
-// formKey returns the key in a form, which may be there as an id.
+// formKey returns the key in a form, which may be given as an id.
 func formKey(form url.Values) (string, error) {
 	key := form.Get("key")
 	if key == "" && form.Get("id") != "" {
@@ -482,5 +482,5 @@ func fail(w http.ResponseWriter, status int, text string) { send(w, status, erro
 func send(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // an error means that the reader has gone
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package dashboard shows timing wheels and durable schedulers in the browser: first what is wrong with them,
-// in words, since when, and where to look. Of a wheel it shows the accounts of the last hour, how late the runs
-// are, which jobs are running, what waits and is due next, the last panics, and any task by its key. Of a
-// durable scheduler it shows its tasks by state and kind, why tasks fail, the nodes that share the engine, and
-// each task with its failed attempts.
+// Package dashboard shows timing wheels and durable schedulers in the browser: first what is wrong with them, in words,
+// since when, and where to look. For a wheel it shows the statistics of the last hour, the lateness of runs, running
+// jobs, the next due tasks, the last panics, and any task by its key. For a durable scheduler it shows its tasks by
+// state and kind, why tasks fail, the nodes that share the engine, and each task with its failed attempts.
 //
 //	rec := dashboard.NewRecorder()
 //	tw, err := timewheel.New(10*time.Millisecond, 1024, rec.Option())
@@ -20,21 +19,20 @@
 // The handler works under any path that ends with a slash, with or without [http.StripPrefix]. The page makes
 // no request to any other host. With several sources it begins with an overview of their health.
 //
-// Anyone who can open the page sees task keys, panic stacks and the errors of durable tasks, and with
-// [AllowPayloads] their payloads. Like net/http/pprof it belongs behind whatever guards your internal pages,
-// and the guard must cover all paths below the handler's own. A request by a name that is not allowed
-// ([AllowHosts]) is refused.
+// Anyone who can open the page sees task keys, panic stacks and the errors of durable tasks, and with [AllowPayloads]
+// their payloads. Like net/http/pprof it belongs behind whatever guards your internal pages, and the guard must cover
+// all paths below the handler's own. Requests for a Host that is not allowed ([AllowHosts]) are refused.
 //
 // # Health
 //
-// The page, the overview and the JSON say the same about a wheel, the worst first:
+// The page, the overview and the JSON report the same findings about a wheel, the worst first:
 //
 //	stopped      it does not run, because it was not started or was stopped
 //	overloaded   a run has waited for a worker for a second or more
 //	panicked     a job has panicked in the last five minutes
 //	missed       a run was missed in the last five minutes
 //
-// And about a durable scheduler, what is wrong now before what happened lately:
+// And about a durable scheduler, present problems before recent ones:
 //
 //	stopped      it was shut down
 //	failed       the store has failed, for example because the disk is full
@@ -54,52 +52,51 @@
 //	             node is back is reported for five seconds. A node that leaves by Shutdown is not lost
 //	backlog      overdue tasks are left, and the oldest was due a second ago or more; not while nothing starts
 //
-// It also notes which kinds are paused, and how many of their tasks are due; and the backlog of the kinds whose
-// runs wait for their limit. That is wanted, and no finding: with notes alone, a scheduler is well. A note says, too,
-// when less than 5 % of the disk of a store is free. Below a kind whose runs wait for its limit the page names the group
-// with most due tasks, and says how many it has, since when, and for how long the tasks of other groups have waited.
+// Notes are not findings: a scheduler with only notes is well. They report paused kinds with the number of their due
+// tasks, the backlog of kinds whose runs wait for their limit, and a store whose disk is less than 5 % free. Below a
+// kind whose runs wait for its limit the page names the group with the most due tasks. It shows how many it has, since
+// when, and how long the tasks of other groups have waited.
 //
-// Next to a finding are links to what it is about, and, if control is allowed, buttons for what can be done about it:
-// unpark the tasks, pause the kind that fails, resume what is paused.
+// Next to a finding are links to the tasks concerned and, if control is allowed, buttons: unpark the tasks, pause the
+// failing kind, resume a paused kind.
 //
-// What is failing is that of the scheduler that is asked, the rest is that of all nodes. A node that is overloaded has
-// said so when it renewed its lease.
+// Failing kinds are those of the present scheduler; everything else is about all nodes. An overloaded node reports that
+// when it renews its lease.
 //
-// What was read before an outage of the engine is not judged after it, but read again. What is shown and was read
-// more than 15 s ago has its age, and no node is late by a reading that is older.
+// After an outage of the engine the page judges only new readings. Data that is more than 15 s old is shown with its
+// age, and no node counts as late because of an older reading.
 //
 // # Incidents
 //
-// README.md has a table of incidents: what you see on the page, what it means, and what to do. All of them are
-// replayed with real processes, by make incidents.
+// README.md has a table of incidents: what the page shows, what it means, and what to do. make incidents replays all of
+// them with real processes.
 //
 // # Cost
 //
-// The handler reads the accounts of each wheel every five seconds and keeps the readings of an hour: 720, which
-// take 0.12 MB a wheel. It stops when the wheel was stopped and its last run has ended, or when the handler is
-// free for the garbage collector. A recorder takes 0.8 MB at most, and some 100 ns of each run.
+// The handler reads the statistics of each wheel every five seconds and keeps the readings of an hour: 720, which take
+// 0.12 MB a wheel. It stops when the wheel was stopped and its last run has ended, or when the handler is garbage. A
+// recorder takes 0.8 MB at most, and some 100 ns of each run.
 //
-// A durable scheduler is read every five seconds, too, and while a page shows it every second, once for all
-// pages. The readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks: it
-// asks for Stats, Counts, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused
-// or have no handler, and a page for the groups of due tasks of up to five kinds that wait for their limit. What of these takes long is asked for at most 1 % of the time, or each 15 s if that takes at
-// most a tenth of the time. Lists, and the errors by
-// which tasks are grouped, are read when they are opened or refreshed; each looks at the tasks for 150 ms at
-// most, and says if it was cut. A page reads the errors again when the number of failing tasks has changed, for at most 0.4 % of the
-// time.
+// A durable scheduler is also read every five seconds, and every second while a page shows it, once for all pages. The
+// readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks. It asks for Stats,
+// Counts, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused or have no handler. A
+// page also asks for the groups of due tasks of up to five kinds that wait for their limit. Slow questions take at most
+// 1 % of the time, or are asked every 15 s if that takes at most a tenth of the time. Lists and grouped errors are read
+// when they are opened or refreshed; each reads tasks for 150 ms at most, and says if it was cut. A page rereads the
+// errors when the number of failing tasks has changed, for at most 0.4 % of the time.
 //
-// With no page open there is no goroutine. While pages are open, one goroutine for each wheel shown reads the
-// accounts three times a second. It sends one text to all pages that have read the last one, whatever the
-// number of tasks; bench/RESULTS.md has the cost of that.
+// With no page open there is no goroutine. While pages are open, one goroutine for each displayed wheel reads the
+// statistics three times a second. It sends one text to all pages that have read the last one. The number of tasks does
+// not matter; bench/RESULTS.md has the cost.
 //
-// BenchmarkPage measures the processor time of a process with a million tasks, its reader included, as a share
-// of one core of an AMD EPYC. Of a wheel it is 0.15 % with a page open, and 0.03 % without. Of a durable
-// scheduler it is 0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page: also if all tasks are parked, or overdue
-// and without a handler, an open page adds less than those measurements differ.
+// BenchmarkPage measures the processor time of a process with a million tasks, including the reader, as a share of one
+// core of an AMD EPYC. For a wheel it is 0.15 % with a page open, and 0.03 % without. For a durable scheduler it is 0.1
+// % to 0.3 %, and 0.1 % to 0.6 % without a page: an open page adds less than the measurements vary, even if all tasks
+// are parked, or overdue and without a handler.
 //
-// A page in a hidden tab is not open. A request for the state as JSON counts as a page for ten seconds. A page
-// that reads too slowly gets fewer updates, each with what it missed, and is closed in the end: neither the
-// wheel nor the other pages wait for it.
+// A page in a hidden tab is not open. A request for the state as JSON counts as a page for ten seconds. A page that
+// reads too slowly gets fewer updates, each with everything it missed, and is eventually closed: neither the wheel nor
+// the other pages wait for it.
 //
 // An open page holds up [http.Server.Shutdown] until it is closed. Cancel the server's BaseContext first, as
 // examples/dashboard does. A browser opens six connections to a server without TLS, and each visible page keeps
@@ -107,14 +104,14 @@
 //
 // # Control
 //
-// The page is read-only, unless [AllowControl] is given. [WithAudit] is called with all that was done or
-// refused.
+// The page is read-only, unless [AllowControl] is given. The function of [WithAudit] is called with every action, done
+// or refused.
 //
 // # JSON
 //
-// The data of the page is also available as JSON, under the path of the handler. Times are in RFC 3339,
-// durations in seconds. A request names its wheel, or its scheduler with scheduler= in place of wheel=. Without
-// a name it is about the first. It names a task by key or by id.
+// The data of the page is also available as JSON, under the path of the handler. Times are in RFC 3339, durations in
+// seconds. A request names its wheel with wheel=, or its scheduler with scheduler=. Without a name it is about the
+// first. It names a task by key or by id.
 //
 //	GET  api/sources              {"sources": [name, kind, health, stats], "control": whether this request may
 //	                              change something}; the kind is wheel or scheduler

@@ -19,18 +19,17 @@ import (
 const (
 	every    = time.Second / 3  // between two updates
 	linger   = 10 * time.Second // how long a request for the state counts as an open page
-	maxPages = 1000             // that are open at a time
-	upcoming = 8                // tasks that are listed
-	running  = 8                // runs that are listed
+	maxPages = 1000             // open at a time
+	upcoming = 8                // tasks listed
+	running  = 8                // runs listed
 
 	readEvery   = 5 * time.Second // between two readings, whether a page is open or not
-	maxReadings = 720             // that are kept: an hour, of 160 bytes each
+	maxReadings = 720             // kept: an hour, of 160 bytes each
 
-	maxStacks = 2 // of panics, that are sent in an update
+	maxStacks = 2 // of panics, sent in an update
 )
 
-// A hub is what all pages of one wheel have in common. It reads the wheel for all of them, on one goroutine,
-// which exists while a page is open.
+// A hub reads one wheel for all its pages, on one goroutine, which exists while a page is open.
 type hub struct {
 	name string
 	tw   *timewheel.TimeWheel
@@ -40,8 +39,8 @@ type hub struct {
 	pages   map[*page]struct{}
 	quit    chan struct{} // ends the goroutine; nil if there is none
 	asker   *page         // stands for requests for the state, and
-	leaving *time.Timer   // closes it; both are nil if there was none lately
-	seen    stateJSON     // at the last look, without the history and with all panics that are kept
+	leaving *time.Timer   // closes it; both are nil if there was no recent request
+	seen    stateJSON     // at the last look, without the history and with all stored panics
 	past    []health.Reading
 	timer   *time.Timer // of the next reading
 	now     mark
@@ -53,7 +52,7 @@ type page struct {
 	has    mark        // under the hub's lock
 }
 
-// A mark is how much there has been, or how much of it a page has. A new page has nothing.
+// A mark counts all readings and panics so far, or those that a page has. A new page has none.
 type mark struct{ readings, panics int }
 
 // A point is one reading in the history.
@@ -63,7 +62,7 @@ type point struct {
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 
-	// Runs a second since the reading before; null if there is none.
+	// Runs a second since the previous reading; null if there is none.
 	Started  *float64 `json:"started"`
 	Missed   *float64 `json:"missed"`
 	Panicked *float64 `json:"panicked"`
@@ -72,7 +71,7 @@ type point struct {
 // newHub returns a hub, which reads the wheel from now on.
 func newHub(name string, tw *timewheel.TimeWheel, rec *Recorder) *hub {
 	h := &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{})}
-	weakly := weak.Make(h) // the timer must not keep a hub that is not used any more
+	weakly := weak.Make(h) // the timer must not keep an unused hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.readLocked(time.Now())
@@ -97,11 +96,11 @@ func (h *hub) reading(now time.Time) health.Reading {
 	return r
 }
 
-// readLocked keeps a reading. It reports whether there is anything to read later: a wheel that was stopped
-// stays so, and when its last run has ended its accounts stay as they are.
+// readLocked keeps a reading. It reports whether later readings are useful: the statistics of a stopped wheel no longer
+// change once its last run has ended.
 func (h *hub) readLocked(now time.Time) bool {
 	r := h.reading(now)
-	r.Panics = nil // of a past reading they are not asked for
+	r.Panics = nil // not needed in a past reading
 	stopped := !r.Running && slices.ContainsFunc(h.past, func(p health.Reading) bool { return p.Running })
 	if len(h.past) == maxReadings {
 		h.past = slices.Delete(h.past, 0, 1)
@@ -157,7 +156,7 @@ func (h *hub) run(quit chan struct{}) {
 	}
 }
 
-// publish sends the state to every page that has room for it, with what is new to that page. Pages with the
+// publish sends the state to every page that has room for it, with the parts that are new to that page. Pages with the
 // same mark get the same text.
 func (h *hub) publish(now time.Time) {
 	h.mu.Lock()
@@ -185,7 +184,7 @@ func (h *hub) state(now time.Time) stateJSON {
 	defer h.mu.Unlock()
 	if h.asker == nil {
 		p := h.openLocked()
-		p.events <- nil // so that it gets nothing, since it reads nothing
+		p.events <- nil // so that it gets nothing, because it reads nothing
 		h.asker, h.leaving = p, time.AfterFunc(linger, func() { h.close(p) })
 	} else {
 		h.leaving.Reset(linger)
@@ -196,7 +195,7 @@ func (h *hub) state(now time.Time) stateJSON {
 	return h.newTo(mark{})
 }
 
-// newTo returns what was seen, with the history and the panics that are new to a page with the given mark.
+// newTo returns the last state, with the history and the panics that are new to a page with the given mark.
 func (h *hub) newTo(has mark) stateJSON {
 	s := h.seen
 	s.Whole = has == mark{}
@@ -247,16 +246,15 @@ func (h *hub) look(now time.Time) stateJSON {
 	return s
 }
 
-// agreeing returns the first of the tasks that do not contradict the accounts: if no run waits by these, a task
-// that waits has become due since.
+// agreeing returns the first tasks that do not contradict the statistics: if these have no waiting run, a waiting task
+// has become due since.
 func agreeing(infos []timewheel.Info, stats timewheel.Stats) []timewheel.Info {
 	infos = slices.DeleteFunc(infos, func(i timewheel.Info) bool { return i.Waiting && stats.Waiting == 0 })
 	return infos[:min(len(infos), upcoming)]
 }
 
-// sectors returns into how many parts a page divides the dial: one for each slot if there are at most 200.
-// Otherwise it is the largest number from 200 down to 60 that divides the slots evenly, or 120 if there is
-// none.
+// sectors returns the number of parts of the dial on a page: one for each slot if there are at most 200. Otherwise it
+// is the largest number from 200 down to 60 that divides the slots evenly, or 120 if there is none.
 func sectors(slots int) int {
 	const few, many = 60, 200
 	if slots <= many {
@@ -299,7 +297,7 @@ func (h *hub) source(now time.Time) sourceJSON {
 
 func (h *hub) title() string { return h.name }
 
-// about returns all that is known about a key.
+// about returns everything about a key.
 func (h *hub) about(key string, now time.Time) aboutJSON {
 	a := aboutJSON{Runs: []runJSON{}, Panics: []panicJSON{}}
 	if info, ok := h.tw.Get(key); ok {
@@ -322,7 +320,7 @@ func event(s stateJSON) []byte {
 	var b bytes.Buffer
 	b.WriteString("data: ")
 	if err := json.NewEncoder(&b).Encode(s); err != nil {
-		panic(err) // a bug: there is nothing in it that cannot be encoded
+		panic(err) // a bug: everything in it can be encoded
 	}
 	b.WriteString("\n")
 	return b.Bytes()

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The types of what is sent. The package documentation describes them to the user.
+// The JSON types. The package documentation describes them for users.
 
 type sourcesJSON struct {
 	Sources []sourceJSON `json:"sources"`
@@ -28,19 +28,19 @@ type sourceJSON struct {
 
 type healthJSON struct {
 	Well     bool          `json:"well"` // there is no finding
-	Text     string        `json:"text"` // of the worst finding, or of what is well
+	Text     string        `json:"text"` // of the worst finding, or that all is well
 	Findings []findingJSON `json:"findings"`
-	Notes    []findingJSON `json:"notes"` // what is wanted, and keeps tasks from running
+	Notes    []findingJSON `json:"notes"` // intended reasons why tasks do not run
 }
 
 type findingJSON struct {
 	Kind  health.Kind `json:"kind"`
-	Since *time.Time  `json:"since"` // null if that is unknown
+	Since *time.Time  `json:"since"` // null if unknown
 	Text  string      `json:"text"`
-	About string      `json:"about,omitempty"` // the kind of tasks that it names, if that is one
+	About string      `json:"about,omitempty"` // the kind of tasks that it names, if it names one
 }
 
-// aboutKinds completes what is said about a scheduler.
+// aboutKinds sets About in the findings about a scheduler.
 func (h healthJSON) aboutKinds(now health.SchedulerReading) healthJSON {
 	for _, all := range [][]findingJSON{h.Findings, h.Notes} {
 		for i, f := range all {
@@ -50,7 +50,7 @@ func (h healthJSON) aboutKinds(now health.SchedulerReading) healthJSON {
 	return h
 }
 
-// newHealthJSON returns the findings, or what is said if there are none, and the notes.
+// newHealthJSON returns the findings, or the text for none, and the notes.
 func newHealthJSON(findings []health.Finding, well string, notes ...health.Finding) healthJSON {
 	h := healthJSON{Findings: newFindingsJSON(findings), Notes: newFindingsJSON(notes)}
 	if h.Well = len(h.Findings) == 0; h.Well {
@@ -133,7 +133,7 @@ type quantilesJSON struct { // seconds
 	Max float64 `json:"max"`
 }
 
-// A keyJSON is a key as it is listed, and what it is asked for by if that is not the whole key.
+// A keyJSON is a key in a list, with an id for requests if it is not the whole key.
 type keyJSON struct {
 	Key   string `json:"key"` // empty for a timer
 	Exact bool   `json:"exact"`
@@ -151,7 +151,7 @@ type taskJSON struct {
 	Paused   bool      `json:"paused"`
 }
 
-// An aboutJSON is all that is known about one key.
+// An aboutJSON is everything about one key.
 type aboutJSON struct {
 	Task   *taskJSON   `json:"task"` // null if there is no live task
 	Runs   []runJSON   `json:"runs"`
@@ -170,7 +170,7 @@ type runJSON struct {
 	keyJSON
 	Due        time.Time `json:"due"`
 	Dispatched time.Time `json:"dispatched"`
-	For        float64   `json:"for"` // seconds since it was started, or dispatched if the wheel has no observer
+	For        float64   `json:"for"` // seconds since it started, or since it was dispatched if the wheel has no observer
 }
 
 type panicJSON struct {
@@ -212,7 +212,7 @@ func newRunJSON(run timewheel.Run, now time.Time) runJSON {
 
 // Keys may be of any length, and are sent three times a second.
 const (
-	maxKeyText = 256     // bytes of a key that are listed
+	maxKeyText = 256     // bytes of a key in a list
 	maxID      = 8 << 10 // bytes of a key that has an id
 )
 
@@ -231,7 +231,7 @@ func keyText(key string) (text string, exact bool) {
 	return text, text == key
 }
 
-// cut returns the text as valid UTF-8, without what is beyond most bytes.
+// cut returns the text as valid UTF-8, cut after most bytes.
 func cut(text string, most int) string {
 	if len(text) > most {
 		for most > 0 && !utf8.RuneStart(text[most]) {

@@ -16,24 +16,24 @@ const (
 	// The histograms of a Recorder have two digits. There are 21, which take 0.6 MB, allocated at the first run.
 	digits = 2
 
-	// What is kept of panics.
+	// Limits for stored panics.
 	keepPanics   = 10
 	maxValueText = 1 << 10
 	maxStack     = 16 << 10
 )
 
-// A Recorder records how late the runs of one wheel are, and the wheel's last ten panics. Give it to the wheel
-// by [Recorder.Option], and to the handler by [Wheel]. It takes 0.8 MB at most, and some 100 ns of each run.
+// A Recorder records how late the runs of one wheel are, and the wheel's last ten panics. Pass its [Recorder.Option] to
+// the wheel, and the recorder to [Wheel]. It takes 0.8 MB at most, and some 100 ns of each run.
 type Recorder struct {
-	wheels atomic.Int32 // that it was given to
+	wheels atomic.Int32 // that use it
 
 	mu         sync.Mutex    // protects all below
 	window     window        // tick, wait and run
 	panics     []panicRecord // the newest first
-	panicCount int           // how many there have been
+	panicCount int           // their number so far
 }
 
-// A panicRecord is what is kept of a panic.
+// A panicRecord is a stored panic.
 type panicRecord struct {
 	time         time.Time
 	key          string
@@ -43,16 +43,15 @@ type panicRecord struct {
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder { return new(Recorder) }
 
-// Option returns the option that gives the recorder to a wheel. A recorder is for one wheel: with an option of
-// a recorder that another wheel has, [timewheel.New] returns an error. The wheel may have further observers and
-// panic handlers.
+// Option returns the option that attaches the recorder to a wheel. A recorder is for one wheel: if another wheel uses
+// it, [timewheel.New] returns an error. The wheel may have further observers and panic handlers.
 func (r *Recorder) Option() timewheel.Option {
 	return once(&r.wheels, "wheel", timewheel.WithObserver(r.observe), timewheel.WithPanicHandler(r.panicked))
 }
 
 func (r *Recorder) isWired() bool { return r.wheels.Load() > 0 }
 
-// observe records the account of a run.
+// observe records a run.
 func (r *Recorder) observe(run timewheel.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +75,7 @@ func (r *Recorder) panicked(task *timewheel.Task, value any, stack []byte) {
 	r.panics = r.panics[:min(len(r.panics), keepPanics)]
 }
 
-// lateness returns what was recorded in the last minute.
+// lateness returns the recordings of the last minute.
 func (r *Recorder) lateness(now time.Time) *latenessJSON {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +90,7 @@ func (r *Recorder) lateness(now time.Time) *latenessJSON {
 	return l
 }
 
-// lastPanics returns the panics that were kept, the newest first, and how many there have been.
+// lastPanics returns the stored panics, the newest first, and the number of all panics so far.
 func (r *Recorder) lastPanics() ([]panicJSON, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +101,7 @@ func (r *Recorder) lastPanics() ([]panicJSON, int) {
 	return all, r.panicCount
 }
 
-// panicsOf returns the panics that were kept of one key.
+// panicsOf returns the stored panics of one key.
 func (r *Recorder) panicsOf(key string) []panicJSON {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +114,7 @@ func (r *Recorder) panicsOf(key string) []panicJSON {
 	return all
 }
 
-// panicTimes returns the times of the panics that were kept, the newest first.
+// panicTimes returns the times of the stored panics, the newest first.
 func (r *Recorder) panicTimes() []time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

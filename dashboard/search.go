@@ -17,13 +17,13 @@ const (
 	maxFound   = 50                     // tasks that are listed
 )
 
-// search finds the tasks whose key begins with the prefix, and returns the first of them by key. It stops at
-// the time that it is given, and says so.
+// search finds the tasks whose keys begin with the prefix, and returns the first of them by key. It stops at the given
+// time, and says so.
 func search(tw *timewheel.TimeWheel, prefix string, until time.Time) foundJSON {
 	byKey := func(a, b timewheel.Info) int { return cmp.Compare(a.Key, b.Key) }
 	answer := foundJSON{Tasks: []taskJSON{}, Whole: true}
 	var found []timewheel.Info
-	if info, ok := tw.Get(prefix); ok { // so a whole key is found however many tasks there are
+	if info, ok := tw.Get(prefix); ok { // so a whole key is found among any number of tasks
 		answer.Matches++
 		found = append(found, info)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// What is recorded is that of the last minute: windowParts parts, the last of which is not over.
+	// A window covers the last minute: windowParts parts, the last of which is not over.
 	windowParts = 6
 	windowPart  = 10 * time.Second
 
@@ -56,7 +56,7 @@ func (w *window) record(ds ...time.Duration) {
 	}
 }
 
-// quantiles returns those of a histogram, and of how many values they are.
+// quantiles returns the quantiles of a histogram, and its number of values.
 func (w *window) quantiles(i int) (q quantilesJSON, n int64) {
 	h := w.of[i].Merge()
 	s := func(micros int64) float64 { return float64(micros) / 1e6 }

@@ -58,14 +58,14 @@ func defineBackup(p *program, f *flag.FlagSet) action {
 			if err != nil {
 				return err
 			}
-			defer func() { _ = store.Close() }() // nothing was written to it
+			defer func() { _ = store.Close() }() // nothing was written
 			from = func(to io.Writer) error { return store.Backup(ctx, counted{to, new(int), so}) }
 		}
 		return p.create(name, from)
 	}
 }
 
-// A counted writer says how much was written to it.
+// A counted writer counts the bytes written to it.
 type counted struct {
 	io.Writer
 	bytes *int
@@ -79,7 +79,7 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// fetch writes the backup that a process serves.
+// fetch writes the backup served by a process.
 func fetch(ctx context.Context, to io.Writer, url, header string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
@@ -93,7 +93,7 @@ func fetch(ctx context.Context, to io.Writer, url, header string) error {
 		request.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // a POST that is redirected becomes a GET
+		return http.ErrUseLastResponse // a redirected POST becomes a GET
 	}}
 	response, err := client.Do(request)
 	if err != nil {
@@ -117,7 +117,7 @@ no database.`
 func defineMigrate(p *program, f *flag.FlagSet) action {
 	var at place
 	var show bool
-	at.timeout = time.Hour // an index of many tasks is made without a word
+	at.timeout = time.Hour // making an index of many tasks sends nothing for long
 	at.defineDB(p, f)
 	f.BoolVar(&show, "print", false, "write the SQL, and do nothing")
 	return noArgs(func(ctx context.Context) error {

@@ -17,24 +17,24 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A deed is something that is done to tasks: to those of the keys, or to all that a search finds.
+// A deed is a change of tasks: of the tasks with given keys, or of all that a search finds.
 type deed struct {
 	ask  string // "Remove"
 	past string // "Removed"
-	json string // "removed", the field that counts
+	json string // "removed", the field with the count
 	note string // said before the question; may be empty
 	do   durable.Action
-	only durable.State // tasks in another state are left alone
-	not  durable.State // and so are those in this one
+	only durable.State // tasks in other states are left alone
+	not  durable.State // tasks in this state are left alone
 
-	in     durable.State // in which a search looks; AnyState if a flag says it
-	spares durable.State // tasks in this state are left alone by a search
+	in     durable.State // the state a search selects; AnyState if a flag sets it
+	spares durable.State // a search leaves tasks in this state alone
 
 	one    func(s *durable.Scheduler, ctx context.Context, key string) error // to the task of a key,
 	atOnce int                                                               // and the number of keys at the same time; 0 is 1
 
-	// all does it to the tasks of a search, in place of do. It is nil if do is enough. tasks is about how many there
-	// are, or 0 if they were not counted. It calls so with how many it has come to.
+	// all changes the tasks of a search, in place of do. It is nil if do is enough. tasks is their approximate number,
+	// or 0 if they were not counted. It calls so with the number changed so far.
 	all func(ctx context.Context, s *durable.Scheduler, q durable.Query, tasks int, so func(int)) (int, error)
 }
 
@@ -58,7 +58,8 @@ func runNow(s *durable.Scheduler, ctx context.Context, key string) error {
 	return s.Reschedule(ctx, key, 0)
 }
 
-// runAllNow does not use BulkStep: a waiting task that was made due waits still, and a further step would find it.
+// runAllNow does not use BulkStep: a waiting task that was made due still waits, and a further step would find it
+// again.
 func runAllNow(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
 	return s.BulkReschedule(ctx, q, func(i int) time.Duration { so(i); return 0 })
 }
@@ -174,7 +175,7 @@ func defineRemove(p *program, f *flag.FlagSet) action {
 	}
 }
 
-// cancelRuns cancels the runs of the key, and says so if there are none.
+// cancelRuns cancels the runs of the key, and returns an error if there are none.
 func cancelRuns(s *durable.Scheduler, ctx context.Context, key string) error {
 	ran, err := s.Cancel(ctx, key)
 	if ran || err != nil {
@@ -221,7 +222,7 @@ func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 	}
 }
 
-// doKeys does it to the tasks of the keys. What is wrong with one of them does not keep it from the others.
+// doKeys changes the tasks with the keys. It continues after an error of one key.
 func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, keys []string, asJSON bool) error {
 	n := 0
 	var undone error
@@ -244,7 +245,7 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, key
 			case !broken:
 				undone = errors.Join(undone, err)
 				broken = !errors.Is(err, durable.ErrTaskKeyNotFound) && !errors.Is(err, errLeftAlone) &&
-					!errors.Is(err, errNoAnswer) // what is wrong with one is so with all
+					!errors.Is(err, errNoAnswer) // this error concerns all keys
 			}
 		}
 		if broken {
@@ -258,8 +259,8 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, key
 }
 
 var (
-	errLeftAlone = errors.New("left alone") // the deed is not for tasks in that state
-	errNoAnswer  = errors.New("no answer")  // of some node, whether it runs the task
+	errLeftAlone = errors.New("left alone") // the deed does not apply to tasks in that state
+	errNoAnswer  = errors.New("no answer")  // from some node about whether it runs the task
 )
 
 func (d *deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error {
@@ -283,7 +284,7 @@ func (d *deed) toKey(ctx context.Context, s *durable.Scheduler, key string) erro
 	return err
 }
 
-// doAll does it to all tasks that the query finds, when that has been confirmed.
+// doAll changes all tasks that the query finds, after a confirmation.
 func (p *program) doAll(
 	ctx context.Context, s *durable.Scheduler, d *deed, q durable.Query, yes, asJSON bool,
 ) error {
@@ -312,7 +313,7 @@ func (p *program) doAll(
 	return errors.Join(err, p.report(d, n, asJSON))
 }
 
-// inSteps does it in steps of about a second.
+// inSteps makes the change in steps of about a second.
 func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
 	q.For = time.Second
 	for total := 0; ; {
@@ -321,7 +322,7 @@ func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Quer
 		if err != nil || next == "" {
 			return total, err
 		}
-		if next == q.After { // the database took longer than that for its first answer
+		if next == q.After { // the database took longer than a step for its first answer
 			q.For *= 2
 		}
 		q.After = next
@@ -329,7 +330,7 @@ func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Quer
 	}
 }
 
-// progress returns a function that says once a second how many things something was done to, if a person reads that.
+// progress returns a function that reports once a second how many things were changed, if a person is watching.
 func (p *program) progress(past, noun string) func(n int) {
 	last := time.Now()
 	return func(n int) {
@@ -340,7 +341,7 @@ func (p *program) progress(past, noun string) func(n int) {
 	}
 }
 
-// count returns how many of the tasks that the query finds are not left alone.
+// count returns how many tasks of the query the deed changes.
 func (d *deed) count(ctx context.Context, s *durable.Scheduler, q durable.Query) (int, error) {
 	not := cmp.Or(d.not, d.spares)
 	n, err := s.Bulk(ctx, q, durable.DoNothing)
@@ -413,7 +414,7 @@ func defineReschedule(p *program, f *flag.FlagSet) action {
 	})
 	f.Func("over", "spread the tasks evenly over a `DURATION` from then on, or from now on", duration(&over))
 	var began time.Time
-	nth := func(i, tasks int) time.Duration { // what is found after the count is spread as well
+	nth := func(i, tasks int) time.Duration { // tasks found after the count are spread as well
 		d := in
 		if !to.IsZero() {
 			d = to.Sub(began)
@@ -433,7 +434,7 @@ func defineReschedule(p *program, f *flag.FlagSet) action {
 				return 0, err
 			}
 		}
-		began = p.now() // and not before the question was answered
+		began = p.now() // after the question was answered
 		return s.BulkReschedule(ctx, q, func(i int) time.Duration { so(i); return nth(i, tasks) })
 	}
 	act := defineDeed(p, f, (*place).define, &d)

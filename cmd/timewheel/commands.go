@@ -32,13 +32,13 @@ type command struct {
 	name    string
 	group   string
 	summary string
-	args    string   // after the flags
-	values  []string // that the arguments can have, for the completion
-	about   string   // of the help for it
+	args    string   // follow the flags
+	values  []string // of the arguments, for completion
+	about   string   // text of its help
 	define  func(p *program, f *flag.FlagSet) action
 }
 
-// An action does what a command is for, with the arguments that are not flags.
+// An action runs a command, with the arguments that are not flags.
 type action func(ctx context.Context, args []string) error
 
 const (
@@ -91,7 +91,7 @@ func find(name string) *command {
 	return nil
 }
 
-// noCommand returns the error of a name that no command has.
+// noCommand returns the error for an unknown command.
 func noCommand(name string) error {
 	var names []string
 	for _, c := range commands() {
@@ -107,10 +107,10 @@ func (e usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// errNotConfirmed is the error of an action that was not confirmed.
+// errNotConfirmed is the error of an unconfirmed action.
 var errNotConfirmed = errors.New("nothing was done")
 
-// run does what the arguments ask for, and returns the exit code.
+// run runs the command in the arguments, and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
 	if len(args) == 0 {
 		p.help(p.err)
@@ -147,7 +147,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// complain writes a message about what is wrong, each line of it as one of the program's.
+// complain writes an error message, with the program's name before each line.
 func (p *program) complain(format string, args ...any) {
 	for line := range strings.Lines(fmt.Sprintf(format, args...) + "\n") {
 		fmt.Fprint(p.err, "timewheel: "+strings.TrimPrefix(line, "timewheel: "))
@@ -170,7 +170,7 @@ func codeOf(err error) int {
 	return failed
 }
 
-// hintFor returns what helps against an error, or nothing.
+// hintFor returns a remedy for an error, or "".
 func hintFor(err error) string {
 	switch {
 	case errors.Is(err, pebble.ErrLocked):
@@ -187,7 +187,7 @@ func hintFor(err error) string {
 	return ""
 }
 
-// start parses the flags of the command and does it.
+// start parses the flags of the command and runs it.
 func (c *command) start(ctx context.Context, p *program, args []string) error {
 	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -209,8 +209,8 @@ func (c *command) start(ctx context.Context, p *program, args []string) error {
 	return act(ctx, args)
 }
 
-// parse sets the flags, which may come before, between and after the other arguments. It returns those. What
-// follows -- is no flag.
+// parse sets the flags, which may come before, between and after the other arguments, and returns the others. Nothing
+// after -- is a flag.
 func parse(f *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := f.Parse(args); err != nil {
@@ -248,7 +248,7 @@ func oneFile(args []string) (string, error) {
 	return "", usagef("%q is one argument too many", args[1])
 }
 
-// help writes what the program is for.
+// help writes the help of the program.
 func (p *program) help(to io.Writer) {
 	fmt.Fprint(to, "timewheel operates the durable tasks of timing wheels. It never runs one.\n\n"+
 		"usage: timewheel COMMAND [flags] [arguments]\n")
@@ -277,7 +277,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no task with a key, 4 not 
 `)
 }
 
-// help writes what the command does, and its flags.
+// help writes the help of the command with its flags.
 func (c *command) help(to io.Writer, f *flag.FlagSet) {
 	line := "usage: timewheel " + c.name
 	flags := 0

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// completeCommand is what the scripts call, with the words of the command line up to the one that is completed.
+// completeCommand is the command that the scripts call, with the words of the command line up to the one to complete.
 const completeCommand = "__complete"
 
-// files is what complete writes where the name of a file or a directory is wanted.
+// files is the output of complete if a file or a directory is expected.
 const files = ":files"
 
 const aboutCompletion = `
@@ -81,7 +81,7 @@ func defineCompletion(p *program, _ *flag.FlagSet) action {
 	}
 }
 
-// complete writes what the last of the words may become, one a line.
+// complete writes the completions of the last word, one on each line.
 func (p *program) complete(words []string) {
 	if len(words) == 0 {
 		return
@@ -94,7 +94,7 @@ func (p *program) complete(words []string) {
 	}
 }
 
-// candidates returns what may follow the words, whatever it begins with.
+// candidates returns the words that may follow, with any beginning.
 func (p *program) candidates(words []string, last string) (all []string) {
 	if len(words) == 0 {
 		for _, c := range commands() {
@@ -124,7 +124,7 @@ func (p *program) candidates(words []string, last string) (all []string) {
 			case "dir":
 				return []string{files}
 			}
-			return nil // a value that is free
+			return nil // any value is allowed
 		}
 	}
 	if strings.HasPrefix(last, "-") {
@@ -134,7 +134,7 @@ func (p *program) candidates(words []string, last string) (all []string) {
 	return c.arguments()
 }
 
-// arguments returns what an argument of the command may be.
+// arguments returns the possible arguments of the command.
 func (c *command) arguments() []string {
 	if strings.Contains(c.args, "FILE") {
 		return []string{files}

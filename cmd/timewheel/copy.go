@@ -26,12 +26,12 @@ import (
 // lastDue is the due time of parked tasks, the last in due order.
 const lastDue int64 = math.MaxInt64
 
-// A lineJSON is a task in an export. With Payload, Record is all that the store or the engine keeps of it; the
-// other fields say what is in it, for people and for filters.
+// A lineJSON is a task in an export. Payload and Record are everything that the store or engine keeps; the other fields
+// show their contents to people and filters.
 type lineJSON struct {
 	taskJSON
-	Due    int64  `json:"due"`    // in nanoseconds since 1970; 9223372036854775807 if it is parked
-	Record []byte `json:"record"` // what is before the payload, in base64
+	Due    int64  `json:"due"`    // in nanoseconds since 1970; 9223372036854775807 if parked
+	Record []byte `json:"record"` // the part before the payload, in base64
 }
 
 // newLine returns the line of a record.
@@ -67,7 +67,7 @@ func parseLine(b []byte) (engine.Record, error) {
 	return r, nil
 }
 
-// differs returns the name of a field in which two tasks differ, or nothing.
+// differs returns the name of a field in which two tasks differ, or "".
 func differs(a, b taskJSON) string {
 	if a.Next.Equal(b.Next) {
 		a.Next = b.Next
@@ -144,8 +144,8 @@ func export(ctx context.Context, to io.Writer, all iter.Seq2[engine.Record, erro
 	return n, nil
 }
 
-// create has write fill a new file, or the standard output if the name is "-". The file is on the disk and
-// whole when create returns nil, and not there otherwise.
+// create calls write with a new file, or with the standard output if the name is "-". If create returns nil, the file
+// is complete and on the disk; otherwise there is no file.
 func (p *program) create(name string, write func(to io.Writer) error) error {
 	if name == "-" {
 		out := bufio.NewWriterSize(p.out, 1<<16)
@@ -215,12 +215,12 @@ func defineImport(p *program, f *flag.FlagSet) action {
 type importer struct {
 	s       *durable.Scheduler
 	replace bool
-	so      func(line int) // says how far it is
+	so      func(line int) // reports the progress
 
 	batch       []engine.Record
-	keys        map[string]int // of the batch, and where they are in it
+	keys        map[string]int // of the batch, with their places
 	size        int
-	first, line int // of the batch, and the last that was read
+	first, line int // of the batch, and the last line read
 
 	added, replaced, skipped int
 }
@@ -258,8 +258,8 @@ func (i *importer) read(ctx context.Context, from io.Reader) error {
 	return err
 }
 
-// put adds a record to the batch. Of several with a key in one batch the first is kept, or the last if they
-// replace each other.
+// put adds a record to the batch. If a batch has several with one key, the first is kept, or the last if they replace
+// each other.
 func (i *importer) put(ctx context.Context, r engine.Record) error {
 	if at, ok := i.keys[r.Key]; ok {
 		if !i.replace {

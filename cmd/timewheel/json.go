@@ -13,7 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A text is a key, a kind, a group or a trace context in JSON. One that is not UTF-8, which JSON cannot hold, is {"base64": …}.
+// A text is a key, a kind, a group or a trace context in JSON. If it is not UTF-8, which JSON cannot hold, it is
+// {"base64": …}.
 type text string
 
 type bytesJSON struct {
@@ -61,7 +62,7 @@ func (s *seconds) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A taskJSON is what JSON says about a task, wherever it comes from. Times are in UTC, as in RFC 3339.
+// A taskJSON is a task in JSON. Times are in UTC, in the form of RFC 3339.
 type taskJSON struct {
 	Key        text      `json:"key"`
 	Kind       text      `json:"kind"`
@@ -70,23 +71,23 @@ type taskJSON struct {
 	Times      int       `json:"times"`             // -1: until it is removed
 	Next       time.Time `json:"next,omitzero"`     // none if it is parked or paused
 	Parked     bool      `json:"parked"`            //
-	Attempts   int       `json:"attempts"`          // that have failed
+	Attempts   int       `json:"attempts"`          // failed attempts
 	Missed     uint64    `json:"missed"`            // periods
 	Failure    string    `json:"failure"`           // the error of the last attempt
 	Generation uint64    `json:"generation"`        // of the token
 	Seq        uint64    `json:"seq"`               // of the token
 	Payload    []byte    `json:"payload"`           // in base64
 	Version    int       `json:"version,omitempty"` // of the payload; none if it is 1
-	Trace      text      `json:"trace,omitempty"`   // the trace context of what added it
+	Trace      text      `json:"trace,omitempty"`   // the trace context of its add
 	Group      text      `json:"group,omitempty"`
-	Shift      seconds   `json:"shift,omitempty"`   // by which the runs are later than the instants of cron
-	Deadline   time.Time `json:"deadline,omitzero"` // when the first run is due at the latest
-	Note       string    `json:"note,omitempty"`    // of the last run that is complete
+	Shift      seconds   `json:"shift,omitempty"`   // the delay of the runs after the instants of cron
+	Deadline   time.Time `json:"deadline,omitzero"` // the latest due time of the first run
+	Note       string    `json:"note,omitempty"`    // of the last complete run
 	State      string    `json:"state,omitempty"`
 	Node       string    `json:"node,omitempty"`   // that holds it
-	Started    time.Time `json:"started,omitzero"` // none if it is not running, or that is not known
+	Started    time.Time `json:"started,omitzero"` // none if it is not running, or if unknown
 
-	Failed []failureJSON `json:"failed,omitempty"` // the last attempts that have failed, the newest first
+	Failed []failureJSON `json:"failed,omitempty"` // the last failed attempts, the newest first
 }
 
 type failureJSON struct {
@@ -94,7 +95,7 @@ type failureJSON struct {
 	Text string    `json:"text"`
 }
 
-// recordJSON returns what an export says about a task: nothing that depends on the time or on a node.
+// recordJSON returns a task for an export, without anything that depends on the time or on a node.
 func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
@@ -109,7 +110,7 @@ func recordJSON(i durable.Info) taskJSON {
 	return t
 }
 
-// infoJSON returns what a list says about a task.
+// infoJSON returns a task for a list.
 func infoJSON(i durable.Info) taskJSON {
 	t := recordJSON(i)
 	t.State, t.Node, t.Started = i.State.String(), i.Node, utc(i.Started)

@@ -42,8 +42,8 @@ func defineList(p *program, f *flag.FlagSet) action {
 	})
 }
 
-// list lists a page of tasks, or all that the search finds. A table of all of them is one for each page, for
-// they may be more than memory holds.
+// list lists a page of tasks, or all that the search finds. It writes one table for each page, because all tasks may
+// not fit in memory.
 func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJSON bool) error {
 	left := q.Limit
 	if q.all {
@@ -126,7 +126,7 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 	return nil
 }
 
-// state returns the state, and for how long a task has been running.
+// state returns the state, and how long a task has been running.
 func (p *program) state(i durable.Info) string {
 	if i.Started.IsZero() {
 		return i.State.String()
@@ -257,7 +257,7 @@ func (p *program) showTask(i durable.Info) {
 	}
 }
 
-// mostPayload is how much of a payload is shown.
+// mostPayload is how many bytes of a payload are shown.
 const mostPayload = 4 << 10
 
 // payloadText returns a payload for people: text as it is, and anything else in hexadecimal.

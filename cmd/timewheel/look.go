@@ -76,7 +76,7 @@ func defineStats(p *program, f *flag.FlagSet) action {
 // countedBy are the values of -by.
 var countedBy = []string{"kind", "group"}
 
-// defineLook defines a command whose flags are the place, as where defines it, and -json.
+// defineLook defines a command with the flags of where and -json.
 func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.FlagSet), usage string,
 	do func(ctx context.Context, s *durable.Scheduler, asJSON bool) error,
 ) action {
@@ -89,7 +89,8 @@ func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 	})
 }
 
-// without returns the kinds of tasks that no node handles, as far as there are nodes and all say what they handle.
+// without returns the kinds of tasks that no node handles. It returns none if there are no nodes, or if one does not
+// report all its kinds.
 func (h handling) without(c durable.Counts) (kinds []string) {
 	for _, k := range c.Kinds {
 		if h.nodes > 0 && !h.more && !slices.Contains(h.kinds, k.Kind) {
@@ -99,14 +100,14 @@ func (h handling) without(c durable.Counts) (kinds []string) {
 	return kinds
 }
 
-// An overdue is how many tasks are due and not running, and when the first of them was due.
+// An overdue is the number of waiting due tasks, and when the first of them was due.
 type overdue struct {
 	tasks  int
 	oldest time.Time // zero if there is none
 }
 
-// overdueOf does not ask [durable.Scheduler.CatchUp]: that leaves out the kinds without a handler here, and here
-// no kind has one.
+// overdueOf does not use [durable.Scheduler.CatchUp], which leaves out kinds without a handler here: no kind has one
+// here.
 func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error) {
 	waiting := durable.Query{State: durable.Waiting, Limit: 1, For: time.Minute}
 	first, err := s.Find(ctx, waiting)
@@ -118,7 +119,7 @@ func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error)
 	return o, err
 }
 
-// wholeCensus waits until all tasks of a store have been counted.
+// wholeCensus waits until all tasks of a store are counted.
 func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Counts, error) {
 	const every = 20 * time.Millisecond
 	for {
@@ -173,7 +174,7 @@ type statsJSON struct {
 	Parked  int          `json:"parked"`
 	Paused  int          `json:"paused"`
 	Kinds   []kindJSON   `json:"kinds"`
-	Overdue *overdueJSON `json:"overdue"` // null if nothing is
+	Overdue *overdueJSON `json:"overdue"` // null if none is
 	Pauses  pausesJSON   `json:"pauses"`
 
 	Unhandled []text `json:"unhandled,omitempty"` // kinds that no node handles
@@ -208,7 +209,7 @@ func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, unhandl
 	return s
 }
 
-// groups writes how many tasks that the query finds each group has. It looks at all of them.
+// groups writes the number of tasks in each group, for all tasks of the query.
 func (p *program) groups(ctx context.Context, s *durable.Scheduler, q durable.Query, asJSON bool) error {
 	q.For = 24 * time.Hour
 	g, err := s.Groups(ctx, q)
@@ -221,7 +222,7 @@ func (p *program) groups(ctx context.Context, s *durable.Scheduler, q durable.Qu
 type groupsJSON struct {
 	Groups []groupCountJSON `json:"groups"` // the ten largest
 	More   int              `json:"more"`   // groups; at least, if cut
-	Others groupSumJSON     `json:"others"` // of these
+	Others groupSumJSON     `json:"others"` // of the others
 	Cut    bool             `json:"cut"`
 }
 
@@ -234,7 +235,7 @@ type groupCountJSON struct {
 type groupSumJSON struct {
 	Tasks  int       `json:"tasks"`
 	Due    int       `json:"due"`
-	Oldest time.Time `json:"oldest,omitzero"` // of what is due
+	Oldest time.Time `json:"oldest,omitzero"` // of the due tasks
 }
 
 func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
@@ -292,8 +293,8 @@ func defineFailures(p *program, f *flag.FlagSet) action {
 		})
 }
 
-// failuresOf looks again until at least one task was looked at: a slow database may take longer than one look for
-// its first answer, as when it has just been connected to.
+// failuresOf looks again until it has read at least one task: on a new connection, a slow database may take longer than
+// one look for its first answer.
 func failuresOf(ctx context.Context, s *durable.Scheduler) (found durable.Failures, err error) {
 	for {
 		found, err = s.Failures(ctx)
@@ -369,8 +370,8 @@ type nodeJSON struct {
 	Left  seconds         `json:"left"` // of the lease; negative if it is late
 
 	durable.NodeReport
-	OldestWait seconds   `json:"oldest_wait"` // as it was when the lease was renewed
-	SinceStart seconds   `json:"since_start"` // of a run there, until then; 0 if there was none
+	OldestWait seconds   `json:"oldest_wait"` // at the last renewal of the lease
+	SinceStart seconds   `json:"since_start"` // since a run started there, at that time; 0 if none did
 	Busiest    *runsJSON `json:"busiest"`     // null if nothing was running
 }
 
@@ -425,7 +426,7 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 	return nil
 }
 
-// mostRuns says what most workers of a node do, and for how long.
+// mostRuns describes what most workers of a node are running, and for how long.
 func mostRuns(r durable.KindRuns) string {
 	if r.Running == 0 {
 		return ""

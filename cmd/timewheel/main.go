@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Timewheel operates durable tasks: it lists, searches, removes, runs and moves them, and copies them to files
-// and back. It works on the database of a cluster, or on an embedded store that no process has open.
+// Timewheel operates durable tasks: it lists, searches, removes, runs and moves them, and copies them to files and
+// back. It works on the database of a cluster, or on an embedded store that no process has open.
 //
 //	timewheel help
 //
-// Nothing that it does runs a task: it has no handlers.
+// It never runs a task itself: it has no handlers.
 //
 // The exit code is
 //
@@ -25,7 +25,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-	_ "time/tzdata" // an imported calendar names its zone, and this machine may have none
+	_ "time/tzdata" // an imported calendar names a zone, and this machine may not have it
 
 	"golang.org/x/term"
 )
@@ -45,16 +45,16 @@ func main() {
 	os.Exit(code)
 }
 
-// A program is one call of the command, and what it has to do with the world.
+// A program is one call of the command, with its inputs and outputs.
 type program struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
-	now      func() time.Time // in the zone that times are shown in
-	asks     bool             // there is a person at in
-	shows    bool             // there is a person at out
-	watched  bool             // there is a person at err
+	now      func() time.Time // in the zone for displayed times
+	asks     bool             // in is a terminal
+	shows    bool             // out is a terminal
+	watched  bool             // err is a terminal
 	width    int              // columns of the terminal at out; 0 if there is none
 
-	dial func(ctx context.Context, network, addr string) (net.Conn, error) // a database; nil is as usual
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // to a database; nil for the default
 }

@@ -4,8 +4,8 @@ package main
 
 import "fmt"
 
-// didYouMean returns a question about the name that is nearest to one that is wrong, or nothing if none is near. It
-// follows what is wrong.
+// didYouMean returns a question about the name nearest to a wrong one, or "" if none is near. It is appended to an
+// error.
 func didYouMean(wrong string, names []string) string {
 	const most = 2 // changes
 	best, fewest := "", most+1
@@ -20,9 +20,9 @@ func didYouMean(wrong string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", quoteText(best))
 }
 
-// distanceOf returns how many characters must be inserted, deleted or replaced to make b of a.
+// distanceOf returns how many characters must be inserted, deleted or replaced to turn a into b.
 func distanceOf(a, b []rune) int {
-	row := make([]int, len(b)+1) // distances of the characters of a so far to each beginning of b
+	row := make([]int, len(b)+1) // distances of the characters of a so far to each prefix of b
 	for j := range row {
 		row[j] = j
 	}

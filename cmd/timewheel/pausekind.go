@@ -37,8 +37,8 @@ func defineResumeKind(p *program, f *flag.FlagSet) action {
 		func(context.Context, *durable.Scheduler, []string) error { return nil })
 }
 
-// definePauses defines a command that does one to each of the kinds that it is given, or all to all of them, and then
-// calls after.
+// definePauses defines a command that calls one for each kind in its arguments, or all for all kinds, and then calls
+// after.
 func definePauses(p *program, f *flag.FlagSet, verb string,
 	one func(*durable.Scheduler, context.Context, string) error, all func(*durable.Scheduler, context.Context) error,
 	after func(ctx context.Context, s *durable.Scheduler, kinds []string) error,
@@ -98,7 +98,8 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 	}
 }
 
-// warnOf names the kinds that no task has and no node handles. It is called when they are paused: a count may take long.
+// warnOf names the kinds that no task has and no node handles. It is called after they are paused, because a count may
+// take long.
 func (p *program) warnOf(ctx context.Context, s *durable.Scheduler, kinds []string) error {
 	if len(kinds) == 0 {
 		return nil
@@ -126,11 +127,11 @@ func (p *program) warnOf(ctx context.Context, s *durable.Scheduler, kinds []stri
 	return nil
 }
 
-// A handling says which kinds have a handler.
+// A handling is the set of kinds with a handler.
 type handling struct {
 	nodes int
 	kinds []string
-	more  bool // there are more than these
+	more  bool // there are further kinds
 }
 
 // handledKinds asks the nodes of a cluster. A store that no process has open has none.
@@ -145,7 +146,7 @@ func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err er
 	return h, err
 }
 
-// writePauses says which kinds are paused, if one is.
+// writePauses writes which kinds are paused, if any.
 func (p *program) writePauses(paused durable.Pauses) {
 	if paused.All {
 		fmt.Fprintln(p.out, "All kinds are paused.")
@@ -157,7 +158,7 @@ func (p *program) writePauses(paused durable.Pauses) {
 
 type pausesJSON struct {
 	All   bool   `json:"all"`   // kinds are paused
-	Kinds []text `json:"kinds"` // that are paused by themselves
+	Kinds []text `json:"kinds"` // single paused kinds
 }
 
 func newPausesJSON(p durable.Pauses) pausesJSON {

@@ -23,7 +23,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A place is where the tasks are, as flags say it.
+// A place is where the tasks are, as given by flags.
 type place struct {
 	db, dir         string
 	schema, cluster string
@@ -72,11 +72,11 @@ func (l *place) choose(p *program) error {
 	return nil
 }
 
-// engine calls do with the engine on the database, and gives up when that does not answer.
+// engine calls do with the engine on the database, and gives up if that does not answer.
 func (l *place) engine(
 	ctx context.Context, p *program, do func(ctx context.Context, e *postgres.Engine) error, opts ...postgres.Option,
 ) error {
-	const connections = 4 // the least that an engine takes
+	const connections = 4 // the fewest that an engine accepts
 	w, err := newWatch(l.db, p.dial)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (l *place) engine(
 	})
 }
 
-// store opens the store in the directory, which must be there unless it may be made.
+// store opens the store in the directory, which must exist unless it may be made.
 func (l *place) store(mayMake bool) (*pebble.Store, error) {
 	if !mayMake {
 		if _, err := os.Stat(filepath.Join(l.dir, "FORMAT")); errors.Is(err, fs.ErrNotExist) {
@@ -103,8 +103,8 @@ func (l *place) store(mayMake bool) (*pebble.Store, error) {
 	return pebble.Open(l.dir)
 }
 
-// with calls do with a scheduler on the tasks, which runs nothing and is no node of a cluster. The context that it gives
-// to do is done when the database does not answer.
+// with calls do with a scheduler on the tasks, which runs nothing and is not a node of a cluster. The context passed to
+// do is done when the database does not answer.
 func (l *place) with(
 	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s *durable.Scheduler) error,
 ) error {
@@ -112,7 +112,7 @@ func (l *place) with(
 		return err
 	}
 	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // the verbs return what it has to say
+	quiet.SetOutput(io.Discard) // the verbs return the errors
 	opts := []durable.Option{durable.WithLogger(quiet), durable.WithoutKeyFilter()}
 	use := func(ctx context.Context, s *durable.Scheduler) error {
 		err := do(ctx, s)
@@ -141,8 +141,8 @@ func (l *place) with(
 	return use(ctx, s)
 }
 
-// records calls do with all tasks as they are kept, in due order, and with how many there should be, or -1. The context
-// is as in with.
+// records calls do with the records of all tasks in due order, and with their expected number, or -1. The context is as
+// in with.
 func (l *place) records(ctx context.Context, p *program,
 	do func(ctx context.Context, all iter.Seq2[engine.Record, error], length int) error,
 ) error {

@@ -18,19 +18,19 @@ func stateNames() (names []string) {
 	return names
 }
 
-// A search is what the search flags say.
+// A search is the values of the search flags.
 type search struct {
 	durable.Query
 	all bool
 }
 
-// define defines the flags of a search. What a command needs to do something to all tasks is all.
+// define defines the flags of a search. all is the help of -all.
 func (s *search) define(f *flag.FlagSet, state bool, all string) {
 	f.BoolVar(&s.all, "all", false, all)
 	s.defineQuery(f, state)
 }
 
-// defineQuery defines the flags of a search but -all.
+// defineQuery defines the flags of a search except -all.
 func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 	text := func(to *string, name, usage string) {
 		f.Func(name, usage, func(value string) (err error) {
@@ -54,7 +54,7 @@ func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 	})
 }
 
-// given reports whether there is a search at all.
+// given reports whether a search was requested.
 func (s *search) given() bool {
 	return s.all || s.Prefix != "" || s.Kind != "" || s.Group != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
 }
@@ -67,7 +67,7 @@ func someKeys(args []string, question string) ([]string, error) {
 	return keysOf(args)
 }
 
-// keysOf returns the keys that arguments name.
+// keysOf returns the keys in the arguments.
 func keysOf(args []string) ([]string, error) {
 	keys := make([]string, len(args))
 	for i, arg := range args {

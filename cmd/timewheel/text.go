@@ -15,9 +15,8 @@ import (
 	"golang.org/x/text/width"
 )
 
-// quoteText returns a key, a kind or an error as people see it: as it is if it is printable text, or else
-// quoted as in Go. A text that begins with a quotation mark is quoted as well, so that unquoteText is the
-// inverse.
+// quoteText returns a key, a kind or an error for people: unchanged if it is printable text, and otherwise quoted as in
+// Go. A text that begins with a quotation mark is quoted as well, so that unquoteText is the inverse.
 func quoteText(s string) string {
 	if s == "" || s[0] == '"' || strings.TrimSpace(s) != s || !utf8.ValidString(s) ||
 		strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -26,7 +25,7 @@ func quoteText(s string) string {
 	return s
 }
 
-// unquoteText returns what quoteText was given.
+// unquoteText is the inverse of quoteText.
 func unquoteText(s string) (string, error) {
 	if !strings.HasPrefix(s, `"`) {
 		return s, nil
@@ -83,10 +82,10 @@ func when(t, now time.Time) string {
 	return t.In(now.Location()).Format("2006-01-02 15:04:05 MST") + ", " + distance(t, now)
 }
 
-// narrow is how many columns a terminal must have for tables with dates.
+// narrow is the least number of columns of a terminal for tables with dates.
 const narrow = 110
 
-// when returns an instant for a table: on a narrow terminal only how far it is from now.
+// when returns an instant for a table. On a narrow terminal it is only the distance from now.
 func (p *program) when(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -127,7 +126,7 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// cut returns a text that takes at most that many columns. What is left out is shown as …
+// cut shortens a text to at most that many columns. The omitted part is shown as …
 func cut(s string, most int) string {
 	if cells(s) <= most {
 		return s
@@ -145,10 +144,10 @@ func cut(s string, most int) string {
 type column struct {
 	title string
 	right bool // numbers
-	least int  // it may be cut to that many columns of the terminal; 0 if it must not be cut
+	least int  // it may be cut to that many columns; 0 if it must not be cut
 }
 
-// A table is for people. On a terminal its rows are no longer than a line, as far as that is possible.
+// A table is for people. On a terminal its rows fit in a line, if possible.
 type table struct {
 	columns []column
 	rows    [][]string
@@ -156,7 +155,7 @@ type table struct {
 
 func (t *table) add(row ...string) { t.rows = append(t.rows, row) }
 
-// drop takes a column out.
+// drop removes a column.
 func (t *table) drop(n int) {
 	t.columns = slices.Delete(t.columns, n, n+1)
 	for i := range t.rows {
@@ -186,7 +185,7 @@ func (t *table) write(to io.Writer, width int) {
 
 const gap = "  "
 
-// fit makes columns narrower until the table fits, the widest of those that may be cut first.
+// fit narrows columns until the table fits, starting with the widest one that may be cut.
 func (t *table) fit(widths []int, width int) {
 	total := len(gap) * (len(widths) - 1)
 	for _, w := range widths {

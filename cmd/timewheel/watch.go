@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// sayAfter is for how long a server has not answered when the program says so.
+	// sayAfter is how long a server may be silent before the program says so.
 	sayAfter = 3 * time.Second
 
 	// giveUpAfter is the default of -timeout.
 	giveUpAfter = 10 * time.Second
 
-	// endGrace is how long the work has to end after it was given up.
+	// endGrace is how long cancelled work may take to end.
 	endGrace = time.Second
 )
 
-// A silence is the error of a server that has not answered for the time of -timeout.
+// A silence is the error of a server that has not answered within -timeout.
 type silence struct {
 	host string
 	d    time.Duration
@@ -44,16 +44,16 @@ func spaced(d time.Duration) string {
 	return span(d)
 }
 
-// A watch listens to the connections to a server, and notes since when it owes an answer. Those are the bytes that
-// follow those that were sent, so an answer that arrives in parts for longer than -timeout is waited for.
+// A watch listens to the connections to a server, and notes since when an answer is outstanding. Any bytes count as an
+// answer, so an answer may arrive in parts for longer than -timeout.
 type watch struct {
 	config *pgxpool.Config
 	host   string
 
 	mu      sync.Mutex // protects below
-	waiting int        // connections, and attempts to connect, on which an answer is waited for
+	waiting int        // connections, and attempts to connect, that wait for an answer
 	since   time.Time  // when the first of these began to wait, or the last answer came
-	given   time.Time  // when the last one was given up without an answer
+	given   time.Time  // when the last wait was given up
 }
 
 // newWatch returns a watch over connections to the server at the URL, which dial makes.
@@ -62,7 +62,7 @@ func newWatch(url string, dial func(ctx context.Context, network, addr string) (
 	if err != nil {
 		return nil, fmt.Errorf("the URL of the database is wrong: %w", err)
 	}
-	if !strings.Contains(url, "default_query_exec_mode") { // as postgres.Open does it
+	if !strings.Contains(url, "default_query_exec_mode") { // as in postgres.Open
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	w := &watch{config: config, host: config.ConnConfig.Host}
@@ -71,7 +71,7 @@ func newWatch(url string, dial func(ctx context.Context, network, addr string) (
 	}
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		w.wait()
-		defer w.giveUp() // to be connected is no answer: a process that was stopped still gets connections
+		defer w.giveUp() // a connection is not an answer: a stopped process still gets connections
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -87,14 +87,14 @@ func (w *watch) open(ctx context.Context, opts ...postgres.Option) (*postgres.En
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close() // it lends its settings alone
+	defer pool.Close() // only its settings are used
 	return postgres.OpenPool(ctx, pool, opts...)
 }
 
 func (w *watch) wait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting == 0 && time.Since(w.given) > sayAfter/2 { // or it is the next try of the same
+	if w.waiting == 0 && time.Since(w.given) > sayAfter/2 { // otherwise it is the next try of the same call
 		w.since = time.Now()
 	}
 	w.waiting++
@@ -114,7 +114,7 @@ func (w *watch) giveUp() {
 	w.given = time.Now()
 }
 
-// silent returns for how long the server has owed an answer.
+// silent returns how long an answer has been outstanding.
 func (w *watch) silent() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,8 @@ func (w *watch) silent() time.Duration {
 	return time.Since(w.since)
 }
 
-// over does some work, says when the server does not answer, and gives the work up after the timeout unless that is 0.
+// over does some work, reports when the server does not answer, and cancels the work after the timeout unless that is
+// 0.
 func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -161,7 +162,7 @@ type watchedConn struct {
 	w *watch
 
 	mu      sync.Mutex // protects below
-	waiting bool       // for the answer to what was written
+	waiting bool       // for the answer to bytes written
 }
 
 func (c *watchedConn) Write(b []byte) (int, error) {
@@ -182,7 +183,7 @@ func (c *watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// change calls note if it changes whether an answer is waited for.
+// change calls note if the connection begins or ends to wait for an answer.
 func (c *watchedConn) change(waiting bool, note func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
