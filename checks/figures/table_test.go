@@ -91,7 +91,7 @@ func table(t *testing.T) []row {
 
 		{file: "durable/README.md", text: "runs of 20 ms and 100,000 overdue tasks, other tasks are less than 30 ms late, and 99 % of the capacity is used",
 			by: "durable/backlog_test.go: TestCatchUp_whatFallsDueNow_isNotDelayed"},
-		{file: "durable/README.md", text: "do a seventh as many a second of one key", by: "durable/postgres/burst_bench_test.go: BenchmarkBurst"},
+		{file: "durable/README.md", text: "make a seventh as many calls a second with one key", by: "durable/postgres/burst_bench_test.go: BenchmarkBurst"},
 		{file: "durable/README.md", text: "some # bytes of memory a task", figures: []figure{keyFilter}},
 		{file: "durable/options.go", text: "saves some # bytes of memory for each task", figures: []figure{keyFilter}},
 
