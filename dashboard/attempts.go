@@ -51,7 +51,7 @@ func (r *AttemptRecorder) isWired() bool { return r.schedulers.Load() > 0 }
 func once[C any](used *atomic.Int32, what string, opts ...func(*C) error) func(*C) error {
 	return func(c *C) error {
 		if used.Add(1) > 1 {
-			return fmt.Errorf("dashboard: the recorder was given to a %s before; make one for each %[1]s", what)
+			return fmt.Errorf("dashboard: the recorder already belongs to a %s; make one for each %[1]s", what)
 		}
 		for _, o := range opts {
 			if err := o(c); err != nil {

@@ -857,7 +857,7 @@ func TestAttemptRecorder(t *testing.T) {
 	if _, err := durable.New(memstore.New(), rec.Option()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := durable.New(memstore.New(), rec.Option()); err == nil || !strings.Contains(err.Error(), "given to a scheduler before") {
+	if _, err := durable.New(memstore.New(), rec.Option()); err == nil || !strings.Contains(err.Error(), "already belongs to a scheduler") {
 		t.Errorf("the second scheduler gets %v", err)
 	}
 	now := time.Now()
@@ -889,10 +889,10 @@ func TestHandler_wrongSchedulers_panics(t *testing.T) {
 	wired := NewAttemptRecorder()
 	wired.schedulers.Store(1)
 	for says, sources := range map[string][]Source{
-		`scheduler "b" is nil`:                      {Scheduler("b", nil, nil)},
-		`have the name "b"`:                         {Wheel("b", tw, nil), Scheduler("b", s, nil)},
-		`recorder of "b" is that`:                   {Scheduler("a", s, wired), Scheduler("b", s, wired)},
-		`recorder of "a" was given to no scheduler`: {Scheduler("a", s, rec)},
+		`scheduler "b" is nil`:                 {Scheduler("b", nil, nil)},
+		`have the name "b"`:                    {Wheel("b", tw, nil), Scheduler("b", s, nil)},
+		`recorder of "b" also belongs`:         {Scheduler("a", s, wired), Scheduler("b", s, wired)},
+		`no scheduler has the recorder of "a"`: {Scheduler("a", s, rec)},
 	} {
 		func() {
 			defer func() {

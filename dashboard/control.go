@@ -96,7 +96,7 @@ func (h *handler) cancel(w http.ResponseWriter, r *http.Request, b *board) {
 
 func (h *handler) mayControl(r *http.Request) error {
 	if h.check == nil {
-		return errors.New("this dashboard is for reading only")
+		return errors.New("this dashboard is read-only")
 	}
 	if err := h.foreign.Check(r); err != nil {
 		return err
@@ -130,9 +130,9 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	case do == durable.DoRunNow &&
 		!slices.Contains([]durable.State{durable.Scheduled, durable.Retrying, durable.Parked}, q.State):
 		// A task that was run is then in another state, so the next request continues with the rest.
-		err = errors.New("to run many tasks, search for those of the state scheduled, retrying or parked")
+		err = errors.New("to run many tasks, search for the state scheduled, retrying or parked")
 	case do == durable.DoCancel && q.State != durable.AnyState && q.State != durable.Running:
-		err = errors.New("to cancel runs, search for tasks of the state running, or of any")
+		err = errors.New("to cancel runs, search for the state running, or for any")
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())

@@ -152,10 +152,10 @@ func Handler(sources []Source, opts ...Option) http.Handler {
 			continue
 		}
 		if recorders[s.rec] {
-			panic(fmt.Sprintf("dashboard: the recorder of %q is that of another source, too", s.name))
+			panic(fmt.Sprintf("dashboard: the recorder of %q also belongs to another source", s.name))
 		}
 		if !s.rec.isWired() {
-			panic(fmt.Sprintf("dashboard: the recorder of %q was given to no %s; pass its Option to the one it is for",
+			panic(fmt.Sprintf("dashboard: no %[2]s has the recorder of %[1]q; pass its Option to one",
 				s.name, s.kind))
 		}
 		recorders[s.rec] = true
@@ -206,7 +206,7 @@ func (h *handler) checkHost(hostport string) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
 	}
-	return fmt.Errorf("the dashboard is not reached as %q; if it may be, give AllowHosts that name", host)
+	return fmt.Errorf("the host %q is not allowed; AllowHosts can allow it", host)
 }
 
 // route finds the endpoint of a path, wherever the handler is mounted. It looks only at the end of the path,
@@ -454,7 +454,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events back
 	c := http.NewResponseController(w)
 	if err := c.Flush(); errors.Is(err, http.ErrNotSupported) {
-		fail(w, http.StatusInternalServerError, "what is around the dashboard's handler keeps events back: its "+
+		fail(w, http.StatusInternalServerError, "the handler around the dashboard keeps events back: its "+
 			"http.ResponseWriter has neither Flush nor Unwrap")
 		return
 	}

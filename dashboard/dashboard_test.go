@@ -196,7 +196,7 @@ func TestHandler_badInput_isToldAsJSON(t *testing.T) {
 		{"bad query", readOnly, "GET", "/api/task?key=%zz", nil, nil, 400, "form"},
 		{"no key", readOnly, "GET", "/api/task", nil, nil, 400, "key is missing"},
 		{"empty key", readOnly, "GET", "/api/task?key=", nil, nil, 400, "key is missing"},
-		{"removal, read only", readOnly, "POST", "/api/remove", key, nil, 403, "reading only"},
+		{"removal, read only", readOnly, "POST", "/api/remove", key, nil, 403, "read-only"},
 		{"removal, refused", mayNone, "POST", "/api/remove", key, nil, 403, "who are you?"},
 		{"run, refused", mayNone, "POST", "/api/run", key, nil, 403, "who are you?"},
 		{"reschedule, refused", mayNone, "POST", "/api/reschedule", key, nil, 403, "who are you?"},
@@ -319,13 +319,13 @@ func testSeveralWheels(t *testing.T) {
 func TestHandler_wrongSources_panics(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	for says, sources := range map[string][]Source{
-		"no source":                             nil,
-		`wheel "b" is nil`:                      {Wheel("a", tw, rec), Wheel("b", nil, nil)},
-		`have the name "b"`:                     {Wheel("b", tw, nil), Wheel("b", tw, nil)},
-		`name "" is`:                            {Wheel("", tw, nil)},
-		`"\xff" is empty or not`:                {Wheel("\xff", tw, nil)},
-		`recorder of "b" is that`:               {Wheel("a", tw, rec), Wheel("b", tw, rec)},
-		`recorder of "a" was given to no wheel`: {Wheel("a", tw, NewRecorder())},
+		"no source":                        nil,
+		`wheel "b" is nil`:                 {Wheel("a", tw, rec), Wheel("b", nil, nil)},
+		`have the name "b"`:                {Wheel("b", tw, nil), Wheel("b", tw, nil)},
+		`name "" is`:                       {Wheel("", tw, nil)},
+		`"\xff" is empty or not`:           {Wheel("\xff", tw, nil)},
+		`recorder of "b" also belongs`:     {Wheel("a", tw, rec), Wheel("b", tw, rec)},
+		`no wheel has the recorder of "a"`: {Wheel("a", tw, NewRecorder())},
 	} {
 		func() {
 			defer func() {
@@ -343,7 +343,7 @@ func TestRecorder_ofAnotherWheel_isAnError(t *testing.T) {
 	if _, err := timewheel.New(time.Second, 60, rec.Option()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := timewheel.New(time.Second, 60, rec.Option()); err == nil || !strings.Contains(err.Error(), "given to a wheel before") {
+	if _, err := timewheel.New(time.Second, 60, rec.Option()); err == nil || !strings.Contains(err.Error(), "already belongs to a wheel") {
 		t.Errorf("the second wheel gets %v", err)
 	}
 }

@@ -22,7 +22,7 @@ func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	defer s.reads.leave()
 	store, ok := s.below.backuper()
 	if !ok {
-		return fmt.Errorf("durable: a store of this type has no backup while it is in use: %w", errors.ErrUnsupported)
+		return fmt.Errorf("durable: a store of this type cannot be copied while in use: %w", errors.ErrUnsupported)
 	}
 	return store.Backup(ctx, backupWriter{ctx, s, w})
 }

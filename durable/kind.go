@@ -286,7 +286,7 @@ func (k *kinds) add(name string, added *kind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.named[name] != nil {
-		return fmt.Errorf("durable: kind %q has a handler already", name)
+		return fmt.Errorf("durable: kind %q already has a handler", name)
 	}
 	if k.named == nil {
 		k.named = make(map[string]*kind)

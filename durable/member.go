@@ -268,7 +268,7 @@ func (n *node) expire(t *term) {
 	}
 }
 
-var errLeaseOver = fmt.Errorf("%w: the lease of the node has run out", ErrFenced)
+var errLeaseOver = fmt.Errorf("%w: the lease of the node has expired", ErrFenced)
 
 // failed notes the error of a call that the node made as a member.
 func (n *node) failed(t *term, err error) {

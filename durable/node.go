@@ -174,7 +174,7 @@ func (n *node) start() error {
 	}
 	defer n.verbs.leave()
 	if n.client {
-		return errors.New("durable: a scheduler that Connect has made runs nothing; use Join")
+		return errors.New("durable: a scheduler made by Connect runs nothing; use Join")
 	}
 	n.mu.Lock()
 	if !n.started {

@@ -584,7 +584,7 @@ func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
 			k.After(time.Minute)
 		}
 		all := strings.Join(lines, "\n")
-		away, back := strings.Count(all, "engine is away"), strings.Count(all, "engine is back")
+		away, back := strings.Count(all, "engine is unavailable"), strings.Count(all, "engine is back")
 		if away != 2 || back != 2 || strings.Count(all, "joins again") != 1 {
 			t.Errorf("these were logged:\n%s", all)
 		}

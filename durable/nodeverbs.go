@@ -274,7 +274,7 @@ func unknown(err error) error {
 	if !isUnknown(err) {
 		return err
 	}
-	return fmt.Errorf("%w (it is not known whether it took effect)", err)
+	return fmt.Errorf("%w (it may or may not have taken effect)", err)
 }
 
 // readBackFor is how long a verb whose answer was lost tries to find out whether it took effect.

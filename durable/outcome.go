@@ -79,7 +79,7 @@ func (e *runEnd) judge(err error) (o task.Outcome) {
 	return o
 }
 
-const inexplicable = "it failed, and panicked when it was asked why"
+const inexplicable = "it failed, and its error panicked"
 
 // explain returns the text of the user's error or value, cut to the stored length. It is called on the worker, because
 // the user's method may block.
@@ -90,7 +90,7 @@ func explain(say func() string) (said string) {
 		}
 	}()
 	if said = task.Clip(say()); said == "" {
-		return "it failed, and does not say why"
+		return "it failed without an error text"
 	}
 	return said
 }

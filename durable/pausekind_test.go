@@ -230,7 +230,7 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 	log := testkit.Quiet()
 	var logged atomic.Int64
 	log.AddHook(callingHook(func(e *logrus.Entry) {
-		if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "paused") {
+		if e.Level == logrus.ErrorLevel && strings.Contains(e.Message, "pauses") {
 			logged.Add(1)
 		}
 	}))

@@ -25,7 +25,7 @@ func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, ru
 	return s.Handle(kind, func(ctx context.Context, run Run) error {
 		var payload T
 		if err := json.Unmarshal(run.Payload, &payload); err != nil {
-			return Park(fmt.Errorf("payload does not fit %T: %w", payload, err))
+			return Park(fmt.Errorf("payload does not decode into %T: %w", payload, err))
 		}
 		return h(ctx, run, payload)
 	}, opts...)

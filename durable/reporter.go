@@ -166,7 +166,7 @@ func (r *reporter) write(n notices) {
 	}()
 	for kind, tasks := range n.unhandled {
 		r.log.WithField("kind", kind).WithField("tasks", tasks).
-			Warn("durable: tasks are due whose kind, or version of its payload, has no handler; they wait for one")
+			Warn("durable: due tasks wait because no handler accepts their kind or payload version")
 	}
 	for _, p := range n.parked {
 		log := r.log.WithField("task", p.key).WithField("kind", p.kind).WithField("failure", p.failure)
@@ -180,29 +180,29 @@ func (r *reporter) write(n notices) {
 		}
 	}
 	if n.away != nil {
-		r.log.WithError(n.away).Warn("durable: the engine is away; no run starts until it is back")
+		r.log.WithError(n.away).Warn("durable: the engine is unavailable; no run starts until it is back")
 	}
 	if n.back {
 		r.log.Info("durable: the engine is back")
 	}
 	if n.lost {
-		r.log.Warn("durable: the lease of this node had run out, and other nodes run its tasks; it joins again")
+		r.log.Warn("durable: the lease of this node expired, and other nodes run its tasks; it joins again")
 	}
 	if n.taken != nil {
-		r.log.WithField("nodes", n.taken).Warn("durable: leases of other nodes have run out; their tasks run elsewhere")
+		r.log.WithField("nodes", n.taken).Warn("durable: leases of other nodes have expired; their tasks run elsewhere")
 	}
 	if n.damaged != nil {
 		r.log.WithError(n.damaged).Error("durable: a task cannot be read, and does not run")
 	}
 	if n.settings != nil {
-		r.log.WithError(n.settings).Error("durable: what is paused is not known; nothing starts on this node")
+		r.log.WithError(n.settings).Error("durable: the pauses are unknown; nothing starts on this node")
 	}
 	if n.later > 0 {
 		r.log.WithError(n.tooLate).WithField("tasks", n.later).
 			Warn("durable: tasks have a later version; this node leaves them to others until it joins again")
 	}
 	if n.failure != nil {
-		r.log.WithError(n.failure).Error("durable: no task is added, removed or run any more")
+		r.log.WithError(n.failure).Error("durable: no further task is added, removed or run")
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 
 // A verb whose call has failed says so once, however many tasks it is about.
 func TestUnknown_isSaidOnce(t *testing.T) {
-	const said = "(it is not known whether it took effect)"
+	const said = "(it may or may not have taken effect)"
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		m := k.Nodes[0]
 		many := make([]durable.Task, 10)

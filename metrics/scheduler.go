@@ -183,7 +183,7 @@ var schedulerAccounts = []account[durableReading]{
 	newCounter("timewheel_durable_claims_total", "Tasks that the node was given by claims.",
 		ofNode(func(n durable.NodeStats) float64 { return float64(n.Claimed) })),
 	newCounter("timewheel_durable_takeovers_total",
-		"Nodes whose lease had run out, and whose tasks this node has freed.",
+		"Expired nodes whose tasks this node has freed.",
 		ofNode(func(n durable.NodeStats) float64 { return float64(n.TakenOver) })),
 	newCounter("timewheel_durable_confirmations_refused_total",
 		"Starts that the engine did not confirm: the task was removed, moved, locked or taken over.",

@@ -86,7 +86,7 @@ func (s *submitter) run() {
 			s.refused()
 			if !refused {
 				refused = true
-				s.d.report.log.log(slog.LevelWarn, "executor refuses work, asking again until it takes it", "error", err)
+				s.d.report.log.log(slog.LevelWarn, "executor refuses work; the wheel retries until it accepts", "error", err)
 			}
 			timer.Reset(poll)
 			select {

@@ -68,7 +68,7 @@ func (t *Task) check() error {
 	case t.Interval == 0 && t.Delay == 0:
 		return invalid("interval 0s and delay 0s of %q: one of them must be positive", t.Key)
 	case t.Interval == 0 && (t.Times < 0 || t.Times > 1):
-		return invalid("interval 0s of %q is not positive, and it is to run more than once", t.Key)
+		return invalid("interval 0s of %q is not positive, and it runs more than once", t.Key)
 	case t.Job == nil:
 		return invalid("job of %q is nil", t.Key)
 	}

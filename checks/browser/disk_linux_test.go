@@ -77,7 +77,7 @@ func TestScheduler_volumeFull(t *testing.T) {
 	p.sinceIsSaid("Waiting")
 	p.picture("volume-full")
 	testkit.Returns(t, "Shutdown", func() { _ = s.Shutdown(context.Background()) }) // its error is the old one
-	for _, what := range []string{`time="20`, "level=error", "no task is added, removed or run any more", dir, "no space left on device"} {
+	for _, what := range []string{`time="20`, "level=error", "no further task is added, removed or run", dir, "no space left on device"} {
 		if !strings.Contains(said.String(), what) {
 			t.Errorf("the log is without %s\n%s", what, said)
 		}

@@ -141,7 +141,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	p.says(`^Kind recheck: \d+ of \d+ attempts failed in the last 5 m: dial 10\.0\.0\.7:443: connection refused\.$`)
 	p.sinceIsSaid("Why tasks fail,Retrying")
 	p.until(`page.tasks.stats.parked === 120 && document.querySelector("#tasks-parked").closest(".number").matches(".alarm")`)
-	p.until(`[...document.querySelectorAll("#tasks-health .verdict")].some((e) => e.textContent === "120 tasks are parked, of kind recheck, until somebody acts.")`)
+	p.until(`[...document.querySelectorAll("#tasks-health .verdict")].some((e) => e.textContent === "120 tasks are parked, of kind recheck, and wait for an operator.")`)
 	js[any](p, `$("failures-again").click()`)
 	p.until(`document.querySelector("#failures .many")?.textContent === "120 ×" && document.querySelector("#failures .why").textContent === "dial #.#.#.#:#: connection refused"`)
 	p.picture("failing")
@@ -365,7 +365,7 @@ func TestScheduler_nodeKilled(t *testing.T) {
 	link.SetDown(true)
 	p.says(`^Node web-2 (has not renewed its lease for|was lost)`)
 	p.sinceIsSaid("Nodes")
-	p.until(`/^Node web-2 was lost (just now|\d+ s ago): its lease ran out, and other nodes took its tasks over/.test(document.querySelector("#tasks-health .verdict").textContent)`)
+	p.until(`/^Node web-2 was lost (just now|\d+ s ago): its lease expired, and other nodes took over its tasks/.test(document.querySelector("#tasks-health .verdict").textContent)`)
 	p.until(`document.querySelectorAll("#nodes .node").length === 1`)
 	p.picture("lost")
 }

@@ -45,7 +45,7 @@ func defineBackup(p *program, f *flag.FlagSet) action {
 		case (at.dir == "") == (url == ""):
 			return usagef("which store? Give -dir, or -url if a process has it open")
 		case args[0] == "-" && p.shows:
-			return usagef("a backup is no text for a terminal; redirect the standard output")
+			return usagef("a backup is not text for a terminal; redirect the standard output")
 		}
 		name, err := oneFile(args)
 		if err != nil {
@@ -110,9 +110,9 @@ func fetch(ctx context.Context, to io.Writer, url, header string) error {
 }
 
 const aboutMigrate = `
-Programs do so as well when they open the engine, unless it has the option WithoutMigration. It only
-adds, so that programs of the version before can continue. With -print it writes the SQL, and needs
-no database.`
+Programs do so as well when they open the engine, unless it has the option WithoutMigration. A
+migration only adds, so that programs of the previous version can continue. With -print it writes
+the SQL, and needs no database.`
 
 func defineMigrate(p *program, f *flag.FlagSet) action {
 	var at place

@@ -50,7 +50,7 @@ var (
 	resuming = deed{ask: "Resume", past: "Resumed", json: "resumed", do: durable.DoResume, only: durable.Paused,
 		in: durable.Paused, one: (*durable.Scheduler).Resume}
 	cancelling = deed{ask: "Cancel the runs of", past: "Cancelled the runs of", json: "cancelled", do: durable.DoCancel,
-		note: "The tasks are tried again, unless their kinds are paused: pause-kind goes first.",
+		note: "The tasks run again, unless their kinds are paused: use pause-kind first.",
 		in:   durable.Running, one: cancelRuns, atOnce: 32}
 )
 
@@ -65,17 +65,17 @@ func runAllNow(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int
 }
 
 const aboutBulk = `
-The tasks are those of the keys, or all that fit all of the search flags. Of a search it first says
-how many tasks it finds, and asks. Tasks that change meanwhile are left alone. If it is interrupted,
-the same command does the rest.
+It changes the tasks with the keys, or all tasks that match all search flags. For a search it first
+prints how many tasks it finds, and asks. Tasks that change meanwhile are left alone. After an
+interruption the same command continues with the rest.
 
 `
 
 const (
 	aboutRemove = `
-A run that has started is not interrupted. -wait, which is for keys, waits for the end of the runs
-of each key, and no longer than it says. If a run is still running then, the command says which,
-and on which node. The task is removed all the same.
+A run in progress is not interrupted. -wait, which is for keys, waits for the end of the runs of
+each key, up to the given time. If a run is still in progress after that, the command names the run
+and its node. The task is removed in any case.
 ` + aboutBulk + `  timewheel rm order:42
   timewheel rm -wait 30s order:42
   timewheel rm -prefix session: -state parked`
@@ -95,8 +95,8 @@ pause-kind first to keep the tasks from starting again.
   timewheel pause-kind charge && timewheel cancel -kind charge`
 
 	aboutRunNow = `
-The tasks run as soon as a process with a handler for their kind has a free worker. Parked ones
-begin again with all of their attempts. Paused ones are left alone: resume them.
+The tasks run as soon as a process with a handler for their kind has a free worker. Parked tasks get
+all their attempts again. Paused tasks are left alone: resume them.
 ` + aboutBulk + `  timewheel run-now -kind mail -state retrying`
 
 	aboutUnpark = `
@@ -105,14 +105,14 @@ A task is parked when all attempts of a run have failed, or the handler has park
   timewheel unpark -failure "connection refused"`
 
 	aboutPause = `
-A paused task does not run until it is resumed, whatever becomes of the processes. A run that has
-started is not interrupted, but its result does not count: the run comes again after the resumption.
+A paused task does not run until it is resumed, even if the processes restart. A run in progress is
+not interrupted, but its result does not count: it runs again after the resumption.
 ` + aboutBulk + `  timewheel pause order:42
   timewheel pause -kind mail`
 
 	aboutResume = `
-The tasks become due when they were due before they were paused, or at once if that is over. A task
-that is not paused is left alone.
+The tasks get their former due times, or are due at once if these have passed. A task that is not
+paused is left alone.
 ` + aboutBulk + `  timewheel resume order:42
   timewheel resume -kind mail`
 
@@ -199,14 +199,14 @@ func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 	where(&at, p, f)
 	q.define(f, d.in == durable.AnyState, "all tasks there are")
 	f.BoolVar(&yes, "yes", false, "do not ask")
-	f.BoolVar(&asJSON, "json", false, "write one line of JSON about what was done")
+	f.BoolVar(&asJSON, "json", false, "write one line of JSON with the result")
 	return func(ctx context.Context, args []string) error {
 		keys, err := keysOf(args)
 		switch {
 		case err != nil:
 			return err
 		case len(keys) > 0 && q.given():
-			return usagef("give keys or a search, and not both")
+			return usagef("give keys or a search, not both")
 		case len(keys) == 0 && !q.given():
 			return usagef("which tasks? Give keys, or a search such as -prefix, or -all")
 		}
@@ -366,7 +366,7 @@ func (p *program) report(d *deed, n int, asJSON bool) error {
 // confirm asks a question, and returns errNotConfirmed unless the answer is yes.
 func (p *program) confirm(ctx context.Context, question string) error {
 	if !p.asks {
-		return fmt.Errorf("%w: %s The standard input is no terminal to ask at; -yes is the answer",
+		return fmt.Errorf("%w: %s The standard input is not a terminal to ask at; use -yes",
 			errNotConfirmed, question)
 	}
 	fmt.Fprint(p.err, question+" [y/N] ")

@@ -51,16 +51,16 @@ const (
 // commands returns the commands in the order of the help.
 func commands() []*command {
 	return []*command{
-		{"ls", look, "list tasks: what is due next, or what a search finds", "", nil, aboutList, defineList},
+		{"ls", look, "list tasks: the next due ones, or those that a search finds", "", nil, aboutList, defineList},
 		{"show", look, "everything about tasks, by key", "KEY...", nil, aboutShow, defineShow},
-		{"stats", look, "how many tasks there are of each kind, and what is overdue", "", nil, aboutStats,
+		{"stats", look, "the number of tasks of each kind, and of overdue ones", "", nil, aboutStats,
 			defineStats},
 		{"failures", look, "why tasks fail, the largest group first", "", nil, aboutFailures, defineFailures},
 		{"nodes", look, "the processes of a cluster", "", nil, aboutNodes, defineNodes},
 		{"run-now", change, "make tasks due at once", "[KEY...]", nil, aboutRunNow, defineRunNow},
 		{"reschedule", change, "make the next run of tasks due at another time", "[KEY...]", nil, aboutReschedule,
 			defineReschedule},
-		{"unpark", change, "let parked tasks run again, with all of their attempts", "[KEY...]", nil, aboutUnpark,
+		{"unpark", change, "let parked tasks run again, with all their attempts", "[KEY...]", nil, aboutUnpark,
 			defineUnpark},
 		{"pause", change, "keep tasks from running until they are resumed", "[KEY...]", nil, aboutPause, definePause},
 		{"resume", change, "let paused tasks run again", "[KEY...]", nil, aboutResume, defineResume},
@@ -68,17 +68,17 @@ func commands() []*command {
 			aboutPauseKind, definePauseKind},
 		{"resume-kind", change, "let the tasks of paused kinds run again", "[KIND...]", nil, aboutResumeKind,
 			defineResumeKind},
-		{"cancel", change, "cancel the contexts of runs that are in progress", "[KEY...]", nil, aboutCancel, defineCancel},
+		{"cancel", change, "cancel the contexts of runs in progress", "[KEY...]", nil, aboutCancel, defineCancel},
 		{"rm", change, "remove tasks", "[KEY...]", nil, aboutRemove, defineRemove},
 		{"export", move, "write tasks as JSON lines", "[FILE]", nil, aboutExport, defineExport},
 		{"import", move, "add tasks from exported JSON lines", "[FILE]", nil, aboutImport, defineImport},
 		{"backup", move, "copy an embedded store, even while it is in use", "FILE", nil, aboutBackup, defineBackup},
-		{"migrate", move, "bring the schema of a database to the version of this program", "", nil, aboutMigrate,
+		{"migrate", move, "migrate the schema of a database to the version of this program", "", nil, aboutMigrate,
 			defineMigrate},
 		{"completion", other, "write a script that completes command lines", "SHELL", shells, aboutCompletion,
 			defineCompletion},
-		{"version", other, "say which version this is", "", nil, "", defineVersion},
-		{"help", other, "say more about a command", "[COMMAND]", nil, "", defineHelp},
+		{"version", other, "print the version", "", nil, "", defineVersion},
+		{"help", other, "explain a command", "[COMMAND]", nil, "", defineHelp},
 	}
 }
 

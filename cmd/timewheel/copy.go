@@ -54,7 +54,7 @@ func parseLine(b []byte) (engine.Record, error) {
 		return engine.Record{}, err
 	}
 	if l.Record == nil {
-		return engine.Record{}, errors.New(`it has no field "record", and is not of an export`)
+		return engine.Record{}, errors.New(`it has no field "record", and does not come from an export`)
 	}
 	r := engine.Record{Key: string(l.Key), Due: l.Due, Data: slices.Concat(l.Record, l.Payload)}
 	is, err := newLine(r)
@@ -62,7 +62,7 @@ func parseLine(b []byte) (engine.Record, error) {
 		return engine.Record{}, err
 	}
 	if name := differs(l.taskJSON, is.taskJSON); name != "" {
-		return engine.Record{}, fmt.Errorf("its field %q is not what the record has", name)
+		return engine.Record{}, fmt.Errorf("its field %q differs from the record", name)
 	}
 	return r, nil
 }
@@ -181,7 +181,7 @@ func defineImport(p *program, f *flag.FlagSet) action {
 	var at place
 	var i importer
 	at.define(p, f)
-	f.BoolVar(&i.replace, "replace", false, "replace tasks whose keys are taken, in place of skipping the lines")
+	f.BoolVar(&i.replace, "replace", false, "replace tasks whose keys are in use, instead of skipping the lines")
 	return func(ctx context.Context, args []string) error {
 		name, err := oneFile(args)
 		if err != nil {

@@ -18,9 +18,9 @@ import (
 )
 
 const aboutList = `
-Without a search it lists what is due first. Tasks are in order of their due times, or of their keys
-if -prefix or -failure is given. Keys that are no plain text are quoted as in Go, and are given to
-the commands in the same form.
+Without a search it lists the tasks that are due first. Tasks are in order of their due times, or of
+their keys if -prefix or -failure is given. Keys that are not plain text are quoted as in Go, and
+the commands accept them in the same form.
 
   timewheel ls -prefix order: -state retrying
   timewheel ls -all -json | jq -r .kind | sort | uniq -c`
@@ -101,7 +101,7 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 		return nil
 	}
 	if len(page) == 0 {
-		fmt.Fprintln(p.err, "No task fits.")
+		fmt.Fprintln(p.err, "No task matches.")
 		return nil
 	}
 	t := table{columns: []column{
@@ -150,8 +150,8 @@ func times(n int) string {
 }
 
 const aboutShow = `
-A payload is shown as text, or in hexadecimal, and cut after 4 KiB. With -payload it is written as
-it is, and nothing else.
+A payload is shown as text, or in hexadecimal, and cut after 4 KiB. With -payload only the payload
+is written, unchanged.
 
   timewheel show order:42
   timewheel show -payload order:42 | jq .`

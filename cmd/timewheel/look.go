@@ -248,7 +248,7 @@ func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
 		return writeJSON(p.out, j)
 	}
 	if len(g.Largest) == 0 {
-		fmt.Fprintln(p.err, "No task fits.")
+		fmt.Fprintln(p.err, "No task matches.")
 		return nil
 	}
 	t := table{columns: []column{
@@ -277,8 +277,8 @@ func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
 }
 
 const aboutFailures = `
-Tasks of one kind whose last errors differ only in numbers are a group. # stands for the numbers.
-The text of a group is what -failure finds it by:
+Tasks of one kind whose last errors differ only in numbers form a group. # stands for the numbers.
+-failure finds a group by its text:
 
   timewheel unpark -kind mail -failure "timeout after #s"`
 
@@ -315,7 +315,7 @@ type groupJSON struct {
 
 func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 	if found.Cut {
-		fmt.Fprintf(p.err, "There are more than the %s that were looked at.\n", count(found.Looked, "failing task"))
+		fmt.Fprintf(p.err, "There are more than the %s looked at.\n", count(found.Looked, "failing task"))
 	}
 	if asJSON {
 		for _, g := range found.Groups {
@@ -350,7 +350,7 @@ func utc(t time.Time) time.Time {
 }
 
 const aboutNodes = `
-A lease that is late belongs to a node that has died or is cut off: other nodes take over its tasks.`
+A late lease belongs to a node that has died or is cut off: other nodes take over its tasks.`
 
 func defineNodes(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).defineDB, "write JSON lines",
@@ -402,7 +402,7 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 		return nil
 	}
 	if len(nodes) == 0 {
-		fmt.Fprintln(p.err, "No node is there.")
+		fmt.Fprintln(p.err, "There are no nodes.")
 		return nil
 	}
 	t := table{columns: []column{

@@ -72,7 +72,7 @@ func TestCancel_ofManyRuns(t *testing.T) {
 	r.answer = "n\n"
 	got = r.do("cancel", "-kind", "k")
 	if got.code != notConfirmed || got.out != "" || !regexp.MustCompile(
-		`(?s)^The tasks are tried again, .* pause-kind goes first\.\nCancel the runs of \d+ tasks\? `).MatchString(got.err) {
+		`(?s)^The tasks run again, .* use pause-kind first\.\nCancel the runs of \d+ tasks\? `).MatchString(got.err) {
 		t.Errorf("cancel that is not confirmed: %+v", got)
 	}
 	if got := r.must("cancel", "-kind", "k", "-yes", "-json"); got != fmt.Sprintf("{\"cancelled\":%d}\n", runs/2) {

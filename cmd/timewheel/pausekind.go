@@ -22,8 +22,8 @@ paused as well, for tasks to come, and the command says so.
   timewheel pause-kind -all -yes`
 
 	aboutResumeKind = `
-What has become due meanwhile runs at the rate at which the processes catch up. -all ends a
-pause-kind -all, and asks first: a kind that was paused by itself stays paused.
+Tasks that have become due meanwhile run at the rate at which the processes catch up. -all ends a
+pause-kind -all, and asks first: a kind that was paused by name stays paused.
 
   timewheel resume-kind mail`
 )
@@ -48,14 +48,14 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 	at.define(p, f)
 	f.BoolVar(&whole, "all", false, "all kinds")
 	f.BoolVar(&yes, "yes", false, "do not ask")
-	f.BoolVar(&asJSON, "json", false, "write one line of JSON about what is paused then")
+	f.BoolVar(&asJSON, "json", false, "write one line of JSON with the resulting pauses")
 	return func(ctx context.Context, args []string) error {
 		kinds, err := keysOf(args)
 		switch {
 		case err != nil:
 			return err
 		case len(kinds) > 0 && whole:
-			return usagef("give kinds or -all, and not both")
+			return usagef("give kinds or -all, not both")
 		case len(kinds) == 0 && !whole:
 			return usagef("which kinds? Give their names, or -all")
 		}

@@ -41,7 +41,7 @@ func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 	text(&s.Prefix, "prefix", "tasks whose key begins with `TEXT`")
 	text(&s.Kind, "kind", "tasks of the `KIND`")
 	text(&s.Group, "group", "tasks of the `GROUP`, such as a tenant")
-	text(&s.Failure, "failure", "tasks whose last error contains `TEXT`, or is that of a group of failures")
+	text(&s.Failure, "failure", "tasks whose last error contains `TEXT`, or belongs to that group of failures")
 	f.BoolVar(&s.Repeating, "repeating", false, "tasks with more than one run left")
 	if !state {
 		return

@@ -32,7 +32,7 @@ func unquoteText(s string) (string, error) {
 	}
 	text, err := strconv.Unquote(s)
 	if err != nil {
-		return "", usagef("%s begins with a quotation mark, and is no quoted text as in Go", s)
+		return "", usagef("%s begins with a quotation mark, and is not quoted text as in Go", s)
 	}
 	return text, nil
 }

@@ -33,7 +33,7 @@ type silence struct {
 }
 
 func (s silence) Error() string {
-	return fmt.Sprintf("the database at %s has not answered for %s; -timeout is for how long to wait", s.host, spaced(s.d))
+	return fmt.Sprintf("the database at %s has not answered for %s; -timeout sets how long to wait", s.host, spaced(s.d))
 }
 
 // spaced returns a duration in a sentence: 3 s.
@@ -60,7 +60,7 @@ type watch struct {
 func newWatch(url string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (*watch, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of the database is wrong: %w", err)
+		return nil, fmt.Errorf("invalid URL of the database: %w", err)
 	}
 	if !strings.Contains(url, "default_query_exec_mode") { // as in postgres.Open
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe

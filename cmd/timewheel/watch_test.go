@@ -30,10 +30,10 @@ func TestTimeout_ofAServerThatHangs(t *testing.T) {
 		code int
 		took time.Duration
 	}{
-		{[]string{"ls"}, said + "timewheel: the database at 10.0.0.1 has not answered for 10 s; -timeout is for how long to wait\n", failed, 10 * time.Second},
-		{[]string{"export"}, said + "timewheel: the database at 10.0.0.1 has not answered for 10 s; -timeout is for how long to wait\n", failed, 10 * time.Second},
-		{[]string{"rm", "-all", "-yes", "-timeout", "2s"}, "timewheel: the database at 10.0.0.1 has not answered for 2 s; -timeout is for how long to wait\n", failed, 2 * time.Second},
-		{[]string{"stats", "-timeout", "90s"}, said + "timewheel: the database at 10.0.0.1 has not answered for 1m30s; -timeout is for how long to wait\n", failed, 90 * time.Second},
+		{[]string{"ls"}, said + "timewheel: the database at 10.0.0.1 has not answered for 10 s; -timeout sets how long to wait\n", failed, 10 * time.Second},
+		{[]string{"export"}, said + "timewheel: the database at 10.0.0.1 has not answered for 10 s; -timeout sets how long to wait\n", failed, 10 * time.Second},
+		{[]string{"rm", "-all", "-yes", "-timeout", "2s"}, "timewheel: the database at 10.0.0.1 has not answered for 2 s; -timeout sets how long to wait\n", failed, 2 * time.Second},
+		{[]string{"stats", "-timeout", "90s"}, said + "timewheel: the database at 10.0.0.1 has not answered for 1m30s; -timeout sets how long to wait\n", failed, 90 * time.Second},
 		{[]string{"nodes", "-timeout", "0"}, said + "timewheel: interrupted\n", failed, 2 * time.Minute},
 		{[]string{"migrate"}, said + "timewheel: interrupted\n", failed, 2 * time.Minute},
 		{[]string{"ls", "-timeout", "-1s"}, "timewheel: invalid value \"-1s\" for flag -timeout: it is negative; `timewheel help ls` says more\n", usage, 0},
@@ -144,7 +144,7 @@ func TestTimeout_ofAServerThatHangsLater(t *testing.T) {
 		var errOut bytes.Buffer
 		p.err = &errOut
 		code := p.run(t.Context(), append(append(args, r.place...), "-timeout", "500ms"))
-		if code != failed || !strings.HasSuffix(errOut.String(), "has not answered for 500ms; -timeout is for how long to wait\n") {
+		if code != failed || !strings.HasSuffix(errOut.String(), "has not answered for 500ms; -timeout sets how long to wait\n") {
 			t.Errorf("%q: exit code %d, and it writes %q", args, code, errOut.String())
 		}
 	}

@@ -37,7 +37,7 @@ func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler
 		}
 		// Browsers add these to each POST request of a page, whichever host it comes from. Programs do not.
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
-			http.Error(w, "a backup is for programs, and not for a page in a browser", http.StatusForbidden)
+			http.Error(w, "a backup is for programs, not for a page in a browser", http.StatusForbidden)
 			return
 		}
 		if allow == nil {

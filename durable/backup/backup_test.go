@@ -114,7 +114,7 @@ func TestHandler_backupThatFails_isNoWholeAnswer(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no backup":  {memstore.New(), http.StatusNotImplemented, "has no backup"},
+		"no backup":  {memstore.New(), http.StatusNotImplemented, "cannot be copied while in use"},
 		"at first":   {store{memstore.New(), 0, errDisk}, http.StatusInternalServerError, "the disk is full"},
 		"in between": {store{memstore.New(), 1 << 16, errDisk}, http.StatusOK, ""},
 	} {

@@ -336,7 +336,7 @@ var (
 )
 
 // ErrMemberGone is the error of an engine for a member that has left or was reaped.
-var ErrMemberGone = errors.New("durable: the member is gone: its lease ran out, or it left")
+var ErrMemberGone = errors.New("durable: the member is gone: its lease expired, or it left")
 
 // ErrNotDone may be wrapped in the error of an engine's call that certainly had no effect, for instance because there
 // was no connection. A node may repeat such a call. It does not repeat a verb that may have taken effect.

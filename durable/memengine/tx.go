@@ -38,7 +38,7 @@ func (tx *Tx) Write(ctx context.Context, writes ...engine.Write) (unmet []string
 		return nil, err
 	}
 	if slices.ContainsFunc(writes, func(w engine.Write) bool { return w.Note }) {
-		return nil, errors.New("memengine: a transaction writes no notes")
+		return nil, errors.New("memengine: a transaction cannot write notes")
 	}
 	if err := tx.lock(ctx, writes); err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func makeDirectory(files vfs.FS, dir string) error {
 	case slices.Contains(names, formatName) || slices.Contains(names, inventoryName):
 		return nil
 	case slices.ContainsFunc(names, foreign):
-		return errors.New("it holds something else than a store")
+		return errors.New("it contains something other than a store")
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func removeBeginnings(files vfs.FS, dir string) error {
 		case needed(name), strings.HasPrefix(name, "temporary."), name == watermarkName:
 			beginnings = append(beginnings, path)
 		case name != formatName && name != inventoryName && foreign(name):
-			return fmt.Errorf("it holds something else than a store: %s", name)
+			return fmt.Errorf("it contains something other than a store: %s", name)
 		}
 	}
 	for _, path := range beginnings {

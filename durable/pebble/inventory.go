@@ -156,7 +156,7 @@ func (e extent) verify(files vfs.FS, path string) error {
 	}
 	if is != e {
 		return fmt.Errorf("%w: %s is damaged: "+
-			"of bytes %d to %d there are %d, with the checksum %08x in place of %08x",
+			"bytes %d to %d: %d are present, with the checksum %08x in place of %08x",
 			engine.ErrCorrupt, files.PathBase(path), e.from, e.to, is.to-is.from, is.sum, e.sum)
 	}
 	return nil

@@ -180,7 +180,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 		}
 	}
 	if len(s.names) == 0 {
-		return s.report, fmt.Errorf("durable/pebble: directory %s: it holds no table and no log", dir)
+		return s.report, fmt.Errorf("durable/pebble: directory %s: it contains no table and no log", dir)
 	}
 	slices.SortFunc(s.names, func(a, b string) int { // later files have greater numbers
 		return cmp.Or(cmp.Compare(fileNumber(a), fileNumber(b)), strings.Compare(a, b))

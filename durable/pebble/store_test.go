@@ -60,7 +60,7 @@ func TestOpen_whatIsNoStore_isRefusedAndLeftAsItWas(t *testing.T) {
 	}
 	before := map[string]string{other: listing(t, other), foreign: listing(t, foreign)}
 	for dir, why := range map[string]string{
-		filepath.Join(parent, "no", "such"): "no such file", file: "not a directory", other: "something else", foreign: "something else",
+		filepath.Join(parent, "no", "such"): "no such file", file: "not a directory", other: "something other", foreign: "something other",
 	} {
 		s, err := pebble.Open(dir)
 		if err == nil {

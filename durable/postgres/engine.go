@@ -41,7 +41,7 @@ type Engine struct {
 func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: the URL is wrong: %w", err)
+		return nil, fmt.Errorf("postgres: invalid URL: %w", err)
 	}
 	chosen := strings.Contains(url, "default_query_exec_mode")
 	if !chosen {

@@ -48,7 +48,7 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		// A concurrent renewal of the member has shortened its lease, because the server's clock was set back. A second
 		// try finds the new row.
 	}
-	return nil, 0, fmt.Errorf("postgres: renew: member %d is there, and the server leaves its row as it is", by)
+	return nil, 0, fmt.Errorf("postgres: renew: member %d exists, but the server does not update its row", by)
 }
 
 // renew is one try of Renew.

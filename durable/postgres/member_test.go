@@ -156,7 +156,7 @@ func TestRenew_theRowCannotBeChanged_isAnError(t *testing.T) {
 	exec(t, conn, e.Text("CREATE FUNCTION $schema.never() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"))
 	exec(t, conn, e.Text("CREATE TRIGGER never BEFORE UPDATE ON $schema.member FOR EACH ROW EXECUTE FUNCTION $schema.never()"))
 	_, _, err = e.Renew(t.Context(), id, nil)
-	if err == nil || errors.Is(err, engine.ErrMemberGone) || !strings.Contains(err.Error(), "leaves its row") {
+	if err == nil || errors.Is(err, engine.ErrMemberGone) || !strings.Contains(err.Error(), "does not update its row") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -112,7 +112,7 @@ func TestOpen_ofWhatDoesNotFit_saysWhy(t *testing.T) {
 		t.Errorf("a newer schema is migrated: %v", err)
 	}
 
-	refused("the URL is wrong", nil, "postgres://user:secret@host:port/")
+	refused("invalid URL", nil, "postgres://user:secret@host:port/")
 	refused("connect", nil, "postgres://user:secret@127.0.0.1:1/postgres")
 	refused("does not exist", nil, strings.Replace(shared.URL(), "/postgres?", "/none?", 1))
 	refused("does not exist", nil, strings.Replace(shared.URL(), "timewheel@", "nobody_here@", 1))

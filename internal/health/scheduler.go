@@ -347,7 +347,7 @@ func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {
 		from := now.Time.Add(n.Left - n.Lease)
 		text := fmt.Sprintf("Node %s has not renewed its lease for %s", n.Name, Span(n.Lease-n.Left))
 		if n.Left <= 0 {
-			text += ": it has run out, and other nodes take its tasks over"
+			text += ": it has expired, and other nodes take over its tasks"
 		}
 		all = append(all, Finding{NodeLate, from, text})
 	}
@@ -554,7 +554,7 @@ func parked(now SchedulerReading, past []SchedulerReading) []Finding {
 		text += fmt.Sprintf(", %s of them of kind %s", number(most.Parked), most.Kind)
 	}
 	return []Finding{{Parked, since(now, past, func(r SchedulerReading) bool { return r.Parked > 0 }),
-		text + ", until somebody acts"}}
+		text + ", and wait for an operator"}}
 }
 
 // nodesLost reports the nodes lost lately: nodes that others report as taken over, and nodes that were late when last
@@ -607,7 +607,7 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 		if age > Lately || back && age >= backAfter {
 			continue
 		}
-		text := fmt.Sprintf("Node %s was lost %s: its lease ran out, and other nodes took its tasks over", l.Name, ago(age))
+		text := fmt.Sprintf("Node %s was lost %s: its lease expired, and other nodes took over its tasks", l.Name, ago(age))
 		if back {
 			text += "; it is back"
 		}

@@ -248,7 +248,7 @@ func noJSON(t *testing.T, k *kit.Kit) {
 	k.RunsAfter(2 * time.Second)
 	for _, key := range []string{"none", "no JSON", "another"} {
 		i := k.Info(key)
-		if !i.Parked || i.Attempts != 1 || !strings.Contains(i.Failure, "payload does not fit suite.order: ") {
+		if !i.Parked || i.Attempts != 1 || !strings.Contains(i.Failure, "payload does not decode into suite.order: ") {
 			t.Errorf("%+v", i)
 		}
 	}

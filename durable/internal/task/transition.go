@@ -99,7 +99,7 @@ func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	next := *r
 	next.Starts = 0
 	for range starts {
-		next.fail("the process ended, or its lease ran out, during the run", now)
+		next.fail("the process ended, or its lease expired, during the run", now)
 	}
 	if next.Attempts >= of.Attempts {
 		next.Due = Never

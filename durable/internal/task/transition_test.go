@@ -136,7 +136,7 @@ func TestRecord_interrupted(t *testing.T) {
 		if c.starts > 0 {
 			want.Failed = nil
 			for range min(c.starts, mostFailed) {
-				want.Failed = append(want.Failed, Failure{200, "the process ended, or its lease ran out, during the run"})
+				want.Failed = append(want.Failed, Failure{200, "the process ended, or its lease expired, during the run"})
 			}
 			if c.starts < mostFailed {
 				want.Failed = append(want.Failed, before.Failed...)

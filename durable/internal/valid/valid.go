@@ -49,7 +49,7 @@ func note(w engine.Write) error {
 	case len(w.Data) > engine.MaxNote:
 		return fmt.Errorf("durable: note %q of %d bytes; %d are allowed", w.Key, len(w.Data), engine.MaxNote)
 	case w.Due != 0 || w.Kind != "" || w.Group != "" || w.Hold || w.Failing:
-		return fmt.Errorf("durable: note %q with what only a task has", w.Key)
+		return fmt.Errorf("durable: note %q with fields of a task", w.Key)
 	}
 	return nil
 }
