@@ -219,7 +219,7 @@ func TestPage_findsATaskByItsKey(t *testing.T) {
 	p.until(`document.querySelector("#task-message").textContent === "No live task has this key."`)
 
 	p.lookUp("order-none")
-	p.until(`document.querySelector("#look-message").textContent === "No live task has a key that begins so."`)
+	p.until(`document.querySelector("#look-message").textContent === "No live task has a key with this prefix."`)
 	p.lookUp("order-99")
 	p.until(`document.querySelector("#look-message").textContent === "11 tasks."`)
 	if got := js[string](p, `[...document.querySelectorAll("#found-tasks .k")].map((e) => e.textContent).join(" ")`); !strings.HasPrefix(got, "order-99 order-990 order-991 ") {

@@ -73,7 +73,7 @@ func TestScheduler_postgreSQLAway(t *testing.T) {
 	must(t, server.Stop(pgtest.Immediate))
 	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*` + server.Addr())
 	p.sinceIsSaid("Nodes")
-	p.until(`/the engine does not say what is left/.test($("nodes").textContent)`)
+	p.until(`/the time left is unknown/.test($("nodes").textContent)`)
 	p.picture("postgres-away")
 	before, _ := ran.count()
 	p.within(*outage+limit, fmt.Sprintf(`Date.now() - new Date(page.tasks.health.findings[0].since) > %d`, outage.Milliseconds()))

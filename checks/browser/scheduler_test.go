@@ -334,7 +334,7 @@ func TestScheduler_engineAway(t *testing.T) {
 	link.SetDown(true)
 	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*memengine: fault`)
 	p.sinceIsSaid("Nodes")
-	p.until(`/the engine does not say what is left/.test($("nodes").textContent)`)
+	p.until(`/the time left is unknown/.test($("nodes").textContent)`)
 	p.picture("away")
 	link.SetDown(false)
 	p.until(`document.querySelector("#tasks-health .verdict").textContent.startsWith("Working: ")`)

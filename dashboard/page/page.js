@@ -201,7 +201,7 @@ function setCame() {
 // lostNews says that what is shown is old, and from when it is.
 function lostNews(text) {
   const shown = page.state || page.tasks;
-  setStatus("lost", shown ? `${text}; this is of ${stamp(new Date(shown.now))}` : text);
+  setStatus("lost", shown ? `${text}; this is from ${stamp(new Date(shown.now))}` : text);
 }
 
 // ---- where the page is: #, #wheel=name, or #wheel=name&key=key. A key that cannot be written there has an id. With
@@ -265,7 +265,7 @@ function go() {
   showPath();
   if (view === "task") {
     write($("task-title"), "");
-    inscribe($("task-title"), ref.key ?? "a key that is no text");
+    inscribe($("task-title"), ref.key ?? "a key that is not text");
     for (const e of document.querySelectorAll("#task-view .of-wheel")) e.hidden = scheduler !== "";
     for (const e of document.querySelectorAll("#task-view .of-scheduler")) e.hidden = scheduler === "";
     setFacts(scheduler === "" ? wheelFacts : storedFacts);
@@ -559,7 +559,7 @@ function showDial() {
   $("tasks").setAttribute("d", ring(dial.tasks, band));
   write($("pending"), shortened(stats.pending, 1e5)); // there is room for so much
   write($("shape"), `${span(dial.tick)} × ${dial.slots.toLocaleString("en")}`);
-  write($("turn"), `a turn in ${span(dial.tick * dial.slots)}`);
+  write($("turn"), `a circle in ${span(dial.tick * dial.slots)}`);
   write($("layout"), dial.layout);
   const tasks = total(dial.tasks);
   write($("tasks-count"), compact(tasks));
@@ -906,7 +906,7 @@ function showNext() {
     { text: (t) => t.waiting ? "–" : t.slot.toLocaleString("en"), kind: "wide" },
     { text: (t) => t.waiting ? "–" : compact(t.circle), kind: "wide" },
     { text: (t) => times(t.times) },
-  ], stats.waiting > 0 ? "They change too fast to be listed." : stats.pending > 0 ? "None is due within a turn of the wheel." : "There is no task.");
+  ], stats.waiting > 0 ? "They change too fast to list." : stats.pending > 0 ? "None is due within one circle of the wheel." : "There are no tasks.");
 }
 
 function showRuns() {
@@ -915,7 +915,7 @@ function showRuns() {
   fill($("runs"), runs, [
     { text: (r) => span(r.for) },
     { text: (r) => clock(new Date(r.due)), kind: "time" },
-  ], stats.running > 0 ? "They end too fast to be listed." : "No job is running.");
+  ], stats.running > 0 ? "They end too fast to list." : "No job is running.");
 }
 
 let counted = 0;
@@ -945,7 +945,7 @@ function showPanics(list, { panics, whole }, none) {
       more.append("Task ", link(p, "mono"));
       d.append(more);
     }
-    const stack = make("pre", "", p.stack || "There were too many panics at once to send each stack. Reload the page to see the stacks that were kept.");
+    const stack = make("pre", "", p.stack || "There were too many panics at once to send each stack. Reload the page to see the stored stacks.");
     stack.tabIndex = 0; // it scrolls, also by keyboard
     stack.setAttribute("role", "region");
     stack.setAttribute("aria-label", `Stack of ${who.textContent} at ${stamp(new Date(p.time))}`);
@@ -956,7 +956,7 @@ function showPanics(list, { panics, whole }, none) {
   const room = whole ? 0 : keepPanics - fresh.length;
   const before = [...list.children].filter((d) => d.dataset.id && !fresh.includes(d));
   const all = [...fresh, ...before.filter((d, i) => i < room || d.open || d.contains(document.activeElement))];
-  if (all.length === 0) all.push(make("p", "none", page.state?.lateness === null ? "Unknown: no recorder was given to this wheel." : none));
+  if (all.length === 0) all.push(make("p", "none", page.state?.lateness === null ? "Unknown: this wheel has no recorder." : none));
   // What is there already is not moved: it may have the focus, or be selected.
   for (const d of [...list.children]) if (!all.includes(d)) d.remove();
   all.forEach((d, i) => { if (list.children[i] !== d) list.insertBefore(d, list.children[i] || null); });
@@ -1014,9 +1014,9 @@ async function find(text) {
     location.hash = place(wheel, { key: text });
     return;
   }
-  const some = matches === 0 ? "No live task has a key that begins so" : `${compact(matches)} ${matches === 1 ? "task" : "tasks"}`;
+  const some = matches === 0 ? "No live task has a key with this prefix" : `${compact(matches)} ${matches === 1 ? "task" : "tasks"}`;
   const cut = matches > tasks.length ? `, of which these are the first ${tasks.length} by key` : "";
-  const stopped = whole ? "" : ` among ${compact(looked)} of ${compact(page.state.stats.pending)} tasks; the search stopped there, since it took too long`;
+  const stopped = whole ? "" : ` among ${compact(looked)} of ${compact(page.state.stats.pending)} tasks; the search stopped there because it took too long`;
   say(some + stopped + cut + ".", false, message);
   $("results").hidden = tasks.length === 0;
   $("found-tasks").replaceChildren(...tasks.map((t) => {
@@ -1049,7 +1049,7 @@ async function refresh() {
     } else {
       hideTask();
       if (found) {
-        say("The task has gone: its last run has begun, or it was removed.");
+        say("The task is gone: its last run has begun, or it was removed.");
         $("task-message").classList.add("done");
       } else if (!$("task-message").matches(".done")) say(runs.length > 0 ? "Its last run is in progress." : "No live task has this key.");
     }
@@ -1100,7 +1100,7 @@ function showTask() {
     times(task.times),
     task.interval > 0 ? span(task.interval) : "none",
     task.waiting || task.paused ? "none" : task.slot.toLocaleString("en"),
-    task.waiting || task.paused ? "none" : task.circle === 0 ? "0, in this turn of the hand" : compact(task.circle),
+    task.waiting || task.paused ? "none" : task.circle === 0 ? "0, in this circle of the hand" : compact(task.circle),
   ].forEach((text, i) => write(facts[i + 1], text));
   showControls(task);
 }
@@ -1183,7 +1183,7 @@ $("pause").addEventListener("click", () => {
   if ($("pause").textContent === "Pause") act("pause", {}, "Paused.");
   else act("resume", {}, "Resumed.");
 });
-twice($("cancel"), () => "Cancel its run?", () => act("cancel", {}, "Its run is cancelled. If the handler fails for that, it is tried again."));
+twice($("cancel"), () => "Cancel its run?", () => act("cancel", {}, "Its run is cancelled. If the handler fails because of that, the run is retried."));
 $("move").addEventListener("submit", (e) => {
   e.preventDefault();
   act("reschedule", { delay: $("delay").value.trim() }, "Rescheduled.");

@@ -12,7 +12,7 @@ const tasksNumbers = [
   { name: "Pending", field: "pending", about: (s, state) => ageText("counted", state.read.counts, state.now) || "tasks" }, // of all nodes, as they were counted
   { name: "Waiting", field: "waiting", alarm: "overloaded", mine: (s) => s.oldest_wait >= 1, about: waitingText },
   { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
-  { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "until somebody acts" : "none" },
+  { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "waiting for an operator" : "none" },
   { name: "Started", field: "started", rate: true },
   { name: "Failed", field: "failed", rate: true, alarm: "failing" },
 ];
@@ -159,7 +159,7 @@ function showKinds(state) {
       return [row, below];
     }).flat());
     if (names.length === 0) {
-      const row = make("tr"), td = make("td", "none", "There is no task, and no handler here.");
+      const row = make("tr"), td = make("td", "none", "There are no tasks, and no handler here.");
       td.colSpan = 10;
       row.append(td);
       body.append(row);
@@ -293,7 +293,7 @@ function showNodes(state) {
     lease.hidden = n.lease === 0;
     li.classList.toggle("wrong", n.late || n.oldest_wait >= 1);
     li.classList.toggle("late", n.late);
-    write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the engine does not say what is left` : n.left <= 0 ? `${n.late ? "! " : ""}its lease ran out ${span(-n.left)} ago` : `${n.late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
+    write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the time left is unknown` : n.left <= 0 ? `${n.late ? "! " : ""}its lease expired ${span(-n.left)} ago` : `${n.late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
     inscribe(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
     inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");
@@ -332,7 +332,7 @@ async function readFailures() {
 }
 
 function showFailures({ now, groups, more, looked, cut }) {
-  say(cut ? `There are more: the search looked at ${compact(looked)} failing tasks, and stopped there, since it took too long.` :
+  say(cut ? `There are more: the search looked at ${compact(looked)} failing tasks, and stopped there because it took too long.` :
     more > 0 ? `${compact(more)} smaller groups are not listed.` : "", false, $("failures-message"));
   write($("failures-read"), `read at ${clock(new Date(now))}`);
   $("failures").replaceChildren(...groups.map((g) => {
@@ -344,7 +344,7 @@ function showFailures({ now, groups, more, looked, cut }) {
     li.append(a, inscribe(make("span", "why"), g.text), rest);
     return li;
   }));
-  if (groups.length === 0) $("failures").append(make("li", "none", "No attempt of a task has failed that is still there."));
+  if (groups.length === 0) $("failures").append(make("li", "none", "No current task has failed attempts."));
 }
 
 // ---- lists
@@ -375,7 +375,7 @@ async function showList(q) {
   const { tasks, looked, next, cut, now } = answer;
   list.server = Date.parse(now);
   const some = tasks.length === 0 ? "No task is found" : `${compact(tasks.length)} ${tasks.length === 1 ? "task" : "tasks"}${q.after ? " on this page" : ""}`;
-  say(`${some}${cut ? ` among the ${compact(looked)} that were looked at. The search stopped there, since it took too long; the next page goes on` : next ? ", and there are more" : ""}. Read at ${clock(new Date(now))}.`, false, message);
+  say(`${some}${cut ? ` among the ${compact(looked)} tasks read. The search stopped there because it took too long; the next page continues` : next ? ", and there are more" : ""}. Read at ${clock(new Date(now))}.`, false, message);
   $("list").hidden = tasks.length === 0;
   $("listed").replaceChildren(...tasks.map((t) => {
     const row = make("tr"), why = inscribe(make("td", "why"), t.failure);
@@ -470,14 +470,14 @@ async function countBulk(action) {
   }
   if (number !== bulk.number) return;
   if (answer.tasks === 0) {
-    say(answer.more ? "The search took too long." : action === "cancel" ? "No run is in progress." : "No task is found any more.", answer.more, message);
+    say(answer.more ? "The search took too long." : action === "cancel" ? "No run is in progress." : "No task is found now.", answer.more, message);
     return;
   }
   bulk.doing = action;
   bulk.count = answer.tasks;
   bulk.more = answer.more;
   const deed = action === "cancel" ? cancelText(answer.tasks, answer.more) : `${verbOf(action)} ${tasksText(answer.tasks, answer.more)}`;
-  const first = action === "cancel" ? "They are tried again, unless their kind is paused first. " : "";
+  const first = action === "cancel" ? "They are retried, unless their kind is paused first. " : "";
   say(`${first}${deed[0].toUpperCase()}${deed.slice(1)}?`, false, message);
   write($("bulk-sure"), `Yes, ${deed}`);
   $("bulk-sure").hidden = $("bulk-stop").hidden = false;
@@ -540,7 +540,7 @@ async function refreshStored(ref, question) {
     $("task-payload").replaceChildren();
     write($("task-payload-size"), "");
     if (found) {
-      say("The task has gone: its last run was acknowledged, or it was removed.");
+      say("The task is gone: its last run was acknowledged, or it was removed.");
       $("task-message").classList.add("done");
     } else if (!$("task-message").matches(".done")) say("No task has this key.");
     return;
@@ -583,7 +583,7 @@ function showFailed(failed, task) {
     li.append(make("span", "when", f.at ? stamp(new Date(f.at)) : "at an unknown time"), inscribe(make("span", "why"), f.text));
     return li;
   }));
-  if (failed.length === 0) $("task-failed").append(make("li", "none", task.attempts > 0 ? "It is not known why." : "None."));
+  if (failed.length === 0) $("task-failed").append(make("li", "none", task.attempts > 0 ? "The reason is unknown." : "None."));
 }
 
 function showPayload(p) {
