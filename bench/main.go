@@ -4,14 +4,13 @@
 //
 //	cd bench && go run . -quick
 //
-// For each peer, case and round it starts itself once more as a child process, which measures that one
-// thing and prints its figures. The parent runs the peers of a case one after another, in another order in
-// every round, takes medians over the rounds, and sets each figure in proportion to that of the baseline in
-// the same round, so that a machine that is slower for a while is slower for all. Without -out the report
-// goes to the standard output.
+// For each peer, case and round it starts itself once more as a child process, which measures only that and prints the
+// figures. The parent runs the peers of a case one after another, in another order in every round, and takes medians
+// over the rounds. It divides each figure by that of the baseline in the same round, so that a slow phase of the
+// machine affects all peers. Without -out the report goes to the standard output.
 //
-// A child that does not end within its limit is stopped, one that crashes has crashed, and both are shown
-// as such. It needs a Unix system.
+// A child that exceeds its time limit is stopped. The report shows such children, and crashed ones. The program
+// needs a Unix system.
 package main
 
 import (

@@ -53,9 +53,9 @@
 //	backlog      overdue tasks are left, and the oldest was due a second ago or more; not while nothing starts
 //
 // Notes are not findings: a scheduler with only notes is well. They report paused kinds with the number of their due
-// tasks, the backlog of kinds whose runs wait for their limit, and a store whose disk is less than 5 % free. Below a
-// kind whose runs wait for its limit the page names the group with the most due tasks. It shows how many it has, since
-// when, and how long the tasks of other groups have waited.
+// tasks, and the backlog of kinds whose runs wait for their limit. They also report a store whose disk is less than 5 %
+// free. Below a kind whose runs wait for its limit the page names the group with the most due tasks. It shows how many
+// it has, since when, and how long the tasks of other groups have waited.
 //
 // Next to a finding are links to the tasks concerned and, if control is allowed, buttons: unpark the tasks, pause the
 // failing kind, resume a paused kind.
@@ -81,9 +81,10 @@
 // readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks. It asks for Stats,
 // Counts, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused or have no handler. A
 // page also asks for the groups of due tasks of up to five kinds that wait for their limit. Slow questions take at most
-// 1 % of the time, or are asked every 15 s if that takes at most a tenth of the time. Lists and grouped errors are read
-// when they are opened or refreshed; each reads tasks for 150 ms at most, and says if it was cut. A page rereads the
-// errors when the number of failing tasks has changed, for at most 0.4 % of the time.
+// 1 % of the time, or are asked every 15 s if that takes at most a tenth of the time.
+//
+// Lists and grouped errors are read when they are opened or refreshed; each reads tasks for 150 ms at most, and says if
+// it was cut. A page rereads the errors when the number of failing tasks has changed, for at most 0.4 % of the time.
 //
 // With no page open there is no goroutine. While pages are open, one goroutine for each displayed wheel reads the
 // statistics three times a second. It sends one text to all pages that have read the last one. The number of tasks does
@@ -91,8 +92,8 @@
 //
 // BenchmarkPage measures the processor time of a process with a million tasks, including the reader, as a share of one
 // core of an AMD EPYC. For a wheel it is 0.15 % with a page open, and 0.03 % without. For a durable scheduler it is 0.1
-// % to 0.3 %, and 0.1 % to 0.6 % without a page: an open page adds less than the measurements vary, even if all tasks
-// are parked, or overdue and without a handler.
+// % to 0.3 %, and 0.1 % to 0.6 % without a page. So an open page adds less than the measurements vary, even if all
+// tasks are parked, or overdue and without a handler.
 //
 // A page in a hidden tab is not open. A request for the state as JSON counts as a page for ten seconds. A page that
 // reads too slowly gets fewer updates, each with everything it missed, and is eventually closed: neither the wheel nor
@@ -216,9 +217,9 @@
 //	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
 //	                       and started and failed a second, which are null for the first
 //
-// A task of a scheduler has key, kind, state, next (null if parked or paused), interval, cron, times (-1 is
-// forever), attempts that have failed, missed, failure, failed_at (null if unknown), node, started (null if it is
-// not running), generation (a string) and seq, as in durable.Info.
+// A task of a scheduler has fields of durable.Info: key, kind, state, next (null if parked or paused), interval, cron,
+// times (-1 is forever), attempts that have failed, and missed. It also has failure, failed_at (null if unknown), node,
+// started (null if it is not running), generation (a string) and seq.
 //
 // A task of a wheel has key (empty for a timer), next, interval, times (-1 is forever), slot, circle, waiting
 // and paused, as in timewheel.Info. Where a key is listed, bytes after the first 256 are cut off, and bytes that

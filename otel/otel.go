@@ -14,10 +14,10 @@
 // # A link, and not a parent
 //
 // A span is the root of a trace of its own, and linked to the span that added the task. That is what the semantic
-// conventions for messaging require of a span that processes a message; a parent is optional there. Here it would be
-// wrong more often than right: a run begins minutes or months after its adder has ended, so one trace of both would
-// last as long, and be sampled and kept by a decision that is as old. A repeating task would add to that trace for
-// ever. Attempts of one run are different traces; they have the same messaging.message.id.
+// conventions for messaging require of a span that processes a message; a parent is optional there. Here it would
+// usually be wrong. A run begins minutes or months after the span that added it has ended. One trace of both would last
+// as long, and be sampled by a decision that is as old. A repeating task would add to that trace for ever. Attempts of
+// one run are different traces; they have the same messaging.message.id.
 //
 // # Attributes
 //

@@ -32,11 +32,13 @@
 // # Wall-clock time
 //
 // Go's monotonic clock does not notice when the wall clock is set, and on most systems it stands still while the
-// machine is suspended. A delay of an hour is an hour during which the machine is awake. A task of [TimeWheel.AddAt] is
-// due when the wall clock shows its time. While there is such a task, the wheel compares the two clocks once a second.
-// If they have moved apart by a tick or more, it moves these tasks, and overdue ones start at once. So within a second
-// after the clock was set, or the machine woke up, the tasks are correct again. Such a run can be early by the wall
-// clock only if that was set back within the last second, or by less than a tick while it is being slowed down.
+// machine is suspended. A delay of an hour is an hour during which the machine is awake.
+//
+// A task of [TimeWheel.AddAt] is due when the wall clock shows its time. While there is such a task, the wheel compares
+// the two clocks once a second. If they have moved apart by a tick or more, it moves these tasks, and overdue ones start
+// at once. So within a second after the clock was set, or the machine woke up, the tasks are correct again. Such a run
+// can be early by the wall clock only if that was set back within the last second. While the clock is being slowed
+// down, the run can be early by less than a tick.
 //
 // Only the first run is due by the wall clock. Later ones follow at Interval by the monotonic clock. A task that was
 // rescheduled, or paused and resumed, no longer follows the wall clock. Such a task takes about 60 bytes more. When the

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// The durable benchmark compares package durable with what it is built on, a synced write to the disk and a
-// synced commit of Pebble, and with job queues on a server. Each peer and case runs in a process of its own,
-// on a directory of its own. The peers of a case run one after another.
+// The durable benchmark compares package durable with its foundations, a synced write to the disk and a synced commit
+// of Pebble. It also compares it with job queues on a server. Each peer and case runs in a process of its own, on a
+// directory of its own. The peers of a case run one after another.
 package main
 
 import (

@@ -13,8 +13,8 @@
 //	go run ./checks/mutants                    all of them; two hours
 //	go run ./checks/mutants -run "^timer:" -v  some of them, with what the tests print
 //
-// It ends with status 1 if a mutant survives that the list does not say may survive, if one of those is killed,
-// or if the text that a mutant changes is not there, once, in the file.
+// It ends with status 1 if a mutant survives that the list does not expect to survive, or if an expected survivor is
+// killed. It does so as well if the text to change does not occur exactly once in the file.
 package main
 
 import (

@@ -76,7 +76,7 @@ func TestCheck_textThatDoesNotCompile_isAnError(t *testing.T) {
 	}
 }
 
-// loaded are packages by folder, and the importer of what they import.
+// loaded are packages by folder, and the importer of their imports.
 type loaded struct {
 	files   *token.FileSet
 	parsed  map[string]map[string]*ast.File // of a folder, by name

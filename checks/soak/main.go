@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Soak drives wheels of both layouts with all verbs at random, from many goroutines at full speed, with jobs
-// that panic, end their goroutine, block and call the wheel, and keeps an account of its own of every task
-// and every run. At the same time it checks short histories of concurrent operations for linearizability.
+// Soak drives wheels of both layouts with all verbs at random, from many goroutines at full speed. Its jobs panic, end
+// their goroutine, block and call the wheel. It keeps its own account of every task and every run. At the same time it
+// checks short histories of concurrent operations for linearizability.
 //
 //	go run ./checks/soak -for 10m -seed 1
 //

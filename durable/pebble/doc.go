@@ -19,10 +19,9 @@
 //
 // # Damage
 //
-// Damage is reported, and damaged data is never used. Every error that means damage wraps
-// [durable.ErrCorrupt] and names the file. The store keeps its own record (INVENTORY and COMMITTED) of which
-// files must exist and what they hold, because Pebble takes a file whose end is missing for a file that a
-// crash cut short.
+// Damage is reported, and damaged data is never used. Every error that means damage wraps [durable.ErrCorrupt] and
+// names the file. The store keeps its own record (INVENTORY and COMMITTED) of which files must exist and what they
+// contain. Pebble alone mistakes a truncated file for a file that a crash cut short.
 //
 //	MANIFEST, OPTIONS, markers, logs:
 //	a changed, missing or shorter     Open reports it, before it writes or deletes anything
@@ -42,9 +41,8 @@
 //
 // # Backup
 //
-// [Store.Backup] writes a copy of an open store, as a tar. Its files are made in the directory BACKUP within that of
-// the store, as hard links where the file system has them, and removed when the tar has been written, or by the
-// next Open.
+// [Store.Backup] writes a copy of an open store, as a tar. It makes the files in the directory BACKUP within the
+// store's, as hard links if possible. It removes them when the tar has been written; after a crash the next Open does.
 //
 // # Inside
 //

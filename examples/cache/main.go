@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Cache is an HTTP server that caches a slow computation: /primes/N returns the number of primes below N.
-// The program brings its own clients: ten at a time ask for the same number, then one asks again while the
-// answer is fresh, and once more when its time is over. An interrupt (Ctrl-C) ends the clients.
+// Cache is an HTTP server that caches a slow computation: /primes/N returns the number of primes below N. The program
+// has its own clients. Ten at a time ask for the same number, then one asks again while the answer is fresh, and once
+// more when it has expired. An interrupt (Ctrl-C) ends the clients.
 package main
 
 import (

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels, a durable scheduler of two nodes and one on a store with a lively load that is
-// made up, and serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics
-// for Prometheus. Run it, and open the address it prints. At /trouble/ are buttons that jam the workers, have
-// jobs panic and handlers fail, pause tasks, forget a kind, cut off a node, take the engine away, and fill the
-// disk of the store. An interrupt (Ctrl-C) ends it, with a line for each wheel and scheduler; a second one ends it
-// at once.
+// Dashboard starts two wheels, a durable scheduler of two nodes and one on a store, all with an invented load. It
+// serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics for Prometheus. Run
+// it, and open the address it prints. At /trouble/ are buttons that jam the workers, make jobs panic and handlers fail,
+// pause tasks, and forget a kind. Others cut off a node, stop the engine, and fill the disk of the store. An interrupt
+// (Ctrl-C) ends it, with a line for each wheel and scheduler; a second one ends it at once.
 package main
 
 import (

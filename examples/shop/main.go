@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Shop is an HTTP service of several processes on one PostgreSQL. An order takes its units out of the stock at
-// once. An order that is not paid in time gives them back: the recheck of an order is a durable task, which is
-// added with the order, removed with the payment and completed with the return, each time in one transaction.
+// Shop is an HTTP service of several processes on one PostgreSQL. An order takes its units out of the stock at once. An
+// order that is not paid in time gives them back. The recheck of an order is a durable task, which is added with the
+// order, removed with the payment and completed with the return, each time in one transaction.
 //
 // The program starts a PostgreSQL of its own and the processes of the service, and sends them orders. Now and
 // then it kills a process and starts another. At the address that it prints are buttons that kill a process,

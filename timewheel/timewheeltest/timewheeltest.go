@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package timewheeltest helps to test programs that use package timewheel. It is for tests inside a
-// testing/synctest bubble, where time stands still while anything is running, so that a test of half an hour
-// takes microseconds and has the same outcome each time. The wheel must be made and stopped inside the
-// bubble, too.
+// Package timewheeltest helps to test programs that use package timewheel. It is for tests inside a testing/synctest
+// bubble, where time stands still while anything is running. So a test of half an hour takes microseconds and has the
+// same outcome each time. The wheel must be made and stopped inside the bubble, too.
 //
 // [Advance] serves any scheduler of this module: a wheel, a durable scheduler on a store in memory (durable/memstore),
 // or several nodes of a cluster (durable/memengine). The other functions are for a wheel, which must have been started.

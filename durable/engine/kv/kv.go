@@ -8,7 +8,7 @@
 // starts no further runs, whatever the clocks say.
 //
 // On a KV that is an [engine.Clock], leases expire by that clock. On any other, each Engine watches the beats of the
-// members by its own monotonic clock: a member whose beat keeps its version for a lease and an eighth may be reaped, at
+// members by its own monotonic clock. A member whose beat keeps its version for a lease and an eighth may be reaped, at
 // that version. Due times are by the clock of the process.
 //
 // On a KV that is an [engine.Exclusive], members, claims and starts are in memory. A claim writes nothing, a start is a
