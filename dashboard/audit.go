@@ -9,7 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// An AuditEntry describes an action of a user through the dashboard, done or refused.
+// An AuditEntry describes an action that a user took through the dashboard, whether it was carried out or refused.
 type AuditEntry struct {
 	Time   time.Time
 	Who    string         // the result of the function passed to WithAudit

@@ -384,7 +384,7 @@ func isText(b []byte) bool {
 	return true
 }
 
-// A failuresJSON is the groups of failing tasks.
+// A failuresJSON holds the groups of failing tasks.
 type failuresJSON struct {
 	Now    time.Time   `json:"now"`
 	Groups []groupJSON `json:"groups"`

@@ -81,7 +81,7 @@
 // readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks. It asks for Stats,
 // Counts, Nodes, Kinds, Paused, CatchUp and one key, and for due tasks of kinds that are paused or have no handler. A
 // page also asks for the groups of due tasks of up to five kinds that wait for their limit. Slow questions take at most
-// 1 % of the time, or are asked every 15 s if that takes at most a tenth of the time.
+// 1 % of the time. They are asked at least every 15 s if that takes at most a tenth of the time.
 //
 // Lists and grouped errors are read when they are opened or refreshed; each reads tasks for 150 ms at most, and says if
 // it was cut. A page rereads the errors when the number of failing tasks has changed, for at most 0.4 % of the time.

@@ -81,7 +81,7 @@ func (v *view) verb(what what, to int64) *verb {
 	return &verb{what: what, key: v.rec.Key, to: to, size: v.rec.Size(), found: v, same: true}
 }
 
-// eachOf applies an action to each task of the stretch that matches the query, or counts these tasks.
+// eachOf applies an action to each task in the stretch that matches the query, or only counts those tasks.
 func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int64, do Action, most time.Duration,
 ) (n int, whole bool, err error) {
 	if do == DoNothing {
@@ -125,8 +125,7 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 	}
 }
 
-// together applies a verb to each of some tasks at the same time. It returns how many of them still existed, and an
-// error.
+// together applies a verb to several tasks concurrently. It returns how many of them still existed, and an error.
 func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) *verb) (n int, err error) {
 	var mu sync.Mutex // protects n and err
 	var all sync.WaitGroup

@@ -20,7 +20,7 @@ type cursor struct {
 }
 
 const (
-	// beginning is the cursor during a claim from the beginning. None requests such a claim at once.
+	// beginning is the cursor during a claim from the beginning. The value None requests such a claim immediately.
 	beginning = engine.None + 1
 
 	// scanShare bounds the time of claims from the beginning: one part in scanShare.

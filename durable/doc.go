@@ -125,9 +125,9 @@
 // "30 * * * *" runs at both. [Task] has the rules, and [Next] shows when a task is due. After downtime a calendar is
 // treated as an interval is.
 //
-// Many tasks with one calendar fall due at one instant. Task.Jitter spreads them: with a Jitter of 10 minutes
-// each task runs at its own instant within the 10 minutes after 2:30, the same on each day. See the example
-// Jitter of [Scheduler.SetTask].
+// Many tasks with one calendar fall due at one instant. Task.Jitter spreads them: with a Jitter of 10 minutes each task
+// runs at its own instant within the 10 minutes after 2:30, the same on each day. See the Jitter example of
+// [Scheduler.SetTask].
 //
 // # Pausing
 //

@@ -7,9 +7,9 @@ import "github.com/seed581295f1/timewheel/durable/internal/fingerprint"
 // Fingerprints are the fingerprints of all keys in the store. A key whose fingerprint is not among them is free; for
 // any other key the keeper asks the store.
 //
-// At the start a goroutine, the reader, reads the keys as they were in the beginning. Meanwhile the keeper notes
-// changes, and asks the store for every key. The reader applies the notes, again and again, until few are left; the
-// keeper applies those, and the set is ready. So no step of the keeper grows with the number of keys.
+// First a goroutine, the reader, reads the keys as they stood at the start. Meanwhile the keeper notes changes, and
+// asks the store for every key. The reader applies the notes, again and again, until few are left; the keeper applies
+// those, and the set is ready. So no step of the keeper grows with the number of keys.
 //
 //	reading   the reader owns set, the keeper owns noted
 //	ready     the keeper owns set, and nothing is noted

@@ -15,10 +15,10 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Join returns a scheduler, not started, that is one node of many over the engine. It is a member of the engine at
-// once, and every verb works. After Start it runs tasks of the kinds that it handles. Shutdown ends the membership, and
-// other nodes take over its tasks at once. The engine remains the caller's: several nodes may share it, and the caller
-// closes it after their Shutdown.
+// Join returns a scheduler that is one of the nodes that share the engine. It is not started. It is a member of the
+// engine at once, and every verb works. After Start it runs tasks of the kinds that it handles. Shutdown ends the
+// membership, and other nodes take over its tasks at once. The engine remains the caller's: several nodes may share it,
+// and the caller closes it after their Shutdown.
 //
 // An unavailable engine does not end the scheduler. Until it is back, verbs return ErrUnavailable and no run starts. If
 // that takes longer than the lease ([WithLease]), the contexts of running handlers are cancelled with ErrFenced as the

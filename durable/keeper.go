@@ -520,7 +520,7 @@ func (k *keeper) readError(err error) error {
 	return err
 }
 
-// Err returns why the keeper has failed, if it has.
+// Err returns the error that made the keeper fail, or nil.
 func (k *keeper) Err() error {
 	if err := k.failure.Load(); err != nil {
 		return *err

@@ -75,7 +75,7 @@ type KindOption func(*kind) error
 // WithRetry sets how many times a run is attempted before its task is parked, and the wait after each failed attempt.
 // The wait is at most least after the first failure, doubles with each further one up to most, and is shortened at
 // random by up to a half. The default is 10 attempts, with waits from one second to ten minutes. A run in progress when
-// its process ends uses up an attempt as well, whichever task ended the process: see the section At least once of the
+// its process ends uses up an attempt as well, whichever task ended the process: see the At least once section of the
 // package documentation. attempts and least must be positive, and most must not be less than least.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {

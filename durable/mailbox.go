@@ -95,8 +95,8 @@ func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 	return a, err
 }
 
-// forgetQuestion deletes a question with its answers. If it fails, the question stays until a node finds it after a
-// day.
+// forgetQuestion deletes a question with its answers. If that fails, the question remains until a node finds it a day
+// later.
 func (n *node) forgetQuestion(q *asked) {
 	if q.data == nil { // there was no other node to ask
 		return

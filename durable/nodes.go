@@ -26,8 +26,8 @@ func (c *config) report(w workload, kinds *kinds, held int) NodeReport {
 	}
 }
 
-// encode returns the report in the form that an engine keeps. Of a node's reports the one with the greatest count is
-// valid. It leaves out kinds that do not fit, and names that JSON cannot hold.
+// encode returns the report in the form that an engine keeps. Of a node's reports, only the one with the greatest count
+// is valid. It leaves out kinds that do not fit, and names that JSON cannot hold.
 func (r NodeReport) encode(count uint64) []byte {
 	wild := func(kind string) bool { return !utf8.ValidString(kind) }
 	if slices.ContainsFunc(r.Kinds, wild) {

@@ -16,9 +16,9 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 }
 
 // Resume restores the due time of a paused task; if that has passed, the task is due at once. Missed runs of a
-// repeating task are treated as after downtime: by default one of them is made, and the others are counted
-// ([WithMissed]). A node that does not handle the kind, and [Connect], cannot know that the kind skips missed runs
-// ([MissedSkip]), so one run is made. Resuming a task that is not paused does nothing.
+// repeating task are treated as they are after downtime: by default, one of them takes place and the others are only
+// counted ([WithMissed]). A node that does not handle the kind, and [Connect], cannot know that the kind skips missed
+// runs ([MissedSkip]), so one run is made. Resuming a task that is not paused does nothing.
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
 	v := &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey}
 	return stopped(s.below.do(ctx, v), "Resume", key)

@@ -19,7 +19,7 @@ type Pauses struct {
 	Kinds []string // single kinds, in order: [Scheduler.PauseKind]
 }
 
-// Has reports whether the kind is paused, alone or by All.
+// Has reports whether the kind is paused, either individually or by All.
 func (p Pauses) Has(kind string) bool {
 	if p.All || len(p.Kinds) == 0 {
 		return p.All

@@ -28,7 +28,8 @@ type reporter struct {
 const (
 	parkedEvery = 10 * time.Second
 
-	// mostCauses is how many causes are distinguished. After that the error is left out of the comparison.
+	// mostCauses is the greatest number of causes that are distinguished. After that the error is left out of the
+	// comparison.
 	mostCauses = 100
 )
 

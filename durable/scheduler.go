@@ -108,7 +108,7 @@ func (s *Scheduler) Start() error {
 
 // Shutdown starts no further run, waits until the runs in progress have ended and been acknowledged, and closes the
 // store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without waiting for
-// them, and returns an error with their number. These runs will run again.
+// them, and returns an error with their number. These runs will be repeated.
 //
 // Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store is still
 // closing. After the store has failed, Shutdown waits no longer than that in any case, and its error includes that of
@@ -264,7 +264,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at the
 // task's interval or by its calendar. A paused task stays paused, and has that due time when it is resumed. A run in
 // progress is not interrupted, but its result no longer counts, and the next run may begin before it ends. Reschedule
-// makes a parked task run again, with all its attempts.
+// makes a parked task run again, with its full number of attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	to := task.Later(s.below.now(), max(d, 0))
 	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)

@@ -26,10 +26,10 @@ import (
 // group with a million due tasks delays no other. But if that task is due soon and others are not, the last of the
 // others goes, because it should not take the room of a due task.
 //
-// A reading moves cuts ahead. It is for the share that needs it most, begins at its cut, and takes in the tasks it
-// meets of groups that are cut there or further ahead. Meanwhile these groups are cut at its end. If too many tasks are
-// held, leave cuts one group back, which misses the remainder. At the end the others are cut at the position reached,
-// or are whole if the feeds are no further. So each task is held or lies beyond a cut.
+// A reading moves cuts ahead. It serves the share that needs it most and begins at that share's cut. On the way it
+// takes in tasks of groups that are cut there or further ahead. Meanwhile these groups are cut at its end. If too many
+// tasks are held, the function leave cuts one group back, which then lacks the remainder. At the end the others are cut
+// at the position reached, or are whole if the feeds are no further. So each task is held or lies beyond a cut.
 //
 // A reading for a share begins when its tasks left in the store are due soon, if half the tasks that may be held have
 // begun or others make way: groups with more than twice as many tasks, or tasks that are not due soon. Otherwise the
@@ -59,7 +59,7 @@ type share struct {
 // uncut is the cut of a whole group, and of the rest if it is not cut. No task lies beyond it.
 var uncut = end(task.Never)
 
-// shareAhead is how long before it is due a task is due soon. It is read at the latest after half of that.
+// shareAhead is how long before it is due a task is due soon. It is read after half that time at the latest.
 const shareAhead = 100 * time.Millisecond
 
 func newShares() *shares {

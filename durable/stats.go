@@ -17,9 +17,9 @@ import (
 // unread ones.
 //
 // OldestWait covers the runs in line for a worker. It covers overdue tasks if no worker takes them: all are busy and
-// the longest run has taken a second, or none has started for five seconds. On a node it includes free overdue tasks,
-// as found up to a second ago, or up to 15 s ago if the engine is slow. Tasks that wait for a handler here, a limit or
-// the end of a pause are left out.
+// the longest run has taken a second, or none has started for five seconds. On a node it includes free overdue tasks.
+// Their count may be a second old, or 15 s if the engine is slow. Tasks that wait for a handler here, a limit or the
+// end of a pause are left out.
 //
 // On a node, Pending and Parked are for the whole engine, from the last [Scheduler.Counts]. The other numbers are the
 // node's own, and Unhandled is 0.

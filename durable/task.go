@@ -71,7 +71,7 @@ type Task struct {
 	Trace    string        // trace context of the caller, for the runs; at most MaxTrace bytes. See package otel
 
 	// Group is the group of the task, such as a tenant: at most MaxGroup bytes. If the kind has a limit, such as
-	// WithConcurrency, the groups take turns, however many due tasks one has. See the section Limits of the package
+	// WithConcurrency, the groups take turns, however many due tasks one has. See the Limits section of the package
 	// documentation.
 	Group string
 

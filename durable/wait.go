@@ -59,8 +59,8 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 }
 
 // Cancel cancels the contexts of the key's runs in progress, on any node, with ErrCancelled as the cause. It reports
-// whether there was one, and does not wait for its end. A run that is about to start counts: if it starts, its context
-// is done from the beginning. The handler's result still decides: after an error the run is retried. To end it for
+// whether there was one, and does not wait for its end. This includes a run that is about to start: if it does start,
+// its context is already done. The handler's result still decides: after an error the run is retried. To end it for
 // good, remove the task: call [Scheduler.RemoveTaskWait] after Cancel. A waiting task, even one that waits for its next
 // attempt, has no run in progress: Cancel reports false and changes nothing. Use RemoveTask or Pause to keep it from
 // running.

@@ -16,7 +16,7 @@ type Attempts struct {
 	kinds              byKind[attempts]
 }
 
-// attempts are the histograms of one kind.
+// attempts holds the histograms of one kind.
 type attempts struct{ duration, lateness prometheus.Observer }
 
 // NewAttempts returns empty histograms.

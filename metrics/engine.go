@@ -53,7 +53,7 @@ var engineAccounts = []account[*engine.Health]{
 		known(func(h engine.Health) float64 { return float64(h.Refused) })),
 }
 
-// known returns an account of a value that may be unknown.
+// known returns an account of a number that may be unknown.
 func known[S any](of func(s S) float64) func(s *S) float64 {
 	return func(s *S) float64 {
 		if s == nil {

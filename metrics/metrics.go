@@ -23,8 +23,8 @@
 // # The names
 //
 // All values are in base units: seconds, bytes and counts. The README has a table of all metrics. Those of a wheel have
-// the label wheel, and those of a durable scheduler the label scheduler. A histogram counts a run when it has ended;
-// gauges of age show runs that still wait or are in progress.
+// the label wheel, and those of a durable scheduler the label scheduler. A histogram counts a run once it has ended;
+// age gauges cover runs that are still waiting or in progress.
 //
 // A wheel has 15 series. With WithRuns it has 109 in a Prometheus with classic histograms, and 18 in one with native
 // histograms. The number does not depend on the number of tasks. A scheduler on a store has 38 and a node 67, and each

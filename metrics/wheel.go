@@ -61,8 +61,8 @@ func (r *Runs) Observe(run timewheel.Run) {
 // An Option adds metrics to the collector of a wheel.
 type Option func(*collector[reading])
 
-// WithRuns adds the histograms of r, whose Observe was passed to the wheel, and the age of the longest run in progress,
-// which a wheel knows only with an observer. It panics if r is nil.
+// WithRuns adds the histograms of r and the age of the longest run in progress. The wheel must have r.Observe as an
+// observer: without one it does not know that age. It panics if r is nil.
 func WithRuns(r *Runs) Option {
 	if r == nil {
 		panic("metrics: the runs are nil")

@@ -10,9 +10,9 @@ import (
 // An Option changes how a Pool made by [New] behaves.
 type Option func(*Pool) error
 
-// WithPanicHandler calls h with the value and the stack of a panic in a job, on the goroutine of the job. The
-// pool continues. Without this option the panic is written to the standard logger of package log, and so is a
-// panic of h itself. WithPanicHandler panics if h is nil.
+// WithPanicHandler calls h with the value and the stack of a panic in a job, on the goroutine of the job. The pool
+// continues. Without this option the panic is written to the standard logger of package log. A panic in h is written
+// there as well. WithPanicHandler panics if h is nil.
 func WithPanicHandler(h func(value any, stack []byte)) Option {
 	if h == nil {
 		panic("pool: nil panic handler")

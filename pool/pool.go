@@ -9,9 +9,9 @@
 //	defer p.Close(context.Background())
 //	err = p.Submit(func() { resize(picture) })
 //
-// A job that finds no free worker waits in a queue, first in, first out. A worker that ends its job takes the
-// next one from there before it goes back. The queue has no bound of its own: a program that submits without
-// end and ignores [Pool.Waiting] fills the memory.
+// A job that finds no free worker waits in a queue, first in, first out. A worker that ends its job takes the next one
+// from there before it goes back. The queue is unbounded: a program that keeps submitting jobs without checking
+// [Pool.Waiting] can run out of memory.
 //
 // The goroutines come from github.com/panjf2000/ants. This package adds the queue, since an ants pool that is
 // full either blocks the submitter or refuses the job. It also adds a rule that starts few workers: passing
@@ -92,7 +92,7 @@ func (p *Pool) Running() int {
 	return p.running
 }
 
-// Waiting returns how many jobs were submitted and have not started.
+// Waiting returns the number of jobs that have been submitted but not yet started.
 func (p *Pool) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

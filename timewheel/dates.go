@@ -75,8 +75,8 @@ type dates struct {
 	stale  bool  // some due times were computed with another offset
 }
 
-// A date is when a task is due: by the wall clock, and by the offset. When the task is due at another time,
-// its first run has come.
+// A date is when a task is due: by the wall clock, and by the offset. If the task is now due at another time, its first
+// run has fallen due.
 type date struct {
 	wall int64 // nanoseconds since 1970
 	due  uint64

@@ -195,7 +195,8 @@ func (d *dispatcher) times(e *entry) (left int, due uint64, waits bool) {
 		withdrawn := d.withdrawn.Load()
 		s := e.state.Load()
 		if s&stateMask != waiting {
-			// The state may be the same again: a run was queued, which takes it off times, and withdrawn.
+			// The state may be the same again: a run may have been queued, which takes it off times, and then
+			// withdrawn.
 			if times := e.times.Load(); e.state.Load() == s && d.withdrawn.Load() == withdrawn {
 				return int(times), 0, false
 			}

@@ -22,8 +22,8 @@
 // starts less than one tick late, plus scheduling, plus the wait for a free worker. Setting the wall clock
 // moves nothing but the tasks of [TimeWheel.AddAt].
 //
-// The runs of a repeating task keep their grid: run k is due at the first due time plus k-1 intervals.
-// Neither the ticks nor a late run shift the grid.
+// The runs of a repeating task stay on a fixed grid: run k is due k-1 intervals after the first due time. Neither the
+// ticks nor a late run shift the grid.
 //
 // After a stall (a garbage collection, a suspended process, an overloaded machine) overdue runs start at
 // once, in the order of their ticks. Runs of one tick start in no promised order. A repeating task runs once
@@ -34,11 +34,11 @@
 // Go's monotonic clock does not notice when the wall clock is set, and on most systems it stands still while the
 // machine is suspended. A delay of an hour is an hour during which the machine is awake.
 //
-// A task of [TimeWheel.AddAt] is due when the wall clock shows its time. While there is such a task, the wheel compares
-// the two clocks once a second. If they have moved apart by a tick or more, it moves these tasks, and overdue ones start
-// at once. So within a second after the clock was set, or the machine woke up, the tasks are correct again. Such a run
-// can be early by the wall clock only if that was set back within the last second. While the clock is being slowed
-// down, the run can be early by less than a tick.
+// A task added with [TimeWheel.AddAt] is due when the wall clock reaches its time. While there is such a task, the
+// wheel compares the two clocks once a second. If they have moved apart by a tick or more, it moves these tasks, and
+// overdue ones start at once. So within a second after the clock was set, or the machine woke up, the tasks are correct
+// again. By the wall clock, such a run can be early only if the clock was set back within the last second. While the
+// clock is being slowed down, the run can be early by less than a tick.
 //
 // Only the first run is due by the wall clock. Later ones follow at Interval by the monotonic clock. A task that was
 // rescheduled, or paused and resumed, no longer follows the wall clock. Such a task takes about 60 bytes more. When the

@@ -46,7 +46,7 @@ func (b *inbox) empty(spare []*entry) []*entry {
 	return all
 }
 
-// inboxes are all of a wheel.
+// inboxes holds all inboxes of a wheel.
 type inboxes [1 << inboxBits]inbox
 
 // inboxBits makes 32 inboxes, so that two of a few dozen callers seldom meet at one.

@@ -48,10 +48,9 @@ func position(at, now, n uint64) (slot, circle int) {
 //	level 1   a list for w numbers each, 2w of them: what is less than 2w² ahead, or a little less
 //	level 2   a list for w² numbers each, ...
 //
-// [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). It has n
-// slots, and the number of a tick is that of the circle in which the hand meets it. The scheme of the paper
-// visits every task of a slot in each circle; here the levels, with a small w, find the tasks of one circle at
-// once.
+// [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). It has n slots, and
+// the number of a tick is that of the circle in which the hand meets it. The paper's scheme visits every task of a slot
+// in each circle. Here the levels, with a small w, directly find the tasks of one circle.
 //
 // [Hierarchical] is scheme 7, as in Kafka's timer. It has one slot, so that the number of a tick is the tick,
 // and w is the number of slots that the user gave, up to 4,096. Each level is a wheel whose slots span a turn of
@@ -301,7 +300,7 @@ func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
 	return overdue
 }
 
-// schedule sets the next visit of slot i, not before the given tick.
+// schedule sets the next visit to slot i, no earlier than the given tick.
 func (l *layout) schedule(i, earliest uint64) {
 	n, coming, at := uint64(len(l.slots)), l.coming(i), uint64(never)
 	for k, lv := range l.slots[i].levels {

@@ -24,8 +24,8 @@ import (
 // # When the loop wakes up
 //
 // Waking a goroutine costs more than an add. So not every entry wakes the loop. It sleeps until the next tick with
-// work, or until it is called. It publishes an alarm: the instant at which it will look into its inboxes anyway. A
-// caller whose entry is due before the alarm wakes the loop.
+// work, or until it is called. It publishes an alarm: the instant at which it will look into its inboxes anyway. If its
+// entry is due before the alarm, a caller wakes the loop.
 //
 //	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
 //	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop

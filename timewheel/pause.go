@@ -40,8 +40,8 @@ func (tw *TimeWheel) Pause(key string) error {
 
 // Resume lets a paused task run again. Its next run is due after the time that was left when it was paused, or at the
 // next tick if it was already due. Later runs follow at Interval from there. The periods during the pause do not count
-// as missed. A task of AddAt no longer follows the wall clock. Resuming a task that is not paused does nothing. The
-// error wraps [ErrTaskKeyNotFound] or [ErrStopped].
+// as missed. A task added with AddAt no longer follows the wall clock. Resuming a task that is not paused does nothing.
+// The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Resume(key string) error {
 	if err := tw.accepts("Resume", key); err != nil {
 		return err

@@ -78,9 +78,9 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 
 // Reschedule makes the next run of the task due d from now. Later runs follow at its Interval from there, and their
 // number does not change. A due run that waits for a worker is withdrawn. A paused task stays paused, and is due d
-// after it is resumed. A task of AddAt no longer follows the wall clock. d must not be negative; 0 means the next tick.
-// Postponing is cheap: the task moves only when its old due time is reached. If Reschedule fails, nothing has changed,
-// and the error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped].
+// after it is resumed. A task added with AddAt no longer follows the wall clock. d must not be negative; 0 means the
+// next tick. Postponing is cheap: the task moves only when its old due time is reached. If Reschedule fails, nothing
+// has changed, and the error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if err := checkDelay(key, d); err != nil {
 		return err

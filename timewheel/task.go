@@ -23,7 +23,7 @@ type Job func(task *Task)
 // A Task is a job with a key and its times. The simplest has a key, a delay and a job, and runs once. The wheel copies
 // the task, so the caller may change and reuse it.
 type Task struct {
-	// Key names the task. It must not be empty and is unique among the live tasks.
+	// Key names the task. It must not be empty, and must be unique among the live tasks.
 	Key string
 	// Interval is the time between the starts of two runs, and before the first run unless Delay is set. It
 	// must not be negative, and must be positive if the task runs more than once or Delay is 0. An interval

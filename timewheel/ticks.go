@@ -10,9 +10,9 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// Instants are nanoseconds since the clock's origin, ticks are numbered from it; both are unsigned and reach 584 years.
-// Only this file converts between them: it rounds due times up and the present down, so that when a tick has come,
-// everything at it is due.
+// Instants are nanoseconds since the clock's origin, and ticks are numbered from it. Both are unsigned and cover 584
+// years. Only this file converts between them: it rounds due times up and the present down, so that when a tick has
+// come, everything at it is due.
 
 // never is later than every instant and every tick.
 const never = math.MaxUint64

@@ -62,7 +62,7 @@ func (t tree) set(i int, tick uint64) {
 	}
 }
 
-// upTo yields the leaves whose tick is at most the given one, from first on and around.
+// upTo yields the leaves whose tick is no later than the given one, starting at first and wrapping around.
 func (t tree) upTo(tick uint64, first int, yield func(i int) bool) {
 	n := len(t[0])
 	for k := 0; k < n; {

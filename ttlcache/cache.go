@@ -134,7 +134,7 @@ func (c *Cache[K, V]) Close() {
 // now returns the time since the cache was made, on the monotonic clock.
 func (c *Cache[K, V]) now() int64 { return int64(time.Since(c.origin)) }
 
-// after returns the instant d after now, or the last there is.
+// after returns the time d from now, or the latest possible time if that would overflow.
 func after(now int64, d time.Duration) int64 {
 	if int64(d) > math.MaxInt64-now {
 		return math.MaxInt64

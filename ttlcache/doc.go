@@ -17,9 +17,9 @@
 // monotonic clock. The wheel removes the value from memory and calls OnEvict a little later. The delay is at most 1/128
 // of the time to live (or 2^20 ns, about 1 ms), plus the lateness of a run of the wheel.
 //
-// A key has one value and one deadline. Setting the key again moves the deadline, and leaves no timer of the
-// old value that could remove the new one. A key that was set, overwritten and has expired leaves neither a
-// timer nor memory behind.
+// A key has one value and one deadline. Setting the key again moves the deadline, and leaves no timer of the old value
+// that could remove the new one. A key that has been set, overwritten and has expired leaves neither a timer nor memory
+// behind.
 //
 // [Cache.GetOrLoad] calls the load function once for any number of callers that ask for a key at the same
 // time.

@@ -125,8 +125,8 @@ func (c *Cache[K, V]) keep(f *flight[V], key K, value V) {
 	s.tell(left)
 }
 
-// guarded calls f on a goroutine of its own, because f may end it. On a goroutine of singleflight that would
-// leave the other callers waiting forever.
+// guarded calls f on a goroutine of its own, because f may end it. On a singleflight goroutine, this would leave the
+// other callers waiting forever.
 func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
 	ended := make(chan struct{})
 	err = errGoexit // until it has returned or panicked

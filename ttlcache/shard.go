@@ -135,7 +135,8 @@ func (s *shard[K, V]) linkLocked(i *item[K, V], now int64) {
 	b.add(i)
 }
 
-// unlinkLocked removes the item from its bucket, and the timer of an empty bucket from the wheel.
+// unlinkLocked removes the item from its bucket and, if that leaves the bucket empty, the bucket's timer from the
+// wheel.
 func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 	b := i.bucket
 	b.remove(i)

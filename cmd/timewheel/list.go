@@ -126,7 +126,7 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 	return nil
 }
 
-// state returns the state, and how long a task has been running.
+// state returns the state of a task and, if it is running, for how long.
 func (p *program) state(i durable.Info) string {
 	if i.Started.IsZero() {
 		return i.State.String()

@@ -72,7 +72,7 @@ func (l *place) choose(p *program) error {
 	return nil
 }
 
-// engine calls do with the engine on the database, and gives up if that does not answer.
+// engine opens the engine on the database and passes it to do. It gives up if the database does not answer.
 func (l *place) engine(
 	ctx context.Context, p *program, do func(ctx context.Context, e *postgres.Engine) error, opts ...postgres.Option,
 ) error {

@@ -35,10 +35,10 @@ import (
 // Time. The engine's clock, in nanoseconds since 1970, decides which tasks are due and which leases have expired.
 // Clocks of nodes never decide.
 //
-// Notes. A note is a few bytes under a name. The nodes use notes among themselves, for pauses and for questions to
-// other nodes. Commit writes notes and Walk reads them. The names of notes are separate from the keys of tasks: a note
-// and a task may have the same. Each write of a note gives it a greater revision than any earlier note of that name
-// had, even if that was deleted.
+// Notes. A note is a few bytes stored under a name. The nodes use notes among themselves, for pauses and for questions
+// to other nodes. Commit writes notes and Walk reads them. The names of notes are separate from the keys of tasks: a
+// note and a task may have the same. Each write of a note gives it a greater revision than any earlier note of that
+// name had, even if that was deleted.
 //
 // Late calls. A call that a node has given up may reach the engine after later calls of the node. It does no harm:
 //
@@ -66,9 +66,9 @@ type Engine interface {
 	// by is the member that holds the tasks written with Hold, or 0. If it is gone or its lease has expired, the tasks
 	// are written and are free.
 	//
-	// A batch may meet a lock of another transaction. A call with several batches waits only a few milliseconds for it:
-	// that batch is not done, and its result is Busy. A call with one batch waits until ctx is done. A caller that does
-	// not want to wait adds a batch without writes.
+	// A batch may meet a lock of another transaction. A call with several batches waits only a few milliseconds for it.
+	// After that, the batch is not applied, and its result is Busy. A call with one batch waits until ctx is done. A
+	// caller that does not want to wait adds a batch without writes.
 	//
 	// If a batch is larger than the engine allows, the error wraps ErrTooLarge, and no batch is done.
 	Commit(ctx context.Context, by MemberID, batches []Batch) ([]Result, error)
@@ -338,6 +338,6 @@ var (
 // ErrMemberGone is the error of an engine for a member that has left or was reaped.
 var ErrMemberGone = errors.New("durable: the member is gone: its lease expired, or it left")
 
-// ErrNotDone may be wrapped in the error of an engine's call that certainly had no effect, for instance because there
-// was no connection. A node may repeat such a call. It does not repeat a verb that may have taken effect.
+// A method of an engine may return an error that wraps ErrNotDone if the call certainly had no effect, for instance
+// because there was no connection. A node may repeat such a call. It does not repeat a verb that may have taken effect.
 var ErrNotDone = errors.New("durable: the call had no effect")

@@ -14,7 +14,8 @@ import (
 // A KV has no open transactions, and no clock unless it is a [Clock]. Every write names the versions that it relies on,
 // because data read before may be out of date, and the KV decides.
 //
-// Keys are any bytes, ordered by bytes. They are not empty. Values are any bytes, and an empty value is not an absent one.
+// Keys are any bytes, ordered by bytes. They are not empty. A value may be any sequence of bytes. An empty value
+// differs from an absent one.
 //
 // Versions. Each entry has a positive version, which belongs to the write that put it. It is greater than every earlier
 // version of the key, even before a deletion, and than the version of any key committed before the call began. So a key
@@ -76,7 +77,7 @@ type Limits struct {
 }
 
 // A Clock is a [KV] with its own clock, the same for all callers. An Engine then decides by that clock which tasks are
-// due and which leases have expired. On a KV without a clock, each process decides by its own.
+// due and which leases have expired. On a KV without a clock, each process goes by its own clock.
 type Clock interface {
 	// Now returns the time in nanoseconds since 1970, and since when the KV has been answering without an interruption,
 	// or 0 if that is unknown.

@@ -34,7 +34,7 @@ type Subject struct {
 	// Begin begins a transaction of the engine's user. Without it the tests of transactions are skipped.
 	Begin func(t *testing.T) Tx
 
-	// Restart restarts the engine, with its data. Without it the test of restarts is skipped.
+	// Restart restarts the engine, with its data. Without it the restart test is skipped.
 	Restart func(t *testing.T)
 }
 

@@ -51,8 +51,8 @@ func (l *Link) Next(method string, faults ...Fault) {
 	l.next[method] = append(l.next[method], faults...)
 }
 
-// SetFaults sets a function that returns the fault of every call without one by Next. It is called with the name of the
-// method, for one call at a time. Nil means no faults.
+// SetFaults sets a function that chooses the fault for every call that Next has not given one. It is called with the
+// name of the method, and never concurrently. Nil means no faults.
 func (l *Link) SetFaults(of func(method string) Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func pass(ctx context.Context, l *Link, method string, do func(context.Context) 
 	}
 }
 
-// Commit implements engine.Engine, like the other methods with its names.
+// Commit implements engine.Engine, as do the other methods of that interface.
 func (l *Link) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
 	own := make([]engine.Batch, len(batches))
@@ -160,7 +160,7 @@ func (l *Link) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Sto
 	}
 }
 
-// Count uses the engine if that is an [engine.Counter], and otherwise walks.
+// Count calls the engine's Count if the engine is an [engine.Counter]; otherwise it walks over the tasks.
 func (l *Link) Count(ctx context.Context) ([]engine.KindCount, error) {
 	return ask(ctx, l, "Count", func(ctx context.Context) ([]engine.KindCount, error) { return engine.Count(ctx, l.to) })
 }

@@ -82,7 +82,7 @@ func byGroup(a, b *engine.Stored) bool {
 
 func byKey(a, b *engine.Stored) bool { return a.Key < b.Key }
 
-// Commit is that of engine.Engine, and so are the other methods of its names.
+// Commit implements engine.Engine, as do the other methods of that interface.
 func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {

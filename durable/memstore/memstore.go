@@ -53,7 +53,7 @@ func (s *Store) SetFault(err error) {
 	s.fault = err
 }
 
-// Commit implements engine.Store, like the other methods with its names.
+// Commit implements engine.Store, as do the other methods of that interface.
 func (s *Store) Commit(changes []engine.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,8 @@ func (s *Store) Failing(from string) iter.Seq2[engine.Record, error] {
 
 func all(engine.Record) (in, more bool) { return true, true }
 
-// walk yields the records from the given one on for which is reports in, while it reports more.
+// walk yields records from the given one on. The function is decides whether to yield a record, and whether to
+// continue.
 func walk(order *tree, err error, from engine.Record, is func(engine.Record) (in, more bool),
 ) iter.Seq2[engine.Record, error] {
 	return func(yield func(engine.Record, error) bool) {

@@ -19,9 +19,9 @@ const backupName = "BACKUP"
 // Backup writes a copy of the store to w, as a tar of the files of a directory. Unpacked into an empty directory it is
 // a store for [Open], with exactly the commits made up to one instant during the call.
 //
-// Commits wait while the files are linked and the log is copied, some milliseconds. They do not wait while w is being
-// written, but the disk keeps the files of the copy until then, including files that the store no longer uses.
-// Concurrent backups run one after the other. A truncated copy cannot be opened.
+// Commits wait while the files are linked and the log is copied, some milliseconds. They do not wait for w. Until w has
+// been written, the files of the copy stay on the disk, including files that the store no longer uses. Concurrent
+// backups run one after the other. A truncated copy cannot be opened.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (err error) {
 	s.backups.Lock()
 	defer s.backups.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package pebble is the store on disk for package [durable]: one local directory, no server.
+// Package pebble provides an on-disk store for package [durable]: one local directory, without a server.
 //
 //	store, err := pebble.Open("/var/lib/shop/tasks")
 //	...

@@ -38,15 +38,15 @@ import (
 //   - A task is missing without a trace if both of its rows are unreadable. Expected shows how many tasks there were
 //     after the last commit found.
 //
-// A kill leaves traces that look like damage. A table or log that was being written is incomplete, which is in the
-// report and costs no acknowledged task. Tables that the store no longer used, but had not deleted yet, are read as
-// well, because only the MANIFEST identifies them. They can bring back a removed task, or an earlier state of a task,
-// if other tables of their time are already deleted. Bytes of a payload can be mistaken for a block or a chunk if the
+// A kill leaves traces that look like damage. A table or log that was being written is reported as incomplete, but no
+// acknowledged task is lost with it. Tables that the store no longer used, but had not deleted yet, are read as well,
+// because only the MANIFEST identifies them. They can bring back a removed task, or an earlier state of a task, if
+// other tables of their time are already deleted. Bytes of a payload can be mistaken for a block or a chunk if the
 // bytes around them are damaged and they have its exact form, checksum included.
 //
-// Salvage reads each file twice and holds one file at a time in memory, which is up to 128 MB, or more if a
-// commit of a larger size is in a log. It also holds in memory the keys of all rows, those of removed tasks
-// included, as long as a file has them, but never their payloads.
+// Salvage reads each file twice and holds one file at a time in memory: up to 128 MB, or more if a log contains a
+// larger commit. It also holds in memory the keys of all rows, those of removed tasks included, as long as a file has
+// them, but never their payloads.
 //
 // Each task is yielded once, in no particular order. Its payload belongs to fn. An error of fn ends Salvage,
 // which returns it. Otherwise the error is nil if the directory could be listed and holds a table or a log.
@@ -323,7 +323,7 @@ func (s *salvager) better(key string, v, than version) bool {
 	return v.later(than)
 }
 
-// unclear reports whether neither the writes nor the tasks show which of two rows is later.
+// unclear reports whether the order of two rows cannot be determined from the writes or the tasks.
 func unclear(v, than version) bool {
 	return (v.write == 0 || than.write == 0) && v.generation == than.generation && v.seq == than.seq
 }

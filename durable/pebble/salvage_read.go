@@ -265,7 +265,7 @@ func blockRows(whole []byte, see func(row)) (err error) {
 
 // dataRows returns the rows of a data block, up to the first that cannot be decoded.
 func dataRows(b []byte) (rows []row, err error) {
-	// The decoder trusts what it reads, and reads by pointers.
+	// The decoder trusts its input and reads it through pointers.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverInto(&err)
 	var d colblk.DataBlockDecoder

@@ -367,7 +367,7 @@ func (s *Store) Settings() ([]byte, error) {
 	return slices.Clone(value), closer.Close()
 }
 
-// SetSettings keeps the settings, and syncs them to the disk.
+// SetSettings stores the settings and syncs them to the disk.
 func (s *Store) SetSettings(settings []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 // A watermark is a file that says what the last log must contain, as the [inventory] does for all other files.
 //
-// It is written after each commit and not synced, so that it costs a microsecond. A crash of the process does not
+// It is written after each commit but not synced, so it costs only a microsecond. A crash of the process does not
 // affect it. A power cut may leave an older one, which demands less. It has two slots, which are written in turn: a
 // power cut may tear one of them. Both are written and synced before the store is made, so one of them can always be
 // read.

@@ -57,9 +57,9 @@
 // A URL may name a primary and its standbys: postgres://shop@db1,db2,db3/shop?target_session_attrs=read-write. Each
 // connection is to the first host that is a primary, and after a failover to the promoted standby.
 //
-// A node never returns to an old primary that was not stopped. At each connection the engine reads the server's system
-// identifier and timeline, which increases with a promotion. When it finds a greater timeline, it closes all other
-// connections. It refuses these servers, with an error that wraps [ErrNotPrimary]:
+// A node never returns to an old primary that was not stopped. On each new connection the engine reads the server's
+// system identifier and its timeline, which increases at every promotion. When it finds a greater timeline, it closes
+// all other connections. It refuses these servers, with an error that wraps [ErrNotPrimary]:
 //
 //   - a server in recovery
 //   - a server with an older timeline than the engine has seen, or another system identifier: [Engine.Health] counts
@@ -71,7 +71,7 @@
 //   - Behind a pooler the check is made once for each connection to the pooler, which may change the server.
 //   - A role needs the right to call pg_control_system, pg_walfile_name and pg_current_wal_lsn, which every role has
 //     unless it was revoked. Without it the engine reads no timeline, and refuses only a server in recovery.
-//   - The connections of the program itself are not checked. AddTaskTx writes where its transaction is.
+//   - The connections of the program itself are not checked. AddTaskTx writes to the server of its transaction.
 //   - After a move to another database cluster, for instance by pg_upgrade, open the engines again.
 //
 // The first engine that finds a promoted server notes the time in the database. No member is reaped until that is

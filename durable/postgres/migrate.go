@@ -116,7 +116,7 @@ CREATE TABLE IF NOT EXISTS $schema.version (
 // tool, which open the engine with WithoutMigration. Run it in one transaction. If nodes are running, set a
 // lock_timeout of less than a second, and repeat the SQL when that expires: while it waits for an open transaction, the
 // nodes wait for it. They also wait while it makes an index, unless you run its CREATE INDEX with CONCURRENTLY before.
-// If that fails it leaves an invalid index: drop it, and make it again. Running the SQL again changes nothing.
+// If that fails, it leaves an invalid index: drop the index and create it again. Running the SQL again changes nothing.
 func Schema(opts ...Option) (string, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -129,7 +129,7 @@ func Schema(opts ...Option) (string, error) {
 	return c.sql(text), nil
 }
 
-// quote returns s as a constant of SQL.
+// quote returns s as an SQL string literal.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // sql puts the name of the schema into a text.

@@ -27,7 +27,8 @@ func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 
 func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
-// unlocked calls read until it meets no lock of a whole table. The connections for commits wait only for lockTimeout.
+// unlocked retries read until it no longer runs into a table lock. The connections for commits wait only for
+// lockTimeout.
 func unlocked(ctx context.Context, read func() error) error {
 	for {
 		err := read()
@@ -150,7 +151,8 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 	}
 }
 
-// Count counts the tasks. The server reads the whole table, which takes it some 0.2 s for each million tasks. See engine.Counter.
+// Count counts the tasks. The server reads the whole table, which takes about 0.2 s per million tasks. See
+// engine.Counter.
 func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
 	err = unlocked(ctx, func() error {
 		rows, err := e.verbs.Query(ctx, e.sql.count)

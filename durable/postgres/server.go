@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrNotPrimary is the error of a connection to a server that must not be used: it is in recovery, has an older
-// timeline than one that the engine was connected to, or has the system identifier of another database cluster. So the
-// engine never writes to an old primary that returns after a standby was promoted.
+// ErrNotPrimary is returned for a connection to a server that must not be used: it is in recovery, is on an older
+// timeline than the engine has already seen, or has the system identifier of another database cluster. So the engine
+// never writes to an old primary that returns after a standby was promoted.
 var ErrNotPrimary = errors.New("postgres: the server is not the primary")
 
 // identity is the system identifier and the timeline of a server that is not in recovery, as SQL. The timeline is a

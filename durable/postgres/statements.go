@@ -92,7 +92,7 @@ const (
 	startedSQL = "CASE WHEN t.starts > 0 AND t.started >= t.due THEN t.started ELSE 0 END"
 )
 
-// planning are the settings of every statement, by name. They include jit, because compiling a statement takes longer
+// planning holds the settings of every statement, by name. They include jit, because compiling a statement takes longer
 // than running it.
 var planning = map[string]string{
 	"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off",

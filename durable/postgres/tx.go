@@ -17,8 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Tx is a transaction of the program, in the database with the engine's schema. A pgx.Tx is one. [SQL] makes one from
-// a transaction of package database/sql.
+// A Tx is one of the program's own transactions, in the database that holds the engine's schema. A pgx.Tx is one. [SQL]
+// makes one from a transaction of package database/sql.
 //
 // The verbs lock their keys until the transaction ends. Two transactions that lock the same keys should do so in the
 // same order, as with any rows. A verb that fails with an error of the server leaves the transaction unusable, like any

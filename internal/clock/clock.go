@@ -19,7 +19,7 @@ type Clock interface {
 	NewTimer() Timer
 }
 
-// A Timer sends once on its channel when the time it was set to has come.
+// A Timer sends once on its channel when the time it was set for arrives.
 type Timer interface {
 	// C returns the channel, always the same.
 	C() <-chan time.Time

@@ -328,7 +328,7 @@ func refused(now SchedulerReading, past []SchedulerReading) []Finding {
 }
 
 // Survival says whether an acknowledged task survives the loss of the engine's server, which waits for the standbys.
-// Replicated without standbys means that the role may not see their number.
+// Replicated without standbys means that the role is not allowed to see their number.
 func Survival(replicated bool, standbys int) string {
 	switch {
 	case replicated && standbys > 0:

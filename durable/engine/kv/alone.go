@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An alone is an Engine that has its KV for itself. In the KV every task is free: its holder and starts, the state, are
-// in memory. The Engine counts the revisions itself: a row has the revision with which it was written.
+// An alone is an Engine that has its KV for itself. In the KV every task is free: its state, the holder and the starts,
+// is kept in memory. The Engine counts the revisions itself: a row has the revision with which it was written.
 type alone struct {
 	base
 
@@ -184,7 +184,7 @@ func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, add
 	return err
 }
 
-// Commit makes all batches in one Commit of the KV. It checks no versions: there is no other writer.
+// Commit applies all batches in a single Commit of the KV. It checks no versions: there is no other writer.
 func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err

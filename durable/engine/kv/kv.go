@@ -76,7 +76,7 @@ func (b *base) moment(ctx context.Context) (m moment, err error) {
 	return m, err
 }
 
-// Get implements engine.Engine, like the other methods with its names.
+// Get implements engine.Engine, as do the other methods of that interface.
 func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
 	rows, err := b.look(ctx, keys)
 	for _, r := range rows {
@@ -110,8 +110,8 @@ func failing(err error) iter.Seq2[engine.Stored, error] {
 // page is how many tasks are read at once.
 const page = 128
 
-// walk yields the tasks of index rows, if is reports that the row still describes the task. It is called with the key
-// of the row without its first byte.
+// walk yields the tasks of index rows. The function is reports whether a row still describes its task. It is called
+// with the key of the row without its first byte.
 func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], is func(string, *row) bool,
 ) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {

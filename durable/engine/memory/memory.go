@@ -46,7 +46,7 @@ func (exclusive) Exclusive() {}
 // NoClock returns the KV without its [engine.Clock].
 func NoClock(kv *KV) engine.KV { return struct{ engine.KV }{kv} }
 
-// Get implements engine.KV, like the other methods with its names.
+// Get implements engine.KV, as do the other methods of that interface.
 func (k *KV) Get(ctx context.Context, keys ...string) (found []engine.Entry, err error) {
 	if err := failed(ctx); err != nil {
 		return nil, err

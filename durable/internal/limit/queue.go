@@ -11,7 +11,7 @@ import (
 	"github.com/google/btree"
 )
 
-// A Task is a task that waits for its run. There is one Task in memory for each.
+// A Task represents a task that is waiting to run. There is one in memory for each such task.
 type Task struct {
 	Rec *task.Record
 	Runner

@@ -262,7 +262,7 @@ func pausesAtOnce(t *testing.T, k *kit.Kit) {
 	pausedAre(k, durable.Pauses{Kinds: left})
 }
 
-// More pauses than a store or an engine can keep are refused, and change nothing.
+// Pauses beyond what a store or an engine can keep are refused and change nothing.
 func pausesTooMany(t *testing.T, k *kit.Kit) {
 	n := 0
 	var err error

@@ -68,7 +68,7 @@ type Failure struct {
 	Text string // the error
 }
 
-// mostFailed is how many failed attempts a record keeps.
+// mostFailed is the greatest number of failed attempts that a record keeps.
 const mostFailed = 5
 
 // The first byte of a record's data is its version. A record without optional fields (fields.go) is written as version

@@ -90,8 +90,9 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 }
 
 // Interrupted returns the task after a number of starts of its run with an unknown end: the process ended, or its lease
-// expired. Each counts as a failed attempt, so that a task that ends its process is not retried for ever. If no attempt
-// is left, the task is parked; otherwise it is due as before. now is when this was found.
+// expired. Each counts as a failed attempt, so that a task that ends its process is not retried for ever. If no
+// attempts are left, the task is parked; otherwise its due time is unchanged. The argument now is the time of this
+// finding.
 func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	if starts == 0 {
 		return r
