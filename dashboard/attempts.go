@@ -19,7 +19,7 @@ const (
 
 // An AttemptRecorder records for one durable scheduler how late the attempts of each kind begin, how long they take,
 // and why the last one failed. Pass its [AttemptRecorder.Option] to the scheduler, and the recorder to [Scheduler]. It
-// records the first 32 kinds that run. It takes 2 MB at most, and some 100 ns of each attempt.
+// records the first 32 kinds that run. It takes at most 2 MB, and adds some 100 ns to each attempt.
 type AttemptRecorder struct {
 	schedulers atomic.Int32 // that use it
 

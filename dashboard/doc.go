@@ -75,7 +75,7 @@
 //
 // The handler reads the statistics of each wheel every five seconds and keeps the readings of an hour: 720, which take
 // 0.12 MB a wheel. It stops when the wheel was stopped and its last run has ended, or when the handler is garbage. A
-// recorder takes 0.8 MB at most, and some 100 ns of each run.
+// recorder takes at most 0.8 MB, and adds some 100 ns to each run.
 //
 // A durable scheduler is also read every five seconds, and every second while a page shows it, once for all pages. The
 // readings of an hour take 0.4 MB with 20 kinds and three nodes. No reading walks over the tasks. It asks for Stats,

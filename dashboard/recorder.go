@@ -23,7 +23,7 @@ const (
 )
 
 // A Recorder records how late the runs of one wheel are, and the wheel's last ten panics. Pass its [Recorder.Option] to
-// the wheel, and the recorder to [Wheel]. It takes 0.8 MB at most, and some 100 ns of each run.
+// the wheel, and the recorder to [Wheel]. It takes at most 0.8 MB, and adds some 100 ns to each run.
 type Recorder struct {
 	wheels atomic.Int32 // that use it
 

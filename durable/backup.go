@@ -9,9 +9,10 @@ import (
 	"io"
 )
 
-// Backup writes a copy of the store to w, while the scheduler uses it. The copy is itself a store. It contains exactly
-// what was committed at one instant. [engine.Backuper] describes its form. If Shutdown interrupts a Backup, it returns
-// ErrStopped. The error wraps [errors.ErrUnsupported] on a node, and if the store does not implement engine.Backuper.
+// Backup writes a copy of the store to w. The scheduler may use the store meanwhile. The copy is itself a store. It
+// contains exactly what was committed at one instant. [engine.Backuper] describes its form. If Shutdown interrupts a
+// Backup, it returns ErrStopped. The error wraps [errors.ErrUnsupported] on a node, and if the store does not implement
+// engine.Backuper.
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// bulkAtOnce is how many tasks are changed at the same time, in shared commits. It is fewer if their records reach
-// groupBytes.
+// bulkAtOnce is how many tasks are changed at the same time, in shared commits. Records of groupBytes are enough as
+// well.
 const bulkAtOnce = 1024
 
 // bulk applies an action to the tasks that it finds within that time, or to all if the time is 0. next is where to
@@ -96,8 +96,8 @@ func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int6
 	})
 }
 
-// each applies a verb to each task of the stretch that matches the query, in groups, until none is left or that time is
-// up. A time of 0 means no limit. A task for which verb returns nil is left alone. each returns the number of tasks it
+// each applies a verb to each task of the stretch that matches the query, in groups, until none is left or time is up.
+// A time of 0 means no limit. A task for which verb returns nil is left alone. each returns the number of tasks it
 // changed.
 func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	verb func(*view) *verb,

@@ -182,8 +182,7 @@ func (n *node) room() (*term, int) {
 
 func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leasedLocked() }
 
-// roomLocked returns how many more tasks the node may hold. It is 0 if enough runs wait here, and other nodes should
-// take the rest.
+// roomLocked returns how many more tasks the node may hold. It is 0 if other nodes should take the rest.
 func (n *node) roomLocked() int {
 	lives, bytes := n.backlog.Limited()
 	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
@@ -315,8 +314,7 @@ func (n *node) claimSome(t *term, r engine.ClaimRequest, over int64) (engine.Cla
 	return n.claimed(ctx, t, r, over)
 }
 
-// claimed makes a claim, takes the tasks that it returns, and reports whether the engine answered. A task due by over
-// is overdue.
+// claimed makes a claim, takes its tasks, and reports whether the engine answered. A task due by over is overdue.
 func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	n.mu.Lock()
 	r.By, r.Readable = t.id, t.readable

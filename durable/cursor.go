@@ -10,8 +10,7 @@ import (
 
 // A cursor says how far overdue tasks have been claimed. Claims continue there, because an engine may have to pass over
 // many tasks before it: deleted ones, and those of kinds that are paused or have no handler here. Every scanEvery, or
-// less often if that takes long, a claim starts from the beginning, to find tasks that were committed or given back
-// late.
+// less often if that takes long, a claim starts from the beginning, to find late tasks.
 type cursor struct {
 	at    int64 // the due time reached; None to start from the beginning at once
 	since int64 // when it was last at the beginning, by the node's own clock

@@ -93,7 +93,7 @@
 // only while no task that falls due now is waiting for a worker. So the backlog delays such a task by one overdue
 // run at most. The exception is a kind that turns from quick to slow: it may occupy all workers once.
 //
-// [WithCatchUp] bounds how many overdue tasks start in a second. The kinds take turns, and the tasks of a kind run
+// [WithCatchUp] bounds how many overdue tasks start per second. The kinds take turns, and the tasks of a kind run
 // oldest first. A kind whose runs take longer than 50 ms, or that has not run yet, gets at most half of the workers for
 // its overdue tasks.
 //

@@ -25,9 +25,8 @@ var (
 	ErrCorrupt     = engine.ErrCorrupt
 
 	// ErrUnavailable is the error of a verb on a node whose engine does not answer, or answers with an error. The verb
-	// may or may not have taken effect. While its call is in flight it may also take effect later, even after another
-	// verb for the key. The same holds if the context of a verb is done. The scheduler continues when the engine is
-	// back.
+	// may or may not have taken effect. While its call is in flight it may take effect even later, after another verb
+	// for the key. The same holds if the context of a verb is done. The scheduler continues when the engine is back.
 	ErrUnavailable = errors.New("durable: the engine is unavailable")
 
 	// ErrFenced is the error of completing a run that the node no longer holds: the task was removed, moved, replaced

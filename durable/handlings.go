@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// handlings are the runs that the workers of a scheduler have begun and not ended, whatever has happened to the tasks
+// handlings are the runs that the workers of a scheduler have begun and not ended, even if their tasks have changed
 // since.
 type handlings struct {
 	mu    sync.Mutex // protects below, and cancelled of the live of each

@@ -258,7 +258,7 @@ type KindInfo struct {
 // Kinds returns the kinds with a handler on this scheduler, ordered by name.
 func (s *Scheduler) Kinds() []KindInfo { return s.kindInfos() }
 
-// CatchUp is the number of overdue tasks: they have been due for a second or more, and are not running.
+// CatchUp is the number of overdue tasks: those due for a second or more and not running.
 type CatchUp struct {
 	At     time.Time // when they were counted, by the clock of this process; zero before the first count
 	Left   int       // tasks; at least, if Cut
@@ -320,10 +320,10 @@ func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, ne
 	return n, next, stopped(err, "BulkStep", "")
 }
 
-// BulkReschedule reschedules all tasks that the query finds, as [Scheduler.Reschedule] does, each to after(i) from now.
-// i is the number of tasks before this one, and after is called on the caller's goroutine. So time.Duration(i)*d/n
-// spreads n tasks evenly over the time d. Paused tasks are left alone, and in all else it is like [Scheduler.Bulk], but
-// for a further call, which reschedules all of them again.
+// BulkReschedule reschedules all tasks that the query finds, as [Scheduler.Reschedule] does. Each becomes due after(i)
+// from now, where i is the number of tasks before it. after is called on the caller's goroutine. So
+// time.Duration(i)*d/n spreads n tasks evenly over the time d. Paused tasks are left alone, and in all else it is like
+// [Scheduler.Bulk], but for a further call, which reschedules all of them again.
 func (s *Scheduler) BulkReschedule(ctx context.Context, q Query, after func(i int) time.Duration) (int, error) {
 	n, err := s.reschedule(ctx, q, after)
 	return n, stopped(err, "BulkReschedule", "")

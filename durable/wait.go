@@ -44,7 +44,7 @@ func (e *RunningError) Unwrap() error { return e.err }
 //
 // A run on a node whose lease has expired counts as ended when the node has been reaped, and one on a node that shuts
 // down when the node has left. The context of such a run is done, but a handler that ignores it may still be running.
-// On an engine the answer of another node takes up to half a second, and a wait ends after twelve hours. A handler or
+// On an engine, another node may take up to half a second to answer, and a wait ends after twelve hours. A handler or
 // an observer that calls RemoveTaskWait with its own key waits for itself, until ctx is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
 	removed := s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})

@@ -153,7 +153,7 @@ func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
 	d.missed += begun - dispatched
 }
 
-// waitingLocked returns how many runs wait for a worker and may begin.
+// waitingLocked returns how many runs are waiting for a worker and may begin.
 func (d *dispatcher) waitingLocked() int {
 	if d.stopped {
 		return 0

@@ -47,7 +47,7 @@
 //
 // # Pausing, removing and waiting
 //
-// [TimeWheel.Pause] keeps a task from running until [TimeWheel.Resume], and keeps the rest of its delay.
+// [TimeWheel.Pause] keeps a task from running until [TimeWheel.Resume], and preserves the rest of its delay.
 // [TimeWheel.RemoveTask] does not wait for a run in progress; [TimeWheel.RemoveWait] does. [TimeWheel.RemovePrefix],
 // [TimeWheel.ReschedulePrefix] and [TimeWheel.AllPrefix] are for keys with a common beginning, such as those of one
 // customer. They walk over all tasks, which takes some 70 ms for a million and holds up no tick.

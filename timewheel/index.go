@@ -119,9 +119,9 @@ func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok boo
 	return old, ok
 }
 
-// get returns the live entry of the key, or nil. An entry that it finds may be replaced before it checks the state, and
-// then the key is still live: so it looks until it finds the same entry twice. (A replaced entry dies under the lock
-// under which the other one takes its place.)
+// get returns the live entry of the key, or nil. An entry may be replaced after it is found and before its state is
+// checked. The key is then still live, so get looks until it finds the same entry twice. (A replaced entry dies under
+// the lock under which its replacement is added.)
 func (x *index) get(key string) *entry {
 	var last *entry
 	for {

@@ -37,7 +37,7 @@ func position(at, now, n uint64) (slot, circle int) {
 }
 
 // A layout keeps the entries by the tick at which the loop must look at them. It knows no clock, no goroutine and no
-// task: ticks are numbers passed in, and it uses only at and place of an entry. The loop owns it.
+// task: ticks are numbers passed in, and the only fields of an entry that it uses are at and place. The loop owns it.
 //
 // # Two layouts, one structure
 //

@@ -91,9 +91,9 @@ func (i Info) String() string {
 	return b.String()
 }
 
-// Run describes one run, for [WithObserver]. Dispatched - Due is the delay by the tick and the loop, less than one tick
-// unless the machine was busy. Started - Dispatched is the wait for a worker. Ended - Started is the duration of the
-// job.
+// Run describes one run, for [WithObserver]. Dispatched - Due is the delay added by the tick and the loop, less than
+// one tick unless the machine was busy. Started - Dispatched is the wait for a worker. Ended - Started is the duration
+// of the job.
 type Run struct {
 	Key        string    // of the task; empty for a Timer
 	Due        time.Time // when it was due

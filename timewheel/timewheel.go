@@ -99,10 +99,10 @@ func (tw *TimeWheel) Stop() {
 	}
 }
 
-// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those in progress have ended, or
-// until ctx is done. In the first case it returns nil, in the second an error that wraps the cause and says
-// how many runs are still running. Call Stop then to cancel their contexts. A job that calls Shutdown waits
-// for itself, until ctx is done.
+// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those in progress have ended, or until ctx
+// is done. In the first case it returns nil, in the second an error that wraps the cause and says how many runs are
+// still running. Then call Stop to cancel their contexts. A job that calls Shutdown waits for itself, until ctx is
+// done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	if tw.halt() {
 		tw.report.log.lifecycle("stopped")
@@ -138,7 +138,7 @@ func (tw *TimeWheel) halt() bool {
 	return true
 }
 
-// IsRunning reports whether the wheel was started and not stopped.
+// IsRunning reports whether the wheel has been started and not yet stopped.
 func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.stopped.Load() }
 
 // Stats returns the statistics of the wheel.

@@ -52,10 +52,10 @@ type loaded[V any] struct {
 // GetOrLoad returns the value of the key. If there is none, it calls load and stores the result for the TTL of
 // the [Config].
 //
-// If several callers ask for a key at the same time, load is called once. All of them get its value, its
-// error or its panic. An error is not stored. A panic has the value of the original one but not its stack. A
-// load that ends its goroutine is an error. A value set while load is running is newer and stays. After a
-// Delete the loaded value is not stored.
+// If several callers ask for a key at the same time, load is called once. All of them get its value, its error or its
+// panic. An error is not stored. The repeated panic has the value of the original one but not its stack. A load that
+// ends its goroutine is an error. A value set while load is running is newer and stays. After a Delete the loaded value
+// is not stored.
 //
 // The context of load has the values of the first caller's ctx. It is done when no caller is waiting, and a result that
 // load returns after that is not stored. A caller whose own ctx is done returns at once with its cause.

@@ -237,7 +237,7 @@ func TestPage_findsATaskByItsKey(t *testing.T) {
 	if err := tw.RemoveTask("order-4711"); err != nil {
 		t.Fatal(err)
 	}
-	p.until(`document.querySelector("#task-message").textContent.startsWith("The task has gone")`)
+	p.until(`document.querySelector("#task-message").textContent.startsWith("The task is gone")`)
 	p.quiet(address)
 }
 
@@ -919,7 +919,7 @@ func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
 		if err := tw.RemoveTask(key); err != nil {
 			t.Fatal(err)
 		}
-		p.until(`document.querySelector("#task-message").textContent.startsWith("The task has gone")`)
+		p.until(`document.querySelector("#task-message").textContent.startsWith("The task is gone")`)
 	}
 	p.openTask("ab")
 	p.until(`document.querySelector("#task-message").textContent === "No live task has this key."`)
@@ -1205,7 +1205,7 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 		t.Errorf("the page asked %d times before it had an answer", n)
 	}
 	close(answer)
-	p.until(`page.again !== 0 && /502.* this is of \d/.test(document.querySelector("#status-text").textContent)`)
+	p.until(`page.again !== 0 && /502.* this is from \d/.test(document.querySelector("#status-text").textContent)`)
 	gone.Store(false)
 	p.until(`page.live && page.again === 0`)
 	if !js[bool](p, `!document.querySelector("#task").hidden && page.ref.key === "k" && document.activeElement.matches("nav a")`) {
@@ -1215,7 +1215,7 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	js[any](p, `sayError(new Gone("The server does not answer."), $("look-message")), sayError(new Error("It is Sunday."), $("task-message"))`)
 	p.until(`document.querySelector("#look-message").textContent === "" && document.querySelector("#task-message").textContent === "It is Sunday."`)
 	for _, text := range js[[]string](p, `said`) {
-		if text == "connecting" || text != "connected" && !strings.Contains(text, "this is of ") {
+		if text == "connecting" || text != "connected" && !strings.Contains(text, "this is from ") {
 			t.Errorf("meanwhile it says %q", text)
 		}
 	}

@@ -161,7 +161,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	p.picture("task")
 	broken.Store(false)
 	p.do(chromedp.Click(chromedp.CSS("#run")))
-	p.until(`$("task-message").textContent.startsWith("The task has gone") || $("task-message").textContent === "It runs at once."`)
+	p.until(`$("task-message").textContent.startsWith("The task is gone") || $("task-message").textContent === "It runs at once."`)
 
 	// All that is parked: a count first, then a question, and Escape takes it back.
 	js[any](p, `location.hash = toList({ state: "parked" })`)

@@ -39,7 +39,7 @@ var all = []string{
 // over are what is over its budget, and by how much it may be: it may only fall. What is within its budget is no longer
 // in the list.
 var over = map[string]int{
-	"all": 16494, "durable": 9620,
+	"all": 16494, "durable": 9617,
 	"durable/keeper.go": 606, "durable/memengine/memengine.go": 580,
 	"durable.node": 30, "durable.keeper": 32,
 }

@@ -104,14 +104,14 @@ func table(t *testing.T) []row {
 			figures: []figure{cluster.cell("The size of a waiting task", postgres, "many: all").about(1)}},
 		{file: "durable/postgres/doc.go", text: "A count takes # times as long", pending: true,
 			figures: []figure{cluster.right(many, postgres, "few: count, ms", 2).about(1)}},
-		{file: "durable/postgres/read.go", text: "some # s for each million tasks", pending: true,
+		{file: "durable/postgres/read.go", text: "about # s per million tasks", pending: true,
 			figures: []figure{cluster.right(many, postgres, "few: count, ms", 1).per(10_000).about(1)}},
 
 		{file: "dashboard/doc.go", text: "For a wheel it is 0.15 % with a page open, and 0.03 % without. For a durable scheduler it is " +
 			"0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page", by: "dashboard/cost_test.go: BenchmarkPage"},
-		{file: "dashboard/doc.go", text: "and some 100 ns of each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
-		{file: "dashboard/attempts.go", text: "and some 100 ns of each attempt.", by: "dashboard/recorder_test.go: BenchmarkAttemptRecorder"},
-		{file: "dashboard/recorder.go", text: "and some 100 ns of each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
+		{file: "dashboard/doc.go", text: "and adds some 100 ns to each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
+		{file: "dashboard/attempts.go", text: "and adds some 100 ns to each attempt.", by: "dashboard/recorder_test.go: BenchmarkAttemptRecorder"},
+		{file: "dashboard/recorder.go", text: "and adds some 100 ns to each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
 
 		{file: "docs/testing.md", text: "A seed takes 6 ms", by: "durable/simulation_test.go: TestSimulation("},
 		{file: "docs/testing.md", text: "137,224 kinds of damage: 96,432 are reported by `Open`, 40,792 do no harm",

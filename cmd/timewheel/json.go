@@ -95,7 +95,7 @@ type failureJSON struct {
 	Text string    `json:"text"`
 }
 
-// recordJSON returns a task for an export, without anything that depends on the time or on a node.
+// recordJSON returns the JSON form of a task in an export, without anything that depends on the time or on a node.
 func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
@@ -110,7 +110,7 @@ func recordJSON(i durable.Info) taskJSON {
 	return t
 }
 
-// infoJSON returns a task for a list.
+// infoJSON returns the JSON form of a task, as in a list.
 func infoJSON(i durable.Info) taskJSON {
 	t := recordJSON(i)
 	t.State, t.Node, t.Started = i.State.String(), i.Node, utc(i.Started)

@@ -25,7 +25,7 @@ import (
 //
 // A request is refused, with the text of the error, unless allow returns nil for it. allow must identify the user: the
 // answer contains the keys and payloads of all tasks. If allow is nil, every request is refused. A request that a
-// browser sends for a page is always refused. allow may be called concurrently.
+// browser sends on behalf of a web page is always refused. allow may be called concurrently.
 //
 // A client that reads nothing for a minute is disconnected, so that it does not delay a Shutdown for longer.
 func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler {

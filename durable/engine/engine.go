@@ -335,7 +335,7 @@ var (
 	ErrVersion = errors.New("durable: the store has a format of another version")
 )
 
-// ErrMemberGone is the error of an engine for a member that has left or was reaped.
+// ErrMemberGone is returned by an engine if the member has left or been reaped.
 var ErrMemberGone = errors.New("durable: the member is gone: its lease expired, or it left")
 
 // A method of an engine may return an error that wraps ErrNotDone if the call certainly had no effect, for instance

@@ -85,7 +85,7 @@ func contextDone(s *subject) {
 	}
 }
 
-// conditionCases are every condition of a write, with and without a task or note of its key.
+// conditionCases lists every condition of a write, with and without a task or note for its key.
 var conditionCases = []struct {
 	name    string
 	cond    engine.Condition

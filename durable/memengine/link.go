@@ -59,7 +59,7 @@ func (l *Link) SetFaults(of func(method string) Fault) {
 	l.of = of
 }
 
-// SetDown makes every call fail without an effect, or ends that. It replaces the function of SetFaults.
+// SetDown makes every call fail with no effect, or restores normal operation. It replaces the function of SetFaults.
 func (l *Link) SetDown(down bool) {
 	if down {
 		l.SetFaults(func(string) Fault { return Fault{Fail: true} })
@@ -82,7 +82,7 @@ func (l *Link) fault(method string) (f Fault) {
 	return Fault{}
 }
 
-// pass makes the call of a method with its fault. A delayed call whose context is done still reaches the engine, like a
+// pass calls the method, and applies its fault. A delayed call whose context is done still reaches the engine, like a
 // request that was sent before its sender gave up. So do must not use anything that the caller may change.
 func pass(ctx context.Context, l *Link, method string, do func(context.Context) error) error {
 	f := l.fault(method)

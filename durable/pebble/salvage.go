@@ -41,8 +41,8 @@ import (
 // A kill leaves traces that look like damage. A table or log that was being written is reported as incomplete, but no
 // acknowledged task is lost with it. Tables that the store no longer used, but had not deleted yet, are read as well,
 // because only the MANIFEST identifies them. They can bring back a removed task, or an earlier state of a task, if
-// other tables of their time are already deleted. Bytes of a payload can be mistaken for a block or a chunk if the
-// bytes around them are damaged and they have its exact form, checksum included.
+// other tables from the same time have already been deleted. Bytes of a payload can be mistaken for a block or a chunk
+// if the bytes around them are damaged and they have its exact form, checksum included.
 //
 // Salvage reads each file twice and holds one file at a time in memory: up to 128 MB, or more if a log contains a
 // larger commit. It also holds in memory the keys of all rows, those of removed tasks included, as long as a file has

@@ -338,7 +338,8 @@ func readChunk(b []byte) (c chunk, ok bool) {
 	return c, true
 }
 
-// isLogEnd reports whether the log with that number ends here: a chunk without a checksum has the next number.
+// isLogEnd reports whether the log with that number ends here. It does if a chunk without a checksum has the next
+// number.
 func isLogEnd(b []byte, number uint64) bool {
 	end := []byte{6: recycledChunk}
 	return bytes.HasPrefix(b, binary.LittleEndian.AppendUint32(end, uint32(number)+1))

@@ -62,8 +62,8 @@ const cacheSize = 32 << 20
 
 // Open opens the store in a directory. It creates the directory, readable for its user alone, if the parent exists. The
 // error wraps [ErrLocked] if the store is open elsewhere, [durable.ErrVersion] if it has another format, and
-// [durable.ErrCorrupt] if it is damaged. In these cases Open changes nothing. It also refuses, without changing it, a
-// directory that holds something else.
+// [durable.ErrCorrupt] if it is damaged. In these cases Open changes nothing. It also refuses a directory that holds
+// something else, and leaves it unchanged.
 //
 // Every commit is synced to the disk. The store deletes no file before the first complete walk over
 // [Store.Keys], which checks it; a [durable.Scheduler] makes that walk after [durable.New].

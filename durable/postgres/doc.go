@@ -35,9 +35,9 @@
 // temporary table and no session lock.
 //
 //   - On a direct connection, statements are prepared once, and the settings of the planner are those of the connection.
-//   - Behind a pooler in transaction mode, such as PgBouncer, the engine keeps nothing in a session. Its statements have
-//     no names, and its settings are for one transaction. The server then plans each statement at every call, which
-//     takes several times its CPU. A pooler in session mode counts as one in transaction mode.
+//   - Behind a pooler in transaction mode, such as PgBouncer, the engine keeps nothing in a session. Its statements
+//     have no names, and its settings are for one transaction. The server then plans each statement at every call,
+//     which takes several times its CPU. A pooler in session mode is treated as if it were in transaction mode.
 //
 // [Open] recognizes a pooler by the process number of the connection: it differs from pg_backend_pid. After a
 // direct connection an engine refuses those by a pooler, because a URL may name both. The parameter

@@ -173,7 +173,7 @@ func (e *Engine) saw(sent time.Time, now int64) {
 }
 
 // time returns the server's time, or a time later by at most as long as the reading took. A stored reading saves the
-// user's transaction a round trip. A started scheduler makes ten readings a second. Without a scheduler, one
+// user's transaction a round trip. A started scheduler takes ten readings a second. Without a scheduler, one
 // transaction makes a reading for all others within fresh.
 func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	if r := e.seen.Load(); r != nil {

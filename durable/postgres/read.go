@@ -173,8 +173,8 @@ func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error
 // Health returns what may slow the engine down, and what an acknowledged task survives under the settings of the
 // engine's role and database. With synchronous_commit = remote_write, Replicated is true: the standby has the task in
 // memory, and it is lost only if both machines are. Without a connected standby Replicated is false. If the role is not
-// a member of pg_read_all_stats, the transactions of other roles and Standbys are left out, and any standby counts for
-// Replicated.
+// a member of pg_read_all_stats, Standbys and the transactions of other roles are left out, and any standby counts
+// towards Replicated.
 func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
 	err = unlocked(ctx, func() error {

@@ -176,8 +176,8 @@ FROM (
 		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner FROM done) part
 	GROUP BY key) write`),
 
-		// A commit of only removals, each a batch with the condition unchanged or present. Most runs end this way, and
-		// it takes half the time. It returns a row for each write, and another for each that is done.
+		// A commit that contains only removals, each a batch whose condition is unchanged or present. Most runs end
+		// this way, and it takes half the time. It returns a row for each write, and another for each that is done.
 		remove: sql(`
 WITH old AS MATERIALIZED (
 	SELECT q.n, t.at FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[]) WITH ORDINALITY
@@ -278,7 +278,7 @@ WITH RECURSIVE m AS (
 SELECT EXISTS (SELECT FROM m WHERE until < $now)
 	OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one)`),
 
-		// It notes since when the server is the primary. It is a separate statement before markDead, which then sees a
+		// It records when the server became the primary. It is a separate statement before markDead, which then sees a
 		// note that another engine wrote at the same time.
 		noticeServer: sql(`
 UPDATE $schema.version SET server = $server, since = $now WHERE one AND server IS DISTINCT FROM $server`),

@@ -68,7 +68,7 @@ func (c *Crew) Call(waiting int) {
 	}
 }
 
-// Starting returns the number of workers called that have not begun.
+// Starting returns the number of workers that have been called but have not begun.
 func (c *Crew) Starting() int { return c.starting }
 
 // Begin notes that a worker begins.

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// SmallVolume mounts a file system of some megabytes until the test ends. It skips the test if that is not possible: it
-// needs the rights of root, which not every container has.
+// SmallVolume mounts a file system of a few megabytes until the test ends. It skips the test if that is not possible:
+// it needs the rights of root, which not every container has.
 func SmallVolume(t *testing.T, megabytes int) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -150,7 +150,7 @@ type known struct {
 }
 
 // learn reads the tasks of the batches that memory does not know, neither as a row nor as absent, unless they were read
-// before and have not changed since. It may leave out tasks to be added: memory usually knows that these are absent.
+// before and have not changed since. It may leave out tasks to be added, which memory usually knows as absent.
 func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, added bool) error {
 	var keys []string
 	e.mu.Lock()

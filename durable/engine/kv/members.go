@@ -204,7 +204,7 @@ func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (en
 	}
 }
 
-// Renew returns the members after the beat, and the time before it.
+// Renew returns the members as read after the beat, and the time as read before it.
 func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {

@@ -75,7 +75,7 @@ func NewBacklog(c Config) *Backlog {
 	return b
 }
 
-// Start begins to count the rate, with a first run at once.
+// Start starts the rate; the first run may begin at once.
 func (b *Backlog) Start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

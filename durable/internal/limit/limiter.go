@@ -51,8 +51,8 @@ type Window interface {
 }
 
 const (
-	// A limiter holds HeldTasks, or fewer if they reach HeldBytes. HeldBytes is more than three of the largest tasks.
-	// So a full limiter remains more than half full when one task leaves, and is not refilled at once.
+	// A limiter holds HeldTasks, or fewer if they reach HeldBytes. HeldBytes exceeds three of the largest tasks, so a
+	// full limiter remains more than half full when one leaves, and is not refilled.
 	HeldTasks = 2048
 	HeldBytes = 4 << 20
 

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// sets calls SetTask with the payloads 0 to n-1, that often, and returns when it began.
+// sets calls SetTask with the payloads 0 to n-1 at the given interval, and returns when it began.
 func sets(k *kit.Kit, task durable.Task, n int, every time.Duration) time.Time {
 	k.T.Helper()
 	began := time.Now()
