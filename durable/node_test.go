@@ -591,7 +591,7 @@ func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
 	}, durable.WithLogger(log))
 }
 
-// Tasks that a node has run take no more room, however large they were in total.
+// Tasks that a node has run take no room, however large they were in total.
 func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const tasks = 80 // more than a node holds at once
