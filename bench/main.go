@@ -4,14 +4,13 @@
 //
 //	cd bench && go run . -quick
 //
-// For each peer, case and round it starts itself once more as a child process, which measures that one
-// thing and prints its figures. The parent runs the peers of a case one after another, in another order in
-// every round, takes medians over the rounds, and sets each figure in proportion to that of the baseline in
-// the same round, so that a machine that is slower for a while is slower for all. Without -out the report
-// goes to the standard output.
+// For each peer, case and round it starts itself again as a child process, which makes one measurement and prints its
+// figures. The parent runs the peers of a case one after another, in a different order in every round, and takes
+// medians over the rounds. Each figure is divided by that of the baseline in the same round, so that a machine that is
+// slow for a while is slow for all. Without -out the report goes to the standard output.
 //
-// A child that does not end within its limit is stopped, one that crashes has crashed, and both are shown
-// as such. It needs a Unix system.
+// A child that does not end within its limit is stopped. The report shows stopped and crashed children. The command
+// needs a Unix system.
 package main
 
 import (
@@ -42,9 +41,9 @@ func main() {
 	}
 }
 
-// run is the program, in whichever of its processes this is.
+// run is the main function of all processes of the program.
 func run() error {
-	if text, ok := os.LookupEnv(readersVariable); ok { // before the other, which it inherits
+	if text, ok := os.LookupEnv(readersVariable); ok { // before the other variable, which it inherits
 		return readersMain(text, os.Stdin, os.Stdout)
 	}
 	if text, ok := os.LookupEnv(childVariable); ok {
@@ -60,7 +59,7 @@ type usageError struct {
 	error
 }
 
-// options are the arguments of the program.
+// options are the parsed arguments of the program.
 type options struct {
 	peers  []definition
 	cases  []benchCase
@@ -149,7 +148,7 @@ func names[T any](items []T, name func(T) string) string {
 	return strings.Join(list, ", ")
 }
 
-// parentMain measures what the arguments ask for, or reads what was measured, and reports on it.
+// parentMain makes the measurements that the arguments ask for, or reads earlier ones, and reports on them.
 func parentMain(ctx context.Context, arguments []string, stdout io.Writer, stderr *os.File) error {
 	o, err := parseOptions(arguments, stderr)
 	if err != nil {
@@ -184,7 +183,7 @@ func parentMain(ctx context.Context, arguments []string, stdout io.Writer, stder
 	return os.WriteFile(filepath.Join(o.out, "RESULTS.md"), []byte(r.String()), 0o644)
 }
 
-// samplesFile is the name of the file with what the child processes printed.
+// samplesFile is the name of the file with the output of the child processes.
 const samplesFile = "samples.jsonl"
 
 // measure runs the child processes.
@@ -217,7 +216,7 @@ func measure(ctx context.Context, o options, c circumstances, stderr *os.File) (
 	return all, err
 }
 
-// readSamples reads what an earlier run has measured.
+// readSamples reads the measurements of an earlier run.
 func readSamples(name string) (circumstances, results, error) {
 	f, err := os.Open(name)
 	if err != nil {

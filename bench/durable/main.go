@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// The durable benchmark compares package durable with what it is built on, a synced write to the disk and a
-// synced commit of Pebble, and with job queues on a server. Each peer and case runs in a process of its own,
-// on a directory of its own. The peers of a case run one after another.
+// The durable benchmark compares package durable with its foundations, a synced write to the disk and a synced commit
+// of Pebble, and with job queues on a server. Each peer and case runs in a separate process, on a separate directory.
+// The peers of a case run one after another.
 package main
 
 import (
@@ -56,7 +56,7 @@ func start(cases, peers string, n int, quick bool, out, dir, one string) error {
 	return writeReport(samples, out, size)
 }
 
-// limit is how long a child may take.
+// limit is the time limit of a child.
 const limit = 5 * time.Minute
 
 func measureInChild(c, p string, quick bool, dir string) rounds.Sample {
