@@ -658,7 +658,7 @@ func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
 	})
 }
 
-// A node that shuts down has a long run. The tasks that it holds in advance, and those waiting for its workers, run
+// A node shuts down during a long run. The tasks that it holds in advance, and those waiting for its workers, run
 // elsewhere, no later than after a graceful stop: D3. Both nodes add tasks, and hold their own.
 func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -680,7 +680,7 @@ func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
 	})
 }
 
-// The answer to a claim comes after Shutdown has begun, while the node has a long run. The claimed tasks are free at
+// The answer to a claim comes after Shutdown has begun, during a long run on the node. The claimed tasks are free at
 // once.
 func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {

@@ -26,7 +26,7 @@ const (
 	year = 365 * 24 * time.Hour
 )
 
-// newWheel returns a wheel that is not started. At the end of the test it is stopped and its jobs end, because no time
+// newWheel returns a wheel that is not started. At the end of the test it is stopped, and its jobs have ended: no time
 // passes in a bubble after its test.
 func newWheel(t *testing.T, tick time.Duration, slots int, opts ...timewheel.Option) *timewheel.TimeWheel {
 	t.Helper()

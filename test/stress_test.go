@@ -142,7 +142,7 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name string
-			// takeOut removes the i-th task, and the tasks instead of which ok is called.
+			// takeOut removes the i-th task, and calls ok for each task that it has removed.
 			takeOut func(tw *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(i int))
 		}{
 			{"RemoveTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {

@@ -23,7 +23,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A text can be written and read at the same time.
+// A text can be written and read concurrently.
 type text struct {
 	mu sync.Mutex // protects b
 	b  bytes.Buffer
@@ -41,8 +41,8 @@ func (t *text) String() string {
 	return t.b.String()
 }
 
-// The volume of an embedded store becomes full while tasks are added. It says so, ends, and has all that was
-// acknowledged after a restart with room.
+// The volume of an embedded store becomes full while tasks are added. The scheduler reports it and ends. After a
+// restart with free space it has everything that was acknowledged.
 func TestScheduler_volumeFull(t *testing.T) {
 	volume := testkit.SmallVolume(t, 60)
 	dir := filepath.Join(volume, "tasks")
@@ -76,7 +76,7 @@ func TestScheduler_volumeFull(t *testing.T) {
 	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*` + dir + `.*: no space left on device\.$`)
 	p.sinceIsSaid("Waiting")
 	p.picture("volume-full")
-	testkit.Returns(t, "Shutdown", func() { _ = s.Shutdown(context.Background()) }) // its error is the old one
+	testkit.Returns(t, "Shutdown", func() { _ = s.Shutdown(context.Background()) }) // its error is the earlier one
 	for _, what := range []string{`time="20`, "level=error", "no task is added, removed or run any more", dir, "no space left on device"} {
 		if !strings.Contains(said.String(), what) {
 			t.Errorf("the log is without %s\n%s", what, said)

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-// Mutants makes the mistakes of its lists, one at a time, and runs the tests. A mutant is killed when a test
-// fails, hangs, or does not end. The lists have mistakes that no tool makes which changes single operators:
+// Mutants applies the mistakes in its lists, one at a time, and runs the tests. A mutant is killed when a test fails,
+// hangs, or does not end. The lists contain mistakes that tools which change single operators do not make:
 //
-//   - synchronization.txt has mistakes between goroutines: a lock that is not taken, a compare-and-swap that became
-//     a load and a store, a store that was moved. They go through stages, in a copy of the library.
-//   - The other lists have mistakes of meaning: a case that is left out, a wrong bound, a promise that is not kept.
-//     The tests that each change must pass have to find them.
+//   - synchronization.txt has mistakes in synchronization: a lock that is not taken, a compare-and-swap that became a
+//     load and a store, a store that was moved. These mutants go through stages, in a copy of the library.
+//   - The other lists have mistakes of meaning: a case that is left out, a wrong bound, a promise that is not kept. The
+//     tests that each change must pass must find them.
 //
 // Usage:
 //
 //	go run ./checks/mutants                    all of them; two hours
 //	go run ./checks/mutants -run "^timer:" -v  some of them, with what the tests print
 //
-// It ends with status 1 if a mutant survives that the list does not say may survive, if one of those is killed,
-// or if the text that a mutant changes is not there, once, in the file.
+// It exits with status 1 if a mutant survives that its list does not allow to survive, if an allowed survivor is
+// killed, or if the text that a mutant changes does not occur exactly once in the file.
 package main
 
 import (
@@ -41,11 +41,11 @@ import (
 //go:embed *.txt
 var lists embed.FS
 
-// A stage is one way to run the tests. A mutant goes through the stages until one kills it: first what is quick
-// and kills most.
+// A stage is one way to run the tests. A mutant goes through the stages until one kills it. The stages that are quick
+// and kill most come first.
 type stage struct {
 	name string
-	args []string // of the go command, in the copy; or of interleave
+	args []string // arguments of the go command, in the copy; or of interleave
 }
 
 var stages = []stage{
@@ -57,10 +57,10 @@ var stages = []stage{
 	{"interleave more", []string{"-rounds=4", "-timeout=3m"}},
 }
 
-// interleave is the name of that tool, built in the copy. The ending is needed on Windows and does no harm elsewhere.
+// interleave is the name of that tool, built in the copy. The extension is needed on Windows and harmless elsewhere.
 const interleave = "interleave.exe"
 
-// packages stands for the packages that use what a mutant changes.
+// packages stands for the packages that use the changed code of a mutant.
 const packages = "<packages>"
 
 func main() {
@@ -115,7 +115,7 @@ func run(ctx context.Context, match *regexp.Regexp, part part, stages []stage, o
 	if err != nil {
 		return err
 	}
-	for _, m := range mutants { // all of them, so that a change of the code is noticed at once
+	for _, m := range mutants { // all of them, so that a change of the code that breaks one is noticed at once
 		if _, err := m.files(root); err != nil {
 			return err
 		}
@@ -207,8 +207,8 @@ func (m mutant) try(ctx context.Context, root, dir string, stages []stage, detai
 	return "", nil
 }
 
-// tryTests is try for a mutant whose list names the tests to run. They run on root, where the go command takes the
-// text of the mutant in place of what lies in its files.
+// tryTests is try for a mutant whose list names the tests to run. They run on root, where the go command uses the text
+// of the mutant instead of its files.
 func (m mutant) tryTests(ctx context.Context, root, dir string, _ []stage, details io.Writer) (by string, err error) {
 	changed, err := m.files(root)
 	if err != nil {
@@ -252,7 +252,7 @@ func goIn(ctx context.Context, dir string, args ...string) (string, error) {
 	return runIn(ctx, dir, "go", args...)
 }
 
-// runIn runs a program in a folder and returns what it prints.
+// runIn runs a program in a folder and returns its output.
 func runIn(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
@@ -261,11 +261,11 @@ func runIn(ctx context.Context, dir, program string, args ...string) (string, er
 	return string(text), err
 }
 
-// A mutant is a mistake: a name, and the hunks that make it.
+// A mutant is a mistake: a name, and the hunks that apply it.
 type mutant struct {
 	name     string
 	survives bool
-	tests    []string // the packages whose tests are to find it; nil: the stages
+	tests    []string // the packages whose tests must find it; nil: the stages
 	hunks    []hunk
 }
 
@@ -352,7 +352,7 @@ func (m mutant) args(s stage) (all []string) {
 			for _, p := range users {
 				all = append(all, "./"+p)
 			}
-		default: // a regular expression for the programs of interleave
+		default: // a regular expression that selects the programs of interleave
 			var names []string
 			for _, p := range users {
 				names = append(names, path.Base(p))
@@ -376,7 +376,7 @@ func (m mutant) files(root string) (map[string]string, error) {
 			text = string(original)
 		}
 		at, n := 0, 0
-		for i := range text { // at the beginning of a line; what is there twice may overlap
+		for i := range text { // at the beginning of a line; two occurrences may overlap
 			if (i == 0 || text[i-1] == '\n') && strings.HasPrefix(text[i:], h.old) {
 				at, n = i, n+1
 			}

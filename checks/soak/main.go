@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Soak drives wheels of both layouts with all verbs at random, from many goroutines at full speed, with jobs
-// that panic, end their goroutine, block and call the wheel, and keeps an account of its own of every task
-// and every run. At the same time it checks short histories of concurrent operations for linearizability.
+// Soak drives wheels of both layouts with random verbs, from many goroutines at full speed, with jobs that panic, end
+// their goroutine, block and call the wheel. It keeps its own record of every task and every run. At the same time it
+// checks short histories of concurrent operations for linearizability.
 //
 //	go run ./checks/soak -for 10m -seed 1
 //
-// It ends with a report, and with status 1 unless nothing was early, lost or doubled, the accounts balanced,
-// and heap and goroutines are back where they were.
+// It ends with a report, and exits with status 1 unless no run was early, lost or doubled, the counters balanced, and
+// heap and goroutines are back at their initial sizes.
 package main
 
 import (
@@ -61,14 +61,14 @@ func (l *lateness) observe(r timewheel.Run) {
 	_ = l.hist.RecordValue(max(int64(r.Started.Sub(r.Due)), 1)) // no more than an hour
 }
 
-// size is what a process takes.
+// size is the resources of a process.
 type size struct {
 	heap       uint64
 	goroutines int
 }
 
-// measure waits until no more than the given number of goroutines is left, for ten seconds, and longer on a
-// machine that stands still. Then it reads the size.
+// measure waits until at most the given number of goroutines is left, for ten seconds, or longer on a machine that
+// freezes. Then it reads the size.
 func measure(goroutines int) size {
 	for look := 0; runtime.NumGoroutine() > goroutines && look < 1000; look++ {
 		time.Sleep(10 * time.Millisecond)
@@ -80,8 +80,8 @@ func measure(goroutines int) size {
 	return size{m.HeapAlloc, runtime.NumGoroutine()}
 }
 
-// soak drives the wheels for the duration, or until ctx is done, and writes the report. It reports whether
-// all was as it should be.
+// soak drives the wheels for the duration, or until ctx is done, and writes the report. It reports whether there were
+// no faults.
 func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, seed uint64) (bool, error) {
 	before := measure(runtime.NumGoroutine())
 	ctx, cancel := context.WithTimeout(ctx, duration)
@@ -125,7 +125,7 @@ func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, 
 	for _, f := range a.faults {
 		fmt.Fprintln(out, "  ", f)
 	}
-	const heapSlack = 8 << 20 // the histogram, what the runtime keeps, and the like
+	const heapSlack = 8 << 20 // the histogram, memory kept by the runtime, and similar
 	ok := a.wrong() == 0 && after.goroutines <= before.goroutines && after.heap <= before.heap+heapSlack
 	if ok {
 		fmt.Fprintln(out, "\nall as it should be")
@@ -135,7 +135,7 @@ func soak(ctx context.Context, out, progress io.Writer, duration time.Duration, 
 	return ok, err
 }
 
-// tell writes the line every second, over the last one.
+// tell writes the line every second, replacing the previous one.
 func tell(ctx context.Context, w io.Writer, line func() string) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -150,7 +150,7 @@ func tell(ctx context.Context, w io.Writer, line func() string) {
 	}
 }
 
-// driveAll drives the wheels and checks histories, all at the same time, until ctx is done.
+// driveAll drives the wheels and checks histories concurrently until ctx is done.
 func driveAll(ctx context.Context, a *account, late *lateness, histories *atomic.Int64, seed uint64) error {
 	const handsEach, restEvery = 3, 2 * time.Second
 	drivers := []*driver{
@@ -187,12 +187,12 @@ func (a *account) wrong() int64 {
 	return a.early.Load() + a.lost.Load() + a.doubled.Load() + a.unheard.Load()
 }
 
-// oversee lets the driver rest now and then, and at the end.
+// oversee lets the driver rest from time to time, and at the end.
 func (d *driver) oversee(ctx context.Context, hands []*hand, every time.Duration) error {
 	for how := 0; ; how++ {
 		select {
 		case <-ctx.Done():
-			// The goroutines are at their end, or about to be: to rest takes the lock that they hold.
+			// The goroutines have ended, or are about to: rest takes the lock that they hold.
 			for i := range 3 {
 				if err := d.rest(hands, i); err != nil {
 					return err
