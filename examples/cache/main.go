@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Cache is an HTTP server that caches a slow computation: /primes/N returns the number of primes below N.
-// The program brings its own clients: ten at a time ask for the same number, then one asks again while the
-// answer is fresh, and once more when its time is over. An interrupt (Ctrl-C) ends the clients.
+// Cache is an HTTP server that caches a slow computation: /primes/N returns the number of primes below N. The program
+// has its own clients: ten ask for the same number at the same time, then one asks again while the answer is fresh, and
+// once more after it has expired. An interrupt (Ctrl-C) ends the clients.
 package main
 
 import (
@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	fresh  = 2 * time.Second // how long an answer is good
-	most   = 2_000_000       // the largest number that is asked for
-	crowd  = 10              // clients that ask at the same time
+	fresh  = 2 * time.Second // how long an answer is valid
+	most   = 2_000_000       // the largest requested number
+	crowd  = 10              // concurrent clients
 	number = 1_000_000
 )
 
@@ -81,7 +81,7 @@ func run(ctx context.Context, w io.Writer, listener net.Listener) error {
 		requests.Add(1)
 		err := ask(ctx, url, out)
 		if ctx.Err() != nil {
-			return nil // the client has left
+			return nil // the client has disconnected
 		}
 		return err
 	}
@@ -122,7 +122,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%q is not a number from 0 to %d", r.PathValue("n"), most), http.StatusBadRequest)
 		return
 	}
-	// The computation is canceled when no request waits for it any more.
+	// The computation is canceled when no request waits for it.
 	count, err := s.answers.GetOrLoad(r.Context(), n, s.compute)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -155,7 +155,7 @@ func prime(n int) bool {
 	return n > 1
 }
 
-// ask asks for the page and writes it down.
+// ask requests the page and logs it.
 func ask(ctx context.Context, url string, out *log.Logger) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -174,7 +174,7 @@ func ask(ctx context.Context, url string, out *log.Logger) error {
 	return err
 }
 
-// closed is the error of a server that was not meant to end.
+// closed returns the error of a server, or nil if it was closed.
 func closed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels, a durable scheduler of two nodes and one on a store with a lively load that is
-// made up, and serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics
-// for Prometheus. Run it, and open the address it prints. At /trouble/ are buttons that jam the workers, have
-// jobs panic and handlers fail, pause tasks, forget a kind, cut off a node, take the engine away, and fill the
-// disk of the store. An interrupt (Ctrl-C) ends it, with a line for each wheel and scheduler; a second one ends it
-// at once.
+// Dashboard starts two wheels, a durable scheduler of two nodes and one on a store, with a lively artificial load. It
+// serves the dashboard, which can also remove, run and reschedule tasks, and /metrics for Prometheus. Run it, and open
+// the address that it prints. At /trouble/ are buttons that jam the workers, make jobs panic and handlers fail, pause
+// tasks, forget a kind, cut off a node, take the engine away, and fill the disk of the store. An interrupt (Ctrl-C)
+// ends it, with a line for each wheel and scheduler; a second one ends it at once.
 package main
 
 import (
@@ -74,7 +73,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	nodes, err := startCluster(context.WithoutCancel(ctx)) // it is shut down at the end
+	nodes, err := startCluster(context.WithoutCancel(ctx)) // shut down at the end
 	if err != nil {
 		return err
 	}
@@ -114,17 +113,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	case <-ctx.Done():
 	}
-	closePages() // or Shutdown would wait for the open pages
+	closePages() // otherwise Shutdown would wait for the open pages
 	grace, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // a browser keeps connections on which it has asked for nothing yet
+		_ = srv.Close() // a browser keeps unused connections open
 	}
 	nodes.shutdown(grace)
 	_ = mails.tasks.Shutdown(grace)
 	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
 		if tw.Shutdown(grace) != nil {
-			tw.Stop() // cancels the context of the tasks that are still running
+			tw.Stop() // cancels the context of the running tasks
 		}
 	}
 	report(out, map[string]*timewheel.TimeWheel{"orders": orders.tw, "sessions": sessions.tw},
@@ -132,7 +131,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// report prints what the wheels, and the nodes of the durable schedulers, have done.
+// report prints the statistics of the wheels and of the nodes of the durable schedulers.
 func report(out io.Writer, wheels map[string]*timewheel.TimeWheel, schedulers map[string][]*durable.Scheduler) {
 	line := func(name string, added, started, failed uint64) {
 		fmt.Fprintf(out, "%-8s %8d tasks added, %8d runs started, %6d failed\n", name, added, started, failed)
@@ -152,20 +151,20 @@ func report(out io.Writer, wheels map[string]*timewheel.TimeWheel, schedulers ma
 	}
 }
 
-// workers is how many jobs of a wheel may be running at a time.
+// workers is the maximal number of concurrent jobs of a wheel.
 const workers = 64
 
-// A wheel is a wheel with what looks at it.
+// A wheel is a wheel with its recorder and observers.
 type wheel struct {
 	tw  *timewheel.TimeWheel
 	rec *dashboard.Recorder
 }
 
-// newWheel returns a wheel that is recorded, and has its metrics in the registry.
+// newWheel returns a wheel with a recorder, and with its metrics in the registry.
 func newWheel(registry *prometheus.Registry, name string, tick time.Duration, slots int) (wheel, error) {
 	rec, runs := dashboard.NewRecorder(), metrics.NewRuns()
 	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // of the made-up panics; the page shows them
+	quiet.SetOutput(io.Discard) // of the artificial panics; the page shows them
 	tw, err := timewheel.New(tick, slots,
 		timewheel.WithPoolSize(workers),
 		timewheel.WithLogger(quiet),

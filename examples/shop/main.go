@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 
-// Shop is an HTTP service of several processes on one PostgreSQL. An order takes its units out of the stock at
-// once. An order that is not paid in time gives them back: the recheck of an order is a durable task, which is
-// added with the order, removed with the payment and completed with the return, each time in one transaction.
+// Shop is an HTTP service of several processes on one PostgreSQL. An order takes its units out of the stock at once. An
+// order that is not paid in time returns them: the recheck of an order is a durable task, which is added with the
+// order, removed with the payment and completed with the return, each time in one transaction.
 //
-// The program starts a PostgreSQL of its own and the processes of the service, and sends them orders. Now and
-// then it kills a process and starts another. At the address that it prints are buttons that kill a process,
-// too, and take PostgreSQL away for some seconds. At the end it checks that each order was paid or given back
-// exactly once, and that the stock balances to the unit. It exits with status 1 if not.
+// The program starts its own PostgreSQL and the processes of the service, and sends them orders. From time to time it
+// kills a process and starts another. At the address that it prints are buttons that also kill a process, or stop
+// PostgreSQL for some seconds. At the end it checks that each order was paid or returned exactly once, and that the
+// stock balances to the unit. If not, it exits with status 1.
 //
-// An interrupt (Ctrl-C) ends the orders before their time is over, and the check and the report follow. A second
-// interrupt ends the program and all its processes at once.
+// An interrupt (Ctrl-C) ends the orders early, and the check and the report follow. A second interrupt ends the program
+// and all its processes at once.
 //
 //	go run ./examples/shop                 all of that, for half a minute
 //	go run ./examples/shop serve -db URL   one process of the service, on the tables of a run with -db URL
@@ -47,9 +47,9 @@ func main() {
 	}
 }
 
-// A config is what the flags say.
+// A config contains the values of the flags.
 type config struct {
-	db        string // the URL of the server, or empty for one of its own
+	db        string // the URL of the server, or empty to start one
 	name      string // of the process
 	untilEOF  bool
 	window    time.Duration
