@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// cachePrefix is how the names of the cases begin that measure caches.
+// cachePrefix begins the names of the cases that measure caches.
 const cachePrefix = "cache-"
 
-// cacheCase is one thing that is measured of every cache.
+// cacheCase is one measurement of every cache.
 type cacheCase struct {
 	name    string
 	measure func(w workload, open func(ttl time.Duration) (cacher, error)) (figures, error)
@@ -28,7 +28,7 @@ func cacheCases() []cacheCase {
 	}
 }
 
-// cacheWorkload is how much a case does.
+// cacheWorkload returns the amount of work of a case.
 func cacheWorkload(quick bool) workload {
 	w := workload{
 		Live: 1_000_000, Operations: 2_000_000, Due: farOff, Window: 5 * time.Second, Grace: 3 * time.Second,
@@ -53,10 +53,10 @@ func (j job) runCache() (figures, error) {
 	return nil, fmt.Errorf("unknown case %q", j.Case)
 }
 
-// isCache reports whether the job is to measure a cache.
+// isCache reports whether the job measures a cache.
 func (j job) isCache() bool { return strings.HasPrefix(j.Case, cachePrefix) }
 
-// measureCacheSet fills an empty cache, sets every key once more, and measures the memory of a value.
+// measureCacheSet fills an empty cache, sets every key again, and measures the memory per value.
 func measureCacheSet(w workload, open func(time.Duration) (cacher, error)) (figures, error) {
 	keys := makeKeys(w.Live)
 	c, err := open(w.Due)
@@ -88,8 +88,7 @@ func measureCacheSet(w workload, open func(time.Duration) (cacher, error)) (figu
 
 var errWrongValue = errors.New("a key does not have its value")
 
-// measureCacheGet looks up keys that are there, from one goroutine and, with a set in every tenth operation,
-// from two.
+// measureCacheGet looks up existing keys, from one goroutine and, with a set in every tenth operation, from two.
 func measureCacheGet(w workload, open func(time.Duration) (cacher, error)) (figures, error) {
 	keys := makeKeys(w.Live)
 	c, err := open(w.Due)
@@ -134,8 +133,8 @@ func measureCacheGet(w workload, open func(time.Duration) (cacher, error)) (figu
 	}, errors.Join(errs...)
 }
 
-// measureCacheExpire sets all values as fast as it can, lets them expire, and measures the processor time from
-// the last set to some seconds after the last deadline. A look-up must find no value by then.
+// measureCacheExpire sets all values as fast as it can, lets them expire, and measures the processor time from the last
+// set to some seconds after the last deadline. A lookup must find no value by then.
 func measureCacheExpire(w workload, open func(time.Duration) (cacher, error)) (figures, error) {
 	keys := makeKeys(w.Live)
 	c, err := open(w.Window)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/ttlcache"
 )
 
-// cacher is a cache behind the verbs that are measured. All values live for the TTL it was opened with.
+// cacher is a cache behind the measured verbs. All values live for the TTL with which it was opened.
 type cacher interface {
 	set(key string, value int)
 	get(key string) (value int, ok bool)
@@ -28,7 +28,7 @@ const (
 	otterName     = "otter"
 )
 
-// cacheDefinition says what a cache is and how it is opened.
+// cacheDefinition describes a cache and how to open it.
 type cacheDefinition struct {
 	name   string
 	module string
@@ -36,7 +36,7 @@ type cacheDefinition struct {
 	open   func(ttl time.Duration) (cacher, error)
 }
 
-// cacheDefinitions lists the caches in the order of the tables. All are without a bound on their size.
+// cacheDefinitions lists the caches in the order of the tables. None bounds its size.
 func cacheDefinitions() []cacheDefinition {
 	return []cacheDefinition{
 		{

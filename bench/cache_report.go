@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// cacheFile is where the report on the caches goes.
+// cacheFile is the file for the report on the caches.
 const cacheFile = "CACHES.md"
 
 // cachePlan lists the child processes for the caches, as plan does for the timers.
@@ -35,7 +35,7 @@ func cachePlan(rounds int, quick bool) []task {
 	return tasks
 }
 
-// measureCaches runs them and returns the report.
+// measureCaches runs the child processes and returns the report.
 func measureCaches(ctx context.Context, o options, c circumstances, stderr *os.File) (string, error) {
 	executable, err := os.Executable()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Every cache keeps what it is given while its time lasts, or the benchmark measures nothing.
+// Every cache keeps its values until they expire. Otherwise the benchmark measures nothing.
 func TestCaches_everyCase_measuresEveryCache(t *testing.T) {
 	w := workload{Live: 200, Operations: 400, Due: time.Minute, Window: 300 * time.Millisecond, Grace: 100 * time.Millisecond}
 	for _, d := range cacheDefinitions() {

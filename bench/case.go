@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// benchCase is one thing that is measured, once for each peer and round, in a process of its own.
+// benchCase is one measurement, made once for each peer and round, in a separate process.
 type benchCase struct {
 	name   string
 	full   workload
@@ -17,24 +17,24 @@ type benchCase struct {
 	limit  time.Duration // for one child process
 	needs  needs
 
-	fullOnly bool // there is nothing to learn from it at a smaller size
+	fullOnly bool // it shows nothing at a smaller size
 	measure  func(w workload, open opener) (figures, error)
 }
 
-// needs is what a peer must have to be measured in a case.
+// needs are the features that a peer must have to be measured in a case.
 type needs struct {
-	key    bool // keys of its own or a map in front; set as well where the peers without would only take time
+	key    bool // its own keys or a map in front; also set where measuring peers without keys would only cost time
 	timers bool
 	move   bool // reschedule
 	page   bool // a wheel of this repository, which has a page and can be walked
 }
 
 const (
-	manyRounds = 1000 // is no bound on the rounds of a case
-	fewRounds  = 3    // bounds those of the cases that take long
+	manyRounds = 1000 // no bound on the rounds of a case
+	fewRounds  = 3    // bounds the rounds of long cases
 )
 
-// cases lists what is measured, in the order it is measured in.
+// cases lists the measurements, in their order.
 func cases() []benchCase {
 	list := []benchCase{
 		addCase("add-small", 1_000, 1_000, 500_000, 1_000, 100_000),
@@ -68,12 +68,12 @@ func scaleSizes() []int { return []int{1_000, 10_000, 100_000, 1_000_000, 10_000
 // scaleName is the name of the scale case with that many live timers.
 func scaleName(live int) string { return "scale-" + strings.ToLower(count(live)) }
 
-// selectCases picks cases by a comma-separated list of names, in the order they are measured in.
+// selectCases picks cases by a comma-separated list of names, in the order of measurement.
 func selectCases(list string) ([]benchCase, error) {
 	return pick("case", list, cases(), caseName)
 }
 
-// workload is what the case does in quick mode or in full.
+// workload returns the work of the case in quick or full mode.
 func (c benchCase) workload(quick bool) workload {
 	if quick {
 		return c.quick
@@ -81,7 +81,7 @@ func (c benchCase) workload(quick bool) workload {
 	return c.full
 }
 
-// lacks says why the case does not measure a peer, or "" if it does.
+// lacks returns why the case does not measure a peer, or "" if it does.
 func (c benchCase) lacks(d definition, w workload) string {
 	switch {
 	case !strings.HasPrefix(c.name, d.only):
@@ -106,7 +106,7 @@ const (
 	usualTick  = 10 * time.Millisecond
 	usualLimit = time.Minute
 	longLimit  = 3 * time.Minute  // for more than a million timers
-	farOff     = 30 * time.Minute // as the delay of timers that are not to fire
+	farOff     = 30 * time.Minute // the delay of timers that must not fire
 )
 
 func addCase(name string, live, fresh, operations, quickLive, quickOperations int) benchCase {

@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// childVariable is the environment variable by which a process knows that it is a child, and what it has to
-// do.
+// childVariable is the environment variable that makes a process a child, and contains its job.
 const childVariable = "TIMEWHEEL_BENCH_CHILD"
 
-// job is what a child process is to measure.
+// job describes the measurement of a child process.
 type job struct {
 	Peer     string
 	Case     string
 	Workload workload
 }
 
-// childMain measures what the text says and writes the figures as one line of JSON.
+// childMain does the measurement described by the text, and writes the figures as one line of JSON.
 func childMain(text string, out io.Writer) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -64,7 +63,7 @@ func (j job) run() (figures, error) {
 	return f, err
 }
 
-// parseFigures finds the figures in what a child wrote. A peer may have written lines of its own before them.
+// parseFigures finds the figures in the output of a child. A peer may have written other lines before them.
 func parseFigures(output string) (figures, error) {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	var f figures

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime returns the processor time this process has used, in user and in system mode, on all processors.
+// cpuTime returns the processor time that this process has used, in user and system mode, on all processors.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// drawScaling shows what an add costs with more and more live timers, both on logarithmic scales.
+// drawScaling shows the cost of an add for growing numbers of live timers, both on logarithmic scales.
 func drawScaling(r report) (*plot.Plot, vg.Length) {
 	var sizes []int
 	for _, size := range scaleSizes() {
@@ -65,7 +65,7 @@ func curve(p *plot.Plot, points plotter.XYs, d definition) {
 	})
 }
 
-// curveEnd is where a line ends that is to be named.
+// curveEnd is the end of a line that gets a name.
 type curveEnd struct {
 	name string
 	at   plotter.XY

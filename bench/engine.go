@@ -8,14 +8,14 @@ import (
 	cmap "github.com/orcaman/concurrent-map/v2"
 )
 
-// engine is a timer library that knows no keys: it gives a handle for each timer.
+// engine is a timer library without keys: it returns a handle for each timer.
 type engine[H any] interface {
 	start(d time.Duration, f func()) H
 	cancel(h H)
 	close()
 }
 
-// bare measures an engine without keys. Its user keeps the handles; here that is a slice made beforehand.
+// bare measures an engine without keys. Its user keeps the handles, here in a preallocated slice.
 type bare[H any] struct {
 	engine  engine[H]
 	handles []H
@@ -42,16 +42,15 @@ func (p *bare[H]) reschedule(string, time.Duration) error { return errNoVerb }
 
 func (p *bare[H]) stop() { p.engine.close() }
 
-// fronted measures an engine with a concurrent-map from key to timer in front, correct in the way
-// stdlibKeyed is: the lock of the key's shard orders what happens to the key, and a job whose entry has
-// gone does not run.
+// fronted measures an engine with a concurrent-map from key to timer in front, correct in the same way as stdlibKeyed:
+// the lock of the key's shard orders all operations on the key, and a job whose entry is gone does not run.
 type fronted[H any] struct {
 	engine engine[H]
 	index  cmap.ConcurrentMap[string, *entry[H]]
 	fire   func(key string)
 }
 
-// entry is one live key of a fronted engine. A later timer of the same key has an entry at another address.
+// entry is one live key of a fronted engine. A later timer with the same key has an entry at another address.
 type entry[H any] struct {
 	handle H // protected by the lock of the key's shard
 }
@@ -84,9 +83,8 @@ func (p *fronted[H]) remove(_ int, key string) error {
 	return nil
 }
 
-// reschedule ends the timer and starts another. The engines have no reset that may be used: one has none,
-// one leaves the old timer in its place until it comes up, and one takes a lock twice when the new slot is
-// the old one.
+// reschedule ends the timer and starts another. The engines have no usable reset: one has none, one leaves the old
+// timer in its place until it comes up, and one takes a lock twice when the new slot is the old one.
 func (p *fronted[H]) reschedule(key string, d time.Duration) error {
 	moved := false
 	p.index.RemoveCb(key, func(_ string, e *entry[H], ok bool) bool {
@@ -105,7 +103,7 @@ func (p *fronted[H]) reschedule(key string, d time.Duration) error {
 
 func (p *fronted[H]) stop() { p.engine.close() }
 
-// start starts a timer that takes the entry out before it runs the job.
+// start starts a timer that removes the entry before it runs the job.
 func (p *fronted[H]) start(key string, e *entry[H], d time.Duration) H {
 	return p.engine.start(d, func() {
 		if p.index.RemoveCb(key, func(_ string, v *entry[H], ok bool) bool { return ok && v == e }) {

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// goal is a target for the wheel of this repository and what became of it. Everything in it is computed.
+// goal is a target for the wheel of this repository and its result. Everything in it is computed.
 type goal struct {
 	title    string
 	target   string
 	measured string
-	best     string // of the other keyed peers
+	best     string // best of the other keyed peers
 	floor    string
 	verdict  verdict
 
-	bench  string  // name of the case it is judged by
-	figure string  // of a goal that is a ratio to the baseline, for the plot
+	bench  string  // name of the case that decides it
+	figure string  // figure of a goal that is a ratio to the baseline, for the plot
 	limit  float64 // the same
 }
 
-// newGoal is a goal for which nothing is measured yet. If the wheel failed in the case that judges it, the
-// goal is missed and what was measured is that failure.
+// newGoal returns a goal without a measurement. If the wheel failed in the case that decides the goal, the goal is
+// missed and its result is that failure.
 func newGoal(r results, bench, title, target string) goal {
 	g := goal{title: title, target: target, bench: bench, verdict: unjudged}
 	g.measured, g.best, g.floor = "–", "–", "–"
@@ -32,7 +32,7 @@ func newGoal(r results, bench, title, target string) goal {
 	return g
 }
 
-// verdict says whether a goal is met.
+// verdict is whether a goal is met.
 type verdict string
 
 const (
@@ -41,7 +41,7 @@ const (
 	unjudged verdict = "not measured"
 )
 
-// judge is the verdict on something that was measured.
+// judge returns the verdict on a measurement.
 func judge(ok bool) verdict {
 	if ok {
 		return met
@@ -77,7 +77,7 @@ func goals(r results, quick bool) []goal {
 	}
 }
 
-// ratioGoal is a figure that is to be at most limit times that of the baseline.
+// ratioGoal is a goal for a figure: at most limit times the baseline's.
 func ratioGoal(r results, title, bench, figure string, limit float64) goal {
 	g := newGoal(r, bench, title, fmt.Sprintf("≤ %.2f", limit))
 	g.figure, g.limit = figure, limit
@@ -90,7 +90,7 @@ func ratioGoal(r results, title, bench, figure string, limit float64) goal {
 	return g
 }
 
-// floorGoal is a ratioGoal that has a bound on the ratio to the floor as well.
+// floorGoal is a ratioGoal with an additional bound on the ratio to the floor.
 func floorGoal(r results, title, bench, figure string, limit, floorLimit float64) goal {
 	g := ratioGoal(r, title, bench, figure, limit)
 	g.target += fmt.Sprintf(", ≤ %.1f × floor", floorLimit)
@@ -108,7 +108,7 @@ func floorGoal(r results, title, bench, figure string, limit, floorLimit float64
 	return g
 }
 
-// allocationGoal is one allocation for each task; the index grows by allocations of its own, now and then.
+// allocationGoal is one allocation per task, plus the occasional allocations of the growing index.
 func allocationGoal(r results) goal {
 	const limit = 1.05
 	g := newGoal(r, "create", "allocations per AddTask", "1")
@@ -141,7 +141,7 @@ func latenessGoal(r results, w workload) goal {
 	return g
 }
 
-// burstGoal is a ratioGoal on the span up to the last job, with none early and none lost.
+// burstGoal is a ratioGoal for the time until the last job, with none early and none lost.
 func burstGoal(r results, title string) goal {
 	g := ratioGoal(r, title, "burst", "span_ms", 0.35)
 	if early, lost, _ := r.troubles(ours, "burst"); early+lost > 0 && g.verdict == met {
@@ -162,7 +162,7 @@ func firstGoal(r results, title string) goal {
 	return g
 }
 
-// fireFloorGoal is a bound on the processor time of firing, in proportion to the least it can take.
+// fireFloorGoal is a bound on the processor time of firing, relative to the minimum.
 func fireFloorGoal(r results, title string) goal {
 	const limit = 1.6
 	g := newGoal(r, "burst", title, fmt.Sprintf("≤ %.1f × fire-floor", limit))
@@ -174,7 +174,7 @@ func fireFloorGoal(r results, title string) goal {
 	return g
 }
 
-// idleGoal is a bound on the processor time of waiting, over that of a program that only imports ants.
+// idleGoal is a bound on the processor time of waiting, beyond that of a program that only imports ants.
 func idleGoal(r results, title string) goal {
 	const bench, figure, limit = "idle-live-1ms", "idle_ms", 1
 	idle := func(d definition) (float64, bool) { return r.median(d.name, bench, figure) }
@@ -213,7 +213,7 @@ func pageGoal(r results, title string) goal {
 	return g
 }
 
-// tickGoal is a tick that costs the same whatever the number of live tasks.
+// tickGoal requires that the cost of a tick does not depend on the number of live tasks.
 func tickGoal(r results, quick bool) goal {
 	const limit = 1.2
 	small, large := scaleEnds(quick)
@@ -231,7 +231,7 @@ func tickGoal(r results, quick bool) goal {
 	return g
 }
 
-// growthGoal is an add that grows with the number of live tasks no more than the floor does.
+// growthGoal requires that the cost of an add grows with the number of live tasks no more than the floor's.
 func growthGoal(r results, quick bool) goal {
 	small, large := scaleEnds(quick)
 	growth := func(name string) (float64, bool) {
@@ -262,11 +262,10 @@ func scaleEnds(quick bool) (small, large int) {
 	return sizes[0], sizes[len(sizes)-1]
 }
 
-// figureOf is a figure of a peer, if there is one.
+// figureOf returns a figure of a peer, if there is one.
 type figureOf func(d definition) (float64, bool)
 
-// best describes the keyed peer other than ours with the least of a figure, and what it owes of its place
-// to jobs that ran early or not at all.
+// best describes the keyed peer other than ours with the lowest figure, and its jobs that ran early or not at all.
 func best(r results, bench string, figure figureOf, format func(float64) string) string {
 	d, v, ok := bestOf(figure)
 	if !ok {
@@ -283,7 +282,7 @@ func best(r results, bench string, figure figureOf, format func(float64) string)
 	return text
 }
 
-// bestOf returns the keyed peer other than ours with the least of a figure.
+// bestOf returns the keyed peer other than ours with the lowest figure.
 func bestOf(figure figureOf) (definition, float64, bool) {
 	var first definition
 	var least float64
@@ -305,7 +304,7 @@ func timesCell(v float64) string { return fmt.Sprintf("%.2f ×", v) }
 
 func millisecondsCell(v float64) string { return digits(v) + " ms" }
 
-// goalTable is the table of targets.
+// goalTable returns the table of targets.
 func goalTable(list []goal) table {
 	t := table{head: []string{"case", "target", "measured", "best other keyed peer", "floor", "met"}}
 	for _, g := range list {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// verdictOn returns the verdict on the goal whose title has the words.
+// verdictOn returns the verdict on the goal whose title contains the words.
 func verdictOn(t *testing.T, list []goal, words string) verdict {
 	t.Helper()
 	for _, g := range list {
@@ -23,7 +23,7 @@ func TestGoals_areComputed(t *testing.T) {
 	for _, c := range []struct {
 		name, title string
 		decides     value
-		enough      float64 // of what decides
+		enough      float64 // values of the deciding figure
 		short       float64
 		given       value
 		givenAt     float64

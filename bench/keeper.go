@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// keeper writes a run down as it goes, one line of JSON for its circumstances and one for each sample, so
-// that a report can be made of it later, and of a run that was interrupted too.
+// keeper records a run while it is in progress: one line of JSON for its circumstances and one for each sample. A
+// report can be made from it later, even if the run was interrupted.
 type keeper struct {
 	out *json.Encoder
 }
@@ -23,7 +23,7 @@ func newKeeper(w io.Writer, c circumstances) (keeper, error) {
 // keep writes a sample.
 func (k keeper) keep(s sample) error { return k.out.Encode(s) }
 
-// readKept reads what a keeper has written.
+// readKept reads the file of a keeper.
 func readKept(r io.Reader) (circumstances, results, error) {
 	var c circumstances
 	var all results

@@ -9,8 +9,8 @@ const (
 	keyDigits = 8
 )
 
-// makeKeys returns n different keys of one length. They share one string, so that they are neither a
-// million objects for the collector nor part of what a timer costs.
+// makeKeys returns n different keys of one length. They share one string, so that they are neither a million objects
+// for the garbage collector nor part of the cost of a timer.
 func makeKeys(n int) []string {
 	const length = len(keyPrefix) + keyDigits
 	text := make([]byte, 0, n*length)
@@ -25,7 +25,7 @@ func makeKeys(n int) []string {
 	return keys
 }
 
-// idOf returns the place of a key in the list of keys.
+// idOf returns the index of a key in the list of keys.
 func idOf(key string) int {
 	id := 0
 	for _, digit := range []byte(key[len(key)-keyDigits:]) {

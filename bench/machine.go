@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/bench/internal/rounds"
 )
 
-// circumstances are what figures are worth nothing without.
+// circumstances are the data without which figures mean nothing.
 type circumstances struct {
 	Date       string
 	Command    string
@@ -23,11 +23,11 @@ type circumstances struct {
 	Memory     string
 	System     string
 	Go         string
-	Revision   string            // of this repository
-	Versions   map[string]string // of the peers' modules
+	Revision   string            // commit of this repository
+	Versions   map[string]string // versions of the peers' modules
 }
 
-// observe looks at the machine and at this program.
+// observe collects the circumstances of the machine and of this program.
 func observe(arguments []string, quick bool) circumstances {
 	return circumstances{
 		Date:       time.Now().UTC().Format("2006-01-02"),
@@ -43,7 +43,7 @@ func observe(arguments []string, quick bool) circumstances {
 	}
 }
 
-// field returns what stands after a name in a file of names and values, "unknown" if there is no such thing.
+// field returns the value of a name in a file of names and values, or "unknown".
 func field(file, name, separator string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

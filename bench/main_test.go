@@ -16,7 +16,7 @@ import (
 // mainVariable makes a process of the test binary run the program itself.
 const mainVariable = "TIMEWHEEL_BENCH_TEST_MAIN"
 
-// TestMain lets the test binary be the program, and the child processes that the tests start.
+// TestMain lets the test binary act as the program, and as the child processes of the tests.
 func TestMain(m *testing.M) {
 	if _, ok := os.LookupEnv(readersVariable); ok {
 		main()
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testChild is a child process that hangs, crashes or chatters before its figures, if the test wants it to.
+// testChild is a child process that hangs, crashes or prints other lines before its figures, if the test asks for it.
 func testChild(text string) {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {

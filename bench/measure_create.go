@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// measureCreate adds all timers at once and looks at what they cost: time, memory and the work of the
-// collector.
+// measureCreate adds all timers at once and measures their cost: time, memory and the work of the garbage collector.
 func measureCreate(w workload, open opener) (figures, error) {
 	keys := makeKeys(w.Live)
 	var early counter
@@ -25,7 +24,7 @@ func measureCreate(w workload, open opener) (figures, error) {
 		return nil, err
 	}
 	wall := time.Since(start)
-	time.Sleep(w.Watch) // a wheel may still be taking in what it was given: that is its cost too
+	time.Sleep(w.Watch) // a wheel may still be processing the new timers: that is part of the cost
 	cpu = cpuTime() - cpu
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -44,7 +43,7 @@ func measureCreate(w workload, open opener) (figures, error) {
 	}, nil
 }
 
-// readHeap collects twice, so that what finalizers and sweeping held back is gone, and reads what is left.
+// readHeap collects twice, so that memory held back by finalizers and sweeping is freed, and reads the rest.
 func readHeap() runtime.MemStats {
 	runtime.GC()
 	runtime.GC()
@@ -53,7 +52,7 @@ func readHeap() runtime.MemStats {
 	return m
 }
 
-// collect returns what one collection costs with everything live: the medians of three.
+// collect returns the cost of one collection with everything live: the medians of three.
 func collect() (wall, cpu time.Duration) {
 	const times = 3
 	var walls, cpus []time.Duration

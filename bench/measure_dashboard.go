@@ -17,11 +17,11 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// readersVariable is the environment variable by which a process knows that it is to open pages of the
-// dashboard, and how many.
+// readersVariable is the environment variable that makes a process open pages of the dashboard, and contains their
+// number.
 const readersVariable = "TIMEWHEEL_BENCH_READERS"
 
-// manyPages is how many are open at a time.
+// manyPages is the larger number of open pages.
 const manyPages = 200
 
 // measureDashboard measures the processor time of a process in which tasks wait and nothing is due: with no
@@ -67,7 +67,7 @@ func measureDashboard(w workload, open opener) (figures, error) {
 	return out, nil
 }
 
-// openPages starts a process that opens the given number of pages, and returns when all are open.
+// openPages starts a process that opens the given number of pages, and waits until all are open.
 func openPages(address string, pages int) (closePages func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,7 +94,7 @@ func openPages(address string, pages int) (closePages func() error, err error) {
 	return closePages, nil
 }
 
-// readersMain is the process that openPages starts: it reads the pages until in ends, and ends with them
+// readersMain is the process that openPages starts. It reads the pages until in ends, and then exits with the pages
 // open.
 func readersMain(text string, in io.Reader, out io.Writer) error {
 	var pages int

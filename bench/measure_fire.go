@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// probes is how many single timers tell when a peer has its ticks.
+// probes is the number of single timers that find the ticks of a peer.
 const probes = 30
 
-// measureFire starts timers that fall due within one window, or at one instant when the window is zero, and
-// notes when each runs.
+// measureFire starts timers that fall due within one window, or at one instant if the window is zero, and records when
+// each runs.
 func measureFire(w workload, open opener) (figures, error) {
 	keys := makeKeys(w.Live + probes)
 	r := newRecorder(w.Live)
@@ -70,13 +70,13 @@ func measureFire(w workload, open opener) (figures, error) {
 	}, nil
 }
 
-// untilTick returns how long it is from the instant to the next tick, given instants a little after ticks. A
-// peer whose timers do not fire on a grid has no ticks, and gets 0.
+// untilTick returns the time from the instant to the next tick, given instants shortly after ticks. It returns 0 for a
+// peer without ticks, whose timers do not fire on a grid.
 func untilTick(instant time.Duration, after []time.Duration, tick time.Duration) time.Duration {
 	if len(after) == 0 {
 		return 0
 	}
-	// How much later than the first each one is in its tick, from -tick/2 on.
+	// The offset of each one within its tick relative to the first, starting at -tick/2.
 	var offsets []time.Duration
 	for _, at := range after {
 		offsets = append(offsets, (at-after[0]+tick*probes*100+tick/2)%tick-tick/2)

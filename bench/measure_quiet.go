@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// measureIdle looks at the processor time of a process in which timers wait and nothing is due.
+// measureIdle measures the processor time of a process in which timers wait and none is due.
 func measureIdle(w workload, open opener) (figures, error) {
 	var early counter
 	p, _, err := openLive(w, open, early.fire)
@@ -25,9 +25,9 @@ func measureIdle(w workload, open opener) (figures, error) {
 	}, nil
 }
 
-// measureScale times the verbs and the ticks with a number of live timers that grows from case to case. A
-// tick is seen twice: with nothing to do at all, when a wheel may rest; and with one timer that starts
-// itself again each time it fires, so that a wheel has to come up at every tick.
+// measureScale times the verbs and the ticks with a number of live timers that grows from case to case. A tick is
+// measured twice: with nothing to do, when a wheel may rest; and with one timer that restarts itself each time it
+// fires, so that a wheel has to wake up at every tick.
 func measureScale(w workload, open opener) (figures, error) {
 	b := beat{id: w.Live, tick: w.Tick}
 	p, keys, err := openLive(w, open, b.fire)
@@ -55,7 +55,7 @@ func measureScale(w workload, open opener) (figures, error) {
 	return out, nil
 }
 
-// beat is a timer that starts itself again each time it fires.
+// beat is a timer that restarts itself each time it fires.
 type beat struct {
 	id   int
 	tick time.Duration
@@ -80,14 +80,14 @@ func (b *beat) fire(key string) {
 	}
 }
 
-// settle lets the work end that is not part of the quiet: the memory of setting up is given back at once,
-// where otherwise the runtime would do so bit by bit.
+// settle waits for the end of work that would disturb the quiet. It returns the memory of the setup at once, which the
+// runtime would otherwise do bit by bit.
 func settle(w workload) {
 	debug.FreeOSMemory()
 	time.Sleep(min(w.Watch/4, time.Second))
 }
 
-// watch returns the processor time the process uses meanwhile.
+// watch returns the processor time that the process uses during d.
 func watch(d time.Duration) time.Duration {
 	cpu := cpuTime()
 	time.Sleep(d)

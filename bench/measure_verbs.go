@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// measureAdd times adding fresh timers while the live ones wait, for each number of producers. What was
-// added is removed before the next batch, outside the measured time.
+// measureAdd times adding fresh timers while the live ones wait, with each number of producers. The added timers are
+// removed before the next batch, outside the measured time.
 func measureAdd(w workload, open opener) (figures, error) {
 	var early counter
 	p, keys, err := openLive(w, open, early.fire)
@@ -29,10 +29,9 @@ func measureAdd(w workload, open opener) (figures, error) {
 	return out, nil
 }
 
-// measureAddRemove times a stream in which each timer is removed again some adds after its own: most timers
-// of this kind never fire.
+// measureAddRemove times a stream in which each timer is removed some adds later: most timers of this kind never fire.
 func measureAddRemove(w workload, open opener) (figures, error) {
-	const behind = 1000 // adds between the one of a timer and its removal
+	const behind = 1000 // adds between the add of a timer and its removal
 	var early counter
 	p, keys, err := openLive(w, open, early.fire)
 	if err != nil {
@@ -61,9 +60,8 @@ func measureAddRemove(w workload, open opener) (figures, error) {
 	}, nil
 }
 
-// measureReschedule times moving live timers, met in an order that is not the one they were added in, to
-// half again their delay and back. Then some are moved to be due within a second, to see when they really
-// run.
+// measureReschedule times moving live timers to one and a half times their delay and back, in a different order than
+// that of the adds. Then some are moved to be due within a second, to check when they really run.
 func measureReschedule(w workload, open opener) (figures, error) {
 	r := newRecorder(w.Live)
 	p, keys, err := openLive(w, open, r.fire)
@@ -102,7 +100,7 @@ func measureReschedule(w workload, open opener) (figures, error) {
 	}, nil
 }
 
-// openLive opens a peer and starts the timers that stay live. There are keys for the fresh ones too.
+// openLive opens a peer and starts the timers that stay live. It also makes keys for the fresh ones.
 func openLive(w workload, open opener, fire func(key string)) (peer, []string, error) {
 	keys := makeKeys(w.Live + w.Fresh)
 	p, err := open(settings{tick: w.Tick, ids: len(keys), fire: fire})
@@ -116,8 +114,8 @@ func openLive(w workload, open opener, fire func(key string)) (peer, []string, e
 	return p, keys, nil
 }
 
-// timeBatches adds and removes the fresh timers over and over and returns what each verb took on the
-// average, in nanoseconds. The first batch is not counted.
+// timeBatches adds and removes the fresh timers repeatedly and returns the average time of each verb in nanoseconds.
+// The first batch is not counted.
 func timeBatches(w workload, producers int, p peer, keys []string) (add, remove float64, err error) {
 	from, to := w.Live, w.Live+w.Fresh
 	batches := max(1, w.Operations/w.Fresh)
@@ -139,8 +137,8 @@ func timeBatches(w workload, producers int, p peer, keys []string) (add, remove 
 	return perOperation(adding, batches*w.Fresh), perOperation(removing, batches*w.Fresh), nil
 }
 
-// spread returns where in the window the timer of the id is due: even over the window, and not in the order
-// of ids.
+// spread returns when in the window the timer of the id is due. The times are spread evenly over the window, and not in
+// the order of ids.
 func spread(id int, window time.Duration) time.Duration {
 	const golden = 0x9e3779b97f4a7c15
 	share := float64(uint64(id+1)*golden>>11) / (1 << 53)

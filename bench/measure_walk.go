@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// measureWalk looks at how late timers of one tick run while another goroutine works on the whole wheel, and
-// while it does the same work on a map that is not the wheel's. The timers are few and start themselves again.
+// measureWalk measures how late timers of one tick run while another goroutine walks over the whole wheel, and while it
+// does the same work on a separate map. The timers are few and restart themselves.
 func measureWalk(w workload, open opener) (figures, error) {
 	keys := makeKeys(w.Live + w.Fresh)
 	t := timekeeper{first: w.Live, due: make([]time.Time, len(keys))}
@@ -82,7 +82,7 @@ func measureWalk(w workload, open opener) (figures, error) {
 		}
 		late := t.take()
 		if len(late) == 0 {
-			out[c.name+"_p99_ms"] = milliseconds(w.Watch) // nothing ran all the time
+			out[c.name+"_p99_ms"] = milliseconds(w.Watch) // no timer ran the whole time
 			continue
 		}
 		slices.Sort(late)
@@ -92,7 +92,7 @@ func measureWalk(w workload, open opener) (figures, error) {
 	return out, nil
 }
 
-// walkWheel looks at every task, as All shows it.
+// walkWheel reads every task through All.
 func walkWheel(tw *timewheel.TimeWheel) (n int) {
 	for info := range tw.All() {
 		n += len(info.Key)
@@ -100,7 +100,7 @@ func walkWheel(tw *timewheel.TimeWheel) (n int) {
 	return n
 }
 
-// walkMap does with a map what All does with the index.
+// walkMap walks over a map as All walks over the index.
 func walkMap(m cmap.ConcurrentMap[string, *record]) (n int) {
 	all := make([]*record, 0, m.Count())
 	m.IterCb(func(_ string, r *record) { all = append(all, r) })
@@ -110,10 +110,10 @@ func walkMap(m cmap.ConcurrentMap[string, *record]) (n int) {
 	return n
 }
 
-// beats is how many timers a timekeeper has.
+// beats is the number of timers of a timekeeper.
 const beats = 16
 
-// A timekeeper is some timers that start themselves again each time they fire, and note how late they were.
+// A timekeeper is a set of timers that restart themselves each time they fire, and record how late they were.
 type timekeeper struct {
 	first int // the id of the first
 	tick  time.Duration
@@ -163,7 +163,7 @@ func (t *timekeeper) end() {
 	t.ended = true
 }
 
-// take returns what was noted since the last call.
+// take returns the values recorded since the last call.
 func (t *timekeeper) take() []time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

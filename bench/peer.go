@@ -11,17 +11,16 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// baseline is the peer every ratio is against: what a user writes by hand.
+// baseline is the denominator of every ratio: the code that a user would write.
 const baseline = "stdlib-keyed"
 
-// peer is one timer library behind the verbs that are measured. A timer is named twice: by its key, and by
-// the place of that key in the list of keys, under which a peer without keys stores the handle it got, as
-// its user would.
+// peer is one timer library behind the measured verbs. A timer is named twice: by its key, and by the index of that key
+// in the list of keys. A peer without keys stores the timer's handle under the index, as its user would.
 type peer interface {
 	// add starts a timer that calls the fire function of the settings with its key after d.
 	add(id int, key string, d time.Duration) error
 
-	// remove ends the timer of that key, or for a peer without keys the one whose handle is stored under id.
+	// remove ends the timer of that key. A peer without keys ends the timer whose handle is stored under id.
 	remove(id int, key string) error
 
 	// reschedule lets the timer of that key fire d from now. A peer without keys does not have it.
@@ -31,16 +30,16 @@ type peer interface {
 	stop()
 }
 
-// settings are what a peer is opened with.
+// settings are the settings of a peer.
 type settings struct {
 	tick time.Duration    // resolution of a wheel
-	ids  int              // how many different keys there will be
-	fire func(key string) // what every timer does when it is due; safe for concurrent use
+	ids  int              // number of different keys
+	fire func(key string) // called by every timer when it is due; safe for concurrent use
 
 	more []timewheel.Option // for our own wheel
 }
 
-// definition says what a peer is and how it is opened.
+// definition describes a peer and how to open it.
 type definition struct {
 	name   string
 	module string // module whose version is reported; "" for the standard library
@@ -48,19 +47,20 @@ type definition struct {
 
 	keyed      bool // its verbs take a key
 	timers     bool // it fires; without it only add and remove are measured
-	concurrent bool // jobs that are due together run at the same time
+	concurrent bool // jobs that are due together run concurrently
 	ticks      bool // it has a tick
 	fixedTick  bool // its tick is always 10 ms
 	page       bool // timewheel/dashboard shows it
-	maxLive    int  // live timers it is measured with at most
+	maxLive    int  // maximal number of live timers in its measurements
 
-	only string // the cases it is for, by how their names begin; "" is all
-	uses string // a module that it imports, and whose goroutines its users have with it
+	only string // prefix of the names of its cases; "" is all
+	uses string // a module that it imports, whose goroutines its users also get
 
 	open func(s settings) (peer, error)
 
 	// silence ends the goroutines that importing the library has started, nil if there are none. A process that
-	// measures another peer calls it once; one that measures this peer does not, for a user has them too.
+	// measures another peer calls it once. A process that measures this peer does not, because a user has these
+	// goroutines too.
 	silence func()
 }
 
@@ -71,7 +71,7 @@ func (d definition) withFront(name string, open func(s settings) (peer, error)) 
 	return d
 }
 
-// wheelSlots is the number of slots of each wheel that asks for one.
+// wheelSlots is the number of slots of each wheel that needs one.
 const wheelSlots = 1024
 
 var (
@@ -100,7 +100,7 @@ func definitions() []definition {
 	}
 }
 
-// silenceOthers ends what importing the other peers has started.
+// silenceOthers ends the goroutines started by importing the other peers.
 func silenceOthers(measured definition) {
 	for _, d := range definitions() {
 		if d.silence != nil && d.module != measured.module && d.module != measured.uses {
@@ -114,8 +114,8 @@ func selectPeers(list string) ([]definition, error) {
 	return pick("peer", list, definitions(), peerName)
 }
 
-// pick returns the items whose names are in a comma-separated list, in the order of items. An unknown name
-// is an error that lists the names there are.
+// pick returns the items whose names are in a comma-separated list, in the order of items. An unknown name is an error
+// that lists the known names.
 func pick[T any](kind, list string, items []T, name func(T) string) ([]T, error) {
 	wanted := map[string]bool{}
 	for _, n := range strings.Split(list, ",") {

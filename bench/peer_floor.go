@@ -9,10 +9,10 @@ import (
 	"github.com/panjf2000/ants/v2"
 )
 
-// floorName is the name of the peer that is the least a keyed timer costs.
+// floorName is the name of the peer that is the lower bound for the cost of a keyed timer.
 const floorName = "floor"
 
-// floorPeer is what no keyed timer on a concurrent-map can be cheaper than.
+// floorPeer is the lower bound for a keyed timer on a concurrent-map.
 func floorPeer() definition {
 	return definition{
 		name:    floorName,
@@ -30,7 +30,7 @@ type floor struct {
 	index cmap.ConcurrentMap[string, *record]
 }
 
-// record is 80 bytes with a pointer in it, as a timer's own memory has.
+// record is 80 bytes with a pointer, like the memory of a timer.
 type record struct {
 	key string
 	_   [8]uint64
@@ -60,8 +60,8 @@ const (
 	antsModule    = "github.com/panjf2000/ants/v2"
 )
 
-// fireFloorPeer is what firing many keyed jobs at one instant cannot be cheaper than. It knows the instant and
-// the keys, and keeps no time.
+// fireFloorPeer is the lower bound for firing many keyed jobs at one instant. It knows the instant and the keys, and
+// keeps no times.
 func fireFloorPeer() definition {
 	return definition{
 		name: fireFloorName,
@@ -77,7 +77,7 @@ func fireFloorPeer() definition {
 	}
 }
 
-// fireFloor is a floor that fires. Its adds are made by one goroutine.
+// fireFloor is a floor that fires. One goroutine makes all adds.
 type fireFloor struct {
 	floor
 	fire  func(key string)
@@ -98,7 +98,7 @@ func (p *fireFloor) add(id int, key string, d time.Duration) error {
 	return nil
 }
 
-// fireAll fires what was added until now.
+// fireAll fires all added timers.
 func (p *fireFloor) fireAll() {
 	all := p.keys
 	p.keys = nil
@@ -114,8 +114,8 @@ func (p *fireFloor) fireAll() {
 	run(all[half:])
 }
 
-// antsPeer is the floor in a program that imports ants, whose default pool runs two goroutines from the start.
-// They are in the figure of our own wheel, too.
+// antsPeer is the floor in a program that imports ants, whose default pool runs two goroutines from the start. The
+// figures of our own wheel include them.
 func antsPeer() definition {
 	d := floorPeer()
 	d.name, d.module, d.only, d.silence = antsName, antsModule, "idle", ants.Release

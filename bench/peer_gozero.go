@@ -26,8 +26,8 @@ func goZeroPeer() definition {
 	}
 }
 
-// goZero is a wheel with keys. SetTimer of a live key replaces it, so that a duplicate is not noticed;
-// RemoveTimer and MoveTimer do not say whether they found the key.
+// goZero is a wheel with keys. SetTimer for a live key replaces its timer, so a duplicate is not noticed. RemoveTimer
+// and MoveTimer do not report whether they found the key.
 type goZero struct {
 	wheel *collection.TimingWheel
 }

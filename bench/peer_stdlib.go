@@ -25,8 +25,8 @@ func stdlibKeyedPeer() definition {
 	}
 }
 
-// stdlibKeyed is the baseline. The lock of the map's shard orders everything that happens to one key. A
-// goroutine that finds the entry under the lock may act on the timer. A job whose entry has gone does not run.
+// stdlibKeyed is the baseline. The lock of the map's shard orders all operations on one key. A goroutine that finds the
+// entry under the lock may act on the timer. A job whose entry is gone does not run.
 type stdlibKeyed struct {
 	index cmap.ConcurrentMap[string, *time.Timer]
 	fire  func(key string)
@@ -63,8 +63,8 @@ func (p *stdlibKeyed) remove(_ int, key string) error {
 	return nil
 }
 
-// reschedule resets under the shard's lock. When the timer has fired already its job waits for that lock,
-// takes the entry out and runs; what Reset has started once more is then stopped here, or finds no entry.
+// reschedule resets under the shard's lock. If the timer has already fired, its job waits for that lock, removes the
+// entry and runs. The timer that Reset has restarted is then stopped here, or finds no entry.
 func (p *stdlibKeyed) reschedule(key string, d time.Duration) error {
 	moved := false
 	p.index.RemoveCb(key, func(_ string, t *time.Timer, ok bool) bool {
@@ -95,7 +95,7 @@ func stdlibPeer() definition {
 	}
 }
 
-// stdlibTimers is the runtime's timers as an engine.
+// stdlibTimers makes the runtime's timers an engine.
 type stdlibTimers struct{}
 
 func (stdlibTimers) start(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }

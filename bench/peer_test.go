@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tiny makes a workload small enough for a test of the harness. What it measures means nothing.
+// tiny makes a workload small enough for a test of the harness. Its figures mean nothing.
 func tiny(w workload) workload {
 	w.Live, w.Fresh, w.Operations = min(w.Live, 1000), min(w.Fresh, 100), min(w.Operations, 500)
 	w.Lead, w.Window = min(w.Lead, 30*time.Millisecond), min(w.Window, 30*time.Millisecond)
@@ -16,12 +16,11 @@ func tiny(w workload) workload {
 	return w
 }
 
-// TestEveryCase_withEveryPeer runs each pair once, and looks whether the figures are there that the tables
-// show.
+// TestEveryCase_withEveryPeer runs each pair once, and checks that it yields the figures shown in the tables.
 func TestEveryCase_withEveryPeer(t *testing.T) {
 	for _, c := range cases() {
 		if c.fullOnly && c.name != "scale-10m" {
-			continue // differs from another case in its numbers alone
+			continue // differs from another case only in its numbers
 		}
 		for _, d := range definitions() {
 			w := tiny(c.full)
@@ -44,7 +43,7 @@ func TestEveryCase_withEveryPeer(t *testing.T) {
 					}
 				}
 				if d.ticks && d.name != ours {
-					return // what the other wheels do early or lose is for the report
+					return // early and lost jobs of other wheels are for the report
 				}
 				if f["early"] != 0 || f["lost"] != 0 || f["again"] != 0 {
 					t.Errorf("%v early, %v lost, %v ran twice", f["early"], f["lost"], f["again"])
@@ -54,8 +53,8 @@ func TestEveryCase_withEveryPeer(t *testing.T) {
 	}
 }
 
-// TestKeyedPeers_verbs checks that what is measured does what it says: a key is unique while it is live,
-// can be removed and moved, is free when its job runs, and a job that was removed does not run.
+// TestKeyedPeers_verbs checks the semantics of the measured verbs: a key is unique while it is live, can be removed and
+// moved, and is free when its job runs, and a removed job does not run.
 func TestKeyedPeers_verbs(t *testing.T) {
 	for _, d := range definitions() {
 		if !d.keyed || d.only != "" {
@@ -77,7 +76,7 @@ func TestKeyedPeers_verbs(t *testing.T) {
 			}
 			const far, near = time.Hour, 30 * time.Millisecond
 			must(p.add(0, "a", far))
-			if d.name != "go-zero" { // which replaces, and does not tell what it did not find
+			if d.name != "go-zero" { // which replaces, and does not report a missing key
 				if p.add(0, "a", far) == nil {
 					t.Error("a second add of a live key is taken")
 				}

@@ -8,7 +8,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// ours is the name of the peer that the targets are for.
+// ours is the name of the peer to which the targets apply.
 const ours = "timewheel"
 
 // oursToo reports whether the peer is a wheel of this repository.

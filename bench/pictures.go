@@ -16,7 +16,7 @@ const rowHeight = 0.95 * vg.Centimeter
 // rowPlotHeight is the height of a plot with that many rows.
 func rowPlotHeight(n int) vg.Length { return 3*vg.Centimeter + vg.Length(n)*rowHeight }
 
-// keyedPeers are the peers of a run that have keys, and a figure.
+// keyedPeers returns the peers of a run that have keys and the figure.
 func keyedPeers(r report, bench, figure string) []definition {
 	var list []definition
 	for _, d := range r.peers {
@@ -27,9 +27,10 @@ func keyedPeers(r report, bench, figure string) []definition {
 	return list
 }
 
-// drawOverview shows every target that is a ratio: where the wheel, the other keyed peers and the floor are.
+// drawOverview shows every target that is a ratio, with the positions of the wheel, the other keyed peers and the
+// floor.
 func drawOverview(r report) (*plot.Plot, vg.Length) {
-	const widest = 1.6 // what costs more is left out; it would make the others too close to tell apart
+	const widest = 1.6 // higher values are left out: they would leave too little room to distinguish the others
 	var list []goal
 	var titles []string
 	for _, g := range goals(r.results, r.circumstances.Quick) {
@@ -68,7 +69,7 @@ func drawOverview(r report) (*plot.Plot, vg.Length) {
 	return p, rowPlotHeight(len(list)) + 1.2*vg.Centimeter
 }
 
-// overviewLegend names the marks of the overview in two lines above its rows.
+// overviewLegend explains the marks of the overview in two lines above its rows.
 func overviewLegend(p *plot.Plot) {
 	upper, lower := p.Y.Max+0.95, p.Y.Max+0.3
 	p.Y.Max += 1.3
@@ -82,9 +83,9 @@ func overviewLegend(p *plot.Plot) {
 	label(p, 0.02, lower, "other keyed peer, some of its jobs early or lost", 9, grey(0x33))
 }
 
-// drawAdd shows what an add costs in proportion to the baseline: one bar for each number of live timers.
+// drawAdd shows the cost of an add relative to the baseline: one bar for each number of live timers.
 func drawAdd(r report) (*plot.Plot, vg.Length) {
-	const widest = 2.0 // what costs more is cut off there; it would make the others too small to tell apart
+	const widest = 2.0 // higher values are cut off: they would make the others too small to distinguish
 	peers := keyedPeers(r, "add-large", "add_ns_1")
 	if len(peers) == 0 {
 		return nil, 0
@@ -113,7 +114,7 @@ func drawAdd(r report) (*plot.Plot, vg.Length) {
 	return p, rowPlotHeight(len(peers))
 }
 
-// drawMemory shows the heap that one live timer takes.
+// drawMemory shows the heap memory of one live timer.
 func drawMemory(r report) (*plot.Plot, vg.Length) {
 	peers := keyedPeers(r, "create", "heap_b")
 	if len(peers) == 0 {
@@ -194,7 +195,7 @@ func marked(r results, peers []definition) []string {
 	return list
 }
 
-// troubled says whether jobs of a peer were early or lost.
+// troubled reports whether jobs of a peer were early or lost.
 func troubled(r results, d definition) bool {
 	early, lost, _ := r.troubles(d.name, "fire")
 	return early+lost > 0

@@ -22,12 +22,12 @@ import (
 
 // picture is one plot of the report.
 type picture struct {
-	name  string // of the file, without its ending
+	name  string // of the file, without its extension
 	title string
 	draw  func(r report) (*plot.Plot, vg.Length) // and its height; nil if there is nothing to draw
 }
 
-// plotsDirectory is where the plots are, below the report.
+// plotsDirectory is the directory of the plots, below the report.
 const plotsDirectory = "plots"
 
 // plotWidth is the width of every plot. At this size its text is as large as that of the page around it.
@@ -44,12 +44,12 @@ func pictures() []picture {
 	}
 }
 
-// drawPlots writes the plots that there are figures for and returns their names, relative to the directory.
+// drawPlots writes the plots for which there are figures, and returns their names relative to the directory.
 func drawPlots(directory string, r report) ([]string, error) {
 	if err := os.MkdirAll(filepath.Join(directory, plotsDirectory), 0o755); err != nil {
 		return nil, err
 	}
-	// Where the two layouts differ can be read in the tables; in the plots one hides the other.
+	// The tables show where the two layouts differ; in the plots one would hide the other.
 	another := func(d definition) bool { return oursToo(d) && d.name != ours }
 	r.peers = slices.DeleteFunc(slices.Clone(r.peers), another)
 	var drawn []string
@@ -82,9 +82,8 @@ func plotTitle(file string) string {
 	return name
 }
 
-// renderSVG draws a plot. The fonts it is laid out with have the widths of Helvetica and Arial, one of
-// which there is wherever a browser is; without the change the file would ask for a font that few machines
-// have.
+// renderSVG draws a plot. It is laid out with fonts that have the widths of Helvetica and Arial, one of which exists
+// wherever there is a browser. Without the change the file would ask for a font that few machines have.
 func renderSVG(p *plot.Plot, height vg.Length) ([]byte, error) {
 	const margin = 0.4 * vg.Centimeter
 	c := vgsvg.New(plotWidth, height)
@@ -100,7 +99,7 @@ func renderSVG(p *plot.Plot, height vg.Length) ([]byte, error) {
 		[]byte("font-family:Helvetica,Arial,'Liberation Sans',sans-serif")), nil
 }
 
-// The colours of the plots. The wheel of this repository is blue wherever it is shown.
+// The colours of the plots. The wheel of this repository is always blue.
 func colourOf(peer string) color.Color {
 	switch peer {
 	case ours:
@@ -173,7 +172,7 @@ func label(p *plot.Plot, x, y float64, words string, dx vg.Length, c color.Color
 	p.Add(l)
 }
 
-// rows makes the vertical axis one of names, the first on top, and draws a line across the plot under each.
+// rows puts names on the vertical axis, the first on top, and draws a line across the plot under each.
 func rows(p *plot.Plot, names []string) {
 	ticks := make(plot.ConstantTicks, len(names))
 	for i, name := range names {

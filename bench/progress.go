@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// progress shows how far the run is. On a terminal it is one line that is overwritten, elsewhere a line for
-// each child process.
+// progress shows the progress of the run: on a terminal in one line that is overwritten, elsewhere in one line per
+// child process.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	start    time.Time
 
-	prefix string    // of the child process that runs
-	began  time.Time // when it was started
+	prefix string    // of the running child process
+	began  time.Time // the start of the child process
 }
 
 func newProgress(f *os.File) *progress {
@@ -26,7 +26,7 @@ func newProgress(f *os.File) *progress {
 	return &progress{out: f, terminal: terminal, start: time.Now()}
 }
 
-// starts shows that child process i of n is starting.
+// starts shows that child process i of n starts.
 func (p *progress) starts(i, n int, t task) {
 	left := ""
 	if i > 0 {
@@ -56,7 +56,7 @@ func (p *progress) done() {
 	fmt.Fprintf(p.out, "%smeasured in %v\n", p.lineStart(), time.Since(p.start).Round(time.Second))
 }
 
-// lineStart goes back over the line on a terminal.
+// lineStart returns to the start of the line on a terminal.
 func (p *progress) lineStart() string {
 	if p.terminal {
 		return "\r\x1b[K"

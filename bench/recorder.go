@@ -8,33 +8,32 @@ import (
 	"time"
 )
 
-// recorder notes when each timer ran, against when it was asked to. Its arrays are made beforehand and a
-// run costs one reading of the clock and one atomic write, so that recording disturbs little and every peer
-// alike.
+// recorder records when each timer was due and when it ran. Its arrays are preallocated, and a run costs one reading of
+// the clock and one atomic write, so that recording disturbs every peer equally little.
 type recorder struct {
 	start   time.Time
-	due     []int64        // by id, since start; 0 is not due in this run; written before the timer is started
-	ran     []atomic.Int64 // by id, since start; 0 is has not run
-	again   atomic.Int64   // runs of a timer that had run before
-	settled int            // ids below it are known to have run, or to have nothing due
+	due     []int64        // by id, since start; 0 if not due in this run; written before the timer is started
+	ran     []atomic.Int64 // by id, since start; 0 if it has not run
+	again   atomic.Int64   // runs of timers that had already run
+	settled int            // lower ids have run, or are not due
 }
 
 func newRecorder(ids int) *recorder {
 	return &recorder{start: time.Now(), due: make([]int64, ids), ran: make([]atomic.Int64, ids)}
 }
 
-// now is the monotonic time since start.
+// now returns the monotonic time since start.
 func (r *recorder) now() time.Duration { return time.Since(r.start) }
 
-// fire notes that the timer of the key runs now.
+// fire records that the timer of the key runs now.
 func (r *recorder) fire(key string) {
 	if !r.ran[idOf(key)].CompareAndSwap(0, int64(r.now())) {
 		r.again.Add(1)
 	}
 }
 
-// expect notes that the timer of the id will be asked for with the delay that is returned, to run at the
-// instant at. What has become due meanwhile is asked for after least.
+// expect records that the timer of the id is due at the instant at, and returns the delay with which to start it. If
+// that instant has passed, the timer is due after least.
 func (r *recorder) expect(id int, at, least time.Duration) time.Duration {
 	now := r.now()
 	d := max(at-now, least)
@@ -42,8 +41,8 @@ func (r *recorder) expect(id int, at, least time.Duration) time.Duration {
 	return d
 }
 
-// wait returns when every timer that is due has run, or at the deadline. It looks at each id about once, and
-// more and more seldom, so that what waits for a job that is lost uses no processor time to speak of.
+// wait returns when every timer that is due has run, or at the deadline. It looks at each id about once, less and less
+// often, so that waiting for a lost job uses next to no processor time.
 func (r *recorder) wait(deadline time.Duration) {
 	const shortest, longest = 2 * time.Millisecond, 100 * time.Millisecond
 	for pause := shortest; r.now() < deadline && !r.complete(); pause = min(2*pause, longest) {
@@ -51,7 +50,7 @@ func (r *recorder) wait(deadline time.Duration) {
 	}
 }
 
-// complete says whether every timer that is due has run.
+// complete reports whether every due timer has run.
 func (r *recorder) complete() bool {
 	for ; r.settled < len(r.due); r.settled++ {
 		if r.due[r.settled] != 0 && r.ran[r.settled].Load() == 0 {
@@ -61,13 +60,13 @@ func (r *recorder) complete() bool {
 	return true
 }
 
-// lateness is what became of the timers: how long after its due instant each ran, negative if before.
+// lateness sums up the runs of the timers: how long after its due instant each ran, negative if before.
 type lateness struct {
 	early, lost, again    int
 	first, p50, p99, last time.Duration
 }
 
-// lateness sums up what was recorded. A timer that was not due and ran is early.
+// lateness sums up the recorded runs. A timer that ran without being due counts as early.
 func (r *recorder) lateness() lateness {
 	l := lateness{again: int(r.again.Load())}
 	var late []int64

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// report is everything that is written about a run.
+// report contains everything written about a run.
 type report struct {
 	circumstances circumstances
 	peers         []definition
@@ -40,7 +40,7 @@ func (r report) String() string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// setting says on what the figures were taken.
+// setting describes the machine and the versions behind the figures.
 func (r report) setting() string {
 	c := r.circumstances
 	var b strings.Builder
@@ -58,7 +58,7 @@ func (r report) setting() string {
 	return b.String()
 }
 
-// method says how the figures were taken.
+// method describes how the figures were measured.
 func (r report) method() string {
 	return "Each figure is the median over the rounds. Each peer and case runs in a process of its own, " +
 		"once in each round, the peers of a case one after another and in another order in every round. Keys are " +
@@ -70,7 +70,7 @@ func (r report) method() string {
 		fireTitle(workloadOf("fire", r.circumstances.Quick)) + "*, where nothing is due in the case itself.\n"
 }
 
-// peerTable says what the peers are.
+// peerTable describes the peers.
 func (r report) peerTable() table {
 	t := table{head: []string{"peer", "version", "what it is"}}
 	for _, d := range r.peers {

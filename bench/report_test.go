@@ -58,8 +58,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// imagined makes results in which every peer has every figure of every case it is measured in: n, and early
-// and lost as given.
+// imagined returns results in which every peer has every figure of all its cases: n, and early and lost as given.
 func imagined(quick bool, n, early, lost float64) results {
 	var r results
 	for _, c := range cases() {

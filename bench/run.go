@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// sample is what came of one child process, or why there was none.
+// sample is the result of one child process, or the reason for its failure.
 type sample struct {
 	Peer    string
 	Case    string
 	Round   int
 	Figures figures `json:",omitempty"`
-	Failure string  `json:",omitempty"` // in place of figures: stopped, crashed
+	Failure string  `json:",omitempty"` // instead of figures: stopped, crashed
 }
 
-// task is one child process that is to run.
+// task is one child process to run.
 type task struct {
 	peer  definition
 	bench benchCase
@@ -32,9 +32,9 @@ type task struct {
 	round int
 }
 
-// plan lists the child processes in the order they run in. A round goes through all cases, and in each case
-// through all peers, one after another, so that what is compared ran close together; from round to round
-// the peers change places, so that none always runs after the same one.
+// plan lists the child processes in the order of their execution. A round runs all cases, and within a case all peers,
+// one after another, so that compared peers run close together. The order of the peers changes from round to round, so
+// that none always runs after the same one.
 func plan(peers []definition, list []benchCase, rounds int, quick bool) []task {
 	var tasks []task
 	for round := range rounds {
@@ -56,7 +56,7 @@ func plan(peers []definition, list []benchCase, rounds int, quick bool) []task {
 	return tasks
 }
 
-// turned returns the peers starting at another one in each round, and backwards in every second.
+// turned returns the peers, starting with another one in each round, and in reverse order in every second round.
 func turned(peers []definition, round int) []definition {
 	k := round * 3 % len(peers)
 	t := slices.Concat(peers[k:], peers[:k])
@@ -72,7 +72,7 @@ type runner struct {
 	limit      time.Duration // overrides the limit of the case unless 0
 }
 
-// run measures one task in a child process of this program.
+// run runs one task in a child process of this program.
 func (r runner) run(ctx context.Context, t task) (sample, error) {
 	s := sample{Peer: t.peer.name, Case: t.bench.name, Round: t.round}
 	text, err := json.Marshal(job{Peer: t.peer.name, Case: t.bench.name, Workload: t.work})
@@ -108,7 +108,7 @@ func (r runner) run(ctx context.Context, t task) (sample, error) {
 	return s, nil
 }
 
-// environment is that of this process without what would make one run unlike another.
+// environment returns the environment of this process without variables that would make runs differ.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -116,7 +116,7 @@ func environment() []string {
 	})
 }
 
-// cause returns the line that says why a process ended: the first of a panic, or else the last.
+// cause returns the line that gives the reason for the end of a process: the first line of a panic, or the last line.
 func cause(stderr string) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	for _, line := range lines {
@@ -127,7 +127,7 @@ func cause(stderr string) string {
 	return lines[len(lines)-1]
 }
 
-// runAll runs the tasks one after another. A peer that failed in a case is not asked again.
+// runAll runs the tasks one after another. A peer that failed in a case is not run in it again.
 func runAll(ctx context.Context, r runner, tasks []task, p *progress, keep func(sample) error) error {
 	failed := map[[2]string]bool{}
 	for i, t := range tasks {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// taskNamed is a task whose child process does what testChild does for that case.
+// taskNamed returns a task whose child process behaves like testChild for that case.
 func taskNamed(name string, round int) task {
 	return task{
 		peer:  floorPeer(),

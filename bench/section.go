@@ -11,9 +11,9 @@ import (
 // section is one table of figures: a row for each peer, a column for each figure.
 type section struct {
 	title   string
-	text    string // what is measured, and how
+	text    string // describes the measurement
 	columns []column
-	fires   bool // EARLY and LOST are of its own case
+	fires   bool // EARLY and LOST come from its own case
 }
 
 // column is one figure.
@@ -50,8 +50,8 @@ func (s section) render(r results, peers []definition, quick bool) string {
 	return text + "\n"
 }
 
-// head is the first line of the table. EARLY and LOST are in every table. They are figures of the section's own
-// case, or else of the case in which a million timers fire.
+// head is the first line of the table. EARLY and LOST are in every table. They are figures of the section's own case,
+// or of the case in which a million timers fire.
 func (s section) head(quick bool) []string {
 	head := []string{"peer"}
 	for _, c := range s.columns {
@@ -103,7 +103,7 @@ func ratioText(v float64, ok bool) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// lacks says why no case of the section measures a peer.
+// lacks returns why no case of the section measures a peer.
 func (s section) lacks(d definition, quick bool) string {
 	reason := ""
 	for _, c := range s.columns {
@@ -119,7 +119,7 @@ func (s section) lacks(d definition, quick bool) string {
 	return reason
 }
 
-// remarks tell of jobs that ran although nothing was due, of jobs that ran twice, and of a beat that stopped.
+// remarks lists jobs that ran although nothing was due, jobs that ran twice, and a beat that stopped.
 func (s section) remarks(r results, peers []definition) []string {
 	var list []string
 	for _, d := range peers {

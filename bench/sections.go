@@ -41,7 +41,7 @@ func sections(quick bool) []section {
 	return append(list, append(firingSections(quick), quietSections(live)...)...)
 }
 
-// workloadOf returns what a case does.
+// workloadOf returns the workload of a case.
 func workloadOf(name string, quick bool) workload {
 	for _, c := range cases() {
 		if c.name == name {
@@ -121,7 +121,7 @@ func firingSections(quick bool) []section {
 	}
 }
 
-// fireTitle is the title of the table that EARLY and LOST are taken from.
+// fireTitle is the title of the table from which EARLY and LOST are taken.
 func fireTitle(w workload) string {
 	return fmt.Sprintf("%s timers due within %v", count(w.Live), w.Window)
 }

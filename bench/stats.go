@@ -15,7 +15,7 @@ func median(values []float64) (m float64, ok bool) {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2, true
 }
 
-// results is everything that was measured.
+// results contains all measurements.
 type results struct {
 	samples []sample
 }
@@ -42,8 +42,8 @@ func (r results) median(peer, bench, figure string) (float64, bool) {
 	return median(all)
 }
 
-// worst returns the largest value of all rounds. Early and lost jobs are reported this way, since a fault in
-// one round of five is a fault.
+// worst returns the largest value of all rounds. Early and lost jobs are reported this way, because a fault in one
+// round of five is a fault.
 func (r results) worst(peer, bench, figure string) (worst float64, ok bool) {
 	for _, v := range r.values(peer, bench, figure) {
 		worst, ok = max(worst, v), true
@@ -51,8 +51,8 @@ func (r results) worst(peer, bench, figure string) (worst float64, ok bool) {
 	return worst, ok
 }
 
-// troubles returns how many jobs of a peer were early and how many lost: in the case, or where nothing falls
-// due in it, in the case in which most jobs run.
+// troubles returns how many jobs of a peer were early and how many lost: in the case, or, if nothing falls due in it,
+// in the case with the most runs.
 func (r results) troubles(peer, bench string) (early, lost int, ok bool) {
 	if _, fires := r.worst(peer, bench, "lost"); !fires {
 		bench = "fire"
@@ -67,12 +67,12 @@ func (r results) ratio(peer, to, bench, figure string) (float64, bool) {
 	return medianRatio(r.values(peer, bench, figure), r.values(to, bench, figure))
 }
 
-// growth returns the median of the ratios of a figure in one case to that in another, each within one round.
+// growth returns the median of the ratios of a figure between two cases, each within one round.
 func (r results) growth(peer, small, large, figure string) (float64, bool) {
 	return medianRatio(r.values(peer, large, figure), r.values(peer, small, figure))
 }
 
-// medianRatio returns the median of the quotients of the rounds that both have.
+// medianRatio returns the median of the ratios over the rounds that both have.
 func medianRatio(values, bases map[int]float64) (float64, bool) {
 	var ratios []float64
 	for round, v := range values {
@@ -102,12 +102,12 @@ func (r results) rounds() int {
 	return n
 }
 
-// tried says whether a peer was measured in any case.
+// tried reports whether a peer was measured in any case.
 func (r results) tried(peer string) bool {
 	return slices.ContainsFunc(r.samples, func(s sample) bool { return s.Peer == peer })
 }
 
-// ran says whether the case was run.
+// ran reports whether the case was run.
 func (r results) ran(bench string) bool {
 	return slices.ContainsFunc(r.samples, func(s sample) bool { return s.Case == bench })
 }

@@ -27,7 +27,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// measured makes results of figures in the case "x", by peer; the place in the list is the round.
+// measured returns results with a figure of the case "x" by peer; the index in the list is the round.
 func measured(figure string, byPeer map[string][]float64) results {
 	var r results
 	for peer, values := range byPeer {

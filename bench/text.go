@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// unit is how a figure is written. It is part of the head of its column.
+// unit is the unit in which a figure is written. It is part of the head of its column.
 type unit string
 
 const (
@@ -53,7 +53,7 @@ func commas(n int) string {
 	return fmt.Sprintf("%s,%03d", commas(n/1000), n%1000)
 }
 
-// count writes a round number shortly: 1k, 50k, 10M.
+// count writes a round number in short form: 1k, 50k, 10M.
 func count(n int) string {
 	switch {
 	case n >= 1_000_000 && n%1_000_000 == 0:

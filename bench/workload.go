@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// workload is how much of what a case does. Each case reads the fields it needs.
+// workload is the amount of work of a case. Each case reads the fields that it needs.
 type workload struct {
-	Live       int // timers that are live while something is measured
+	Live       int // timers that are live during the measurement
 	Fresh      int // timers that are added and removed on top of them
-	Operations int // how often the measured verb is called, about
+	Operations int // approximate number of calls of the measured verb
 	Producers  []int
 
 	Tick   time.Duration // of the wheels
-	Due    time.Duration // delay of the timers that are not to fire
+	Due    time.Duration // delay of the timers that must not fire
 	Lead   time.Duration // from the start to the first instant at which a timer is due
 	Window time.Duration // over which the due instants are spread
 	Grace  time.Duration // after the window, until a timer that has not run is lost
-	Watch  time.Duration // for which nothing is done but to look at the processor time
+	Watch  time.Duration // time in which only the processor time is measured
 }
 
-// stride is a prime: by it all ids are met in an order that is not the one they were added in.
+// stride is a prime. Steps of that size visit all ids in a different order than that of the adds.
 const stride = 7919
 
-// opener opens the peer that is measured.
+// opener opens the measured peer.
 type opener func(s settings) (peer, error)
 
 // figures are the results of one child process, by name.
 type figures map[string]float64
 
-// counter counts the runs of timers that are not due while the case lasts.
+// counter counts the runs of timers that are not due during the case.
 type counter struct {
 	n atomic.Int64
 }
 
 func (c *counter) fire(string) { c.n.Add(1) }
 
-// populate starts a timer for every id from from to to, not included.
+// populate starts a timer for every id from from to to, exclusive.
 func populate(p peer, keys []string, from, to int, d time.Duration) error {
 	for id := from; id < to; id++ {
 		if err := p.add(id, keys[id], d); err != nil {
@@ -49,7 +49,7 @@ func populate(p peer, keys []string, from, to int, d time.Duration) error {
 	return nil
 }
 
-// clear ends the timers of the ids from from to to, not included.
+// clearOut ends the timers of the ids from from to to, exclusive.
 func clearOut(p peer, keys []string, from, to int) error {
 	for id := from; id < to; id++ {
 		if err := p.remove(id, keys[id]); err != nil {
@@ -59,7 +59,7 @@ func clearOut(p peer, keys []string, from, to int) error {
 	return nil
 }
 
-// populateBy is populate with the ids shared out among some goroutines.
+// populateBy is populate with the ids divided among several goroutines.
 func populateBy(producers int, p peer, keys []string, from, to int, d time.Duration) error {
 	if producers == 1 {
 		return populate(p, keys, from, to, d)

@@ -34,8 +34,8 @@ import (
 
 var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
 
-// newScheduler returns a scheduler on a store, which handles the kinds ok and bad, the latter in vain, and is started. It is
-// shut down at the end of the test.
+// newScheduler returns a started scheduler on a store. It handles the kinds ok and bad, whose runs succeed and fail,
+// and is shut down at the end of the test.
 func newScheduler(t *testing.T, store engine.Store, opts ...durable.Option) *durable.Scheduler {
 	t.Helper()
 	s, err := durable.New(store, append(opts, durable.WithLogger(testkit.Quiet()))...)
@@ -84,8 +84,8 @@ func said(h healthJSON) (kinds []health.Kind) {
 	return kinds
 }
 
-// A handler that always fails: health says so, and why, the kinds have the figures, and the tasks are found by what is
-// wrong with them.
+// A handler always fails: health reports it with the cause, the kinds have the figures, and the tasks are found by
+// their error.
 func TestScheduler_handlerThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := NewAttemptRecorder()
@@ -163,7 +163,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 		answer[errorJSON](t, ask(h, "GET", "/api/scheduler?scheduler=other", nil), 404)
 		answer[errorJSON](t, ask(h, "GET", "/api/wheel", nil), 404)
 
-		// The rate is of the last ten seconds, and five minutes later only what is still so is reported.
+		// The rate covers the last ten seconds, and five minutes later only conditions that persist are reported.
 		time.Sleep(6 * time.Minute)
 		got = stateOf(t, h)
 		if k := said(got.Health); len(k) != 1 || k[0] != health.Parked || *got.Kinds[0].Here.FailedRate != 0 {
@@ -172,7 +172,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	})
 }
 
-// A kind without a handler, and what is overdue at the start.
+// A kind without a handler, and overdue tasks at the start.
 func TestScheduler_kindWithoutHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -209,7 +209,8 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	})
 }
 
-// A kind that another node may handle is not said to have no handler: its report has no room for all of its kinds.
+// A kind that another node may handle is not reported as having no handler: that node's report has no room for all its
+// kinds.
 func TestScheduler_kindsOfANodeThatDoNotFit(t *testing.T) {
 	census := durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
 	r := reading{census: census, nodes: []durable.NodeInfo{{Name: "a"}, {Name: "b"}}}
@@ -221,7 +222,7 @@ func TestScheduler_kindsOfANodeThatDoNotFit(t *testing.T) {
 	}
 }
 
-// The history has a point each five seconds, of the last hour, and a page gets those that are new to it.
+// The history has a point every five seconds for the last hour, and a page gets the points that are new to it.
 func TestScheduler_history(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -280,8 +281,8 @@ func TestScheduler_diskFull(t *testing.T) {
 	})
 }
 
-// An engine that is away: it is said within a second, since when, and that it is back. A call that hangs delays no page for
-// longer than a second.
+// When an engine is away, the page reports it and its start within a second, and also reports when it is back. A call
+// that hangs delays no page for longer than a second.
 func TestScheduler_engineAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := memengine.NewLink(memengine.New())
@@ -332,8 +333,8 @@ func TestScheduler_engineAway(t *testing.T) {
 	})
 }
 
-// Handlers that hang on all workers are an overload at the first look, and since the first run waits. What waits is
-// overdue.
+// Handlers that hang on all workers are reported as an overload at the first look, dated from when the first run waits.
+// The waiting tasks are overdue.
 func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New(), durable.WithPoolSize(8))
@@ -363,8 +364,8 @@ func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	})
 }
 
-// Handlers that hang on all workers of two nodes are an overload of both, on the page of each, within three seconds.
-// When they end it is over.
+// Handlers that hang on all workers of two nodes are reported as an overload of both, on each node's page, within three
+// seconds. The finding ends with the runs.
 func TestScheduler_stuckNodes_areSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, end := memengine.New(), make(chan struct{})
@@ -417,7 +418,7 @@ func TestScheduler_stuckNodes_areSaid(t *testing.T) {
 	})
 }
 
-// A paused task, and one of a calendar, are found and shown as what they are.
+// A paused task and a task on a calendar are found and shown as such.
 func TestScheduler_pausedAndCalendar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -439,7 +440,7 @@ func TestScheduler_pausedAndCalendar(t *testing.T) {
 	})
 }
 
-// A fakeScheduler answers as the test says.
+// A fakeScheduler gives the answers that the test sets.
 type fakeScheduler struct {
 	*durable.Scheduler
 	nodes  []durable.NodeInfo
@@ -488,14 +489,14 @@ func TestBoard_nodes(t *testing.T) {
 	})
 }
 
-// An unsafe engine is one on a server that may lose what it acknowledges.
+// An unsafe engine runs on a server that may lose acknowledged tasks.
 type unsafeEngine struct{ unsafe atomic.Bool }
 
 func (e *unsafeEngine) Health(context.Context) (engine.Health, error) {
 	return engine.Health{Unflushed: e.unsafe.Load()}, nil
 }
 
-// The page says when acknowledged tasks can be lost, and no longer when that is over.
+// The page warns while acknowledged tasks can be lost, and not after that.
 func TestBoard_engineThatMayLoseTasks_isSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, e := newScheduler(t, memstore.New()), &unsafeEngine{}
@@ -518,7 +519,7 @@ func TestBoard_engineThatMayLoseTasks_isSaid(t *testing.T) {
 	})
 }
 
-// A serverEngine is one whose server is what the test says.
+// A serverEngine reports the server health that the test sets.
 type serverEngine struct{ atomic.Pointer[engine.Health] }
 
 func (e *serverEngine) Health(context.Context) (engine.Health, error) {
@@ -528,7 +529,7 @@ func (e *serverEngine) Health(context.Context) (engine.Health, error) {
 	return engine.Health{}, durable.ErrUnavailable
 }
 
-// The page says for a minute that a database server was refused, and always what acknowledged tasks survive.
+// The page shows for a minute that a database server was refused, and always which failures acknowledged tasks survive.
 func TestBoard_refusedServer_isSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := new(serverEngine)
@@ -561,7 +562,7 @@ func TestBoard_refusedServer_isSaid(t *testing.T) {
 	})
 }
 
-// What takes long, and does not see to that by itself, is asked for a tenth of the time at most, and delays nothing.
+// Slow queries that do not limit themselves take at most a tenth of the time, and delay nothing.
 func TestBoard_slowNodes_areRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowScheduler{Scheduler: newScheduler(t, memstore.New())}
@@ -585,8 +586,8 @@ func TestBoard_slowNodes_areRare(t *testing.T) {
 	})
 }
 
-// What a scheduler counts not too often by itself is asked for at each reading: a count that has taken long is not shown
-// for longer than the scheduler uses it. It delays nothing either.
+// Counts that a scheduler limits itself are requested at each reading: a slow count is not shown for longer than the
+// scheduler uses it. It delays nothing either.
 func TestBoard_slowCounts_areAskedAtEachReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowScheduler{Scheduler: newScheduler(t, memstore.New())}
@@ -617,11 +618,11 @@ func TestBoard_slowCounts_areAskedAtEachReading(t *testing.T) {
 	})
 }
 
-// A slowScheduler takes its time for some answers.
+// A slowScheduler is slow to give some answers.
 type slowScheduler struct {
 	*durable.Scheduler
-	nodes, counts atomic.Int64 // how long these take, in nanoseconds
-	asked         atomic.Int32 // how often it was asked for the nodes if they are slow, or else for the census
+	nodes, counts atomic.Int64 // durations of these calls, in nanoseconds
+	asked         atomic.Int32 // number of calls for the nodes if they are slow, otherwise for the census
 }
 
 func (s *slowScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
@@ -646,7 +647,7 @@ func (s *slowScheduler) CatchUp(context.Context) (durable.CatchUp, error) {
 	return durable.CatchUp{Left: left.Left, Oldest: left.Oldest, Kinds: []durable.KindCatchUp{left}}, nil
 }
 
-// The number of paused tasks is that of the list of them: those of a paused kind are not among them.
+// The number of paused tasks matches their list: tasks of a paused kind are not included.
 func TestBoard_countsThePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -664,7 +665,8 @@ func TestBoard_countsThePaused(t *testing.T) {
 	})
 }
 
-// What is overdue of a kind that waits for its limit is a note. The rest is a finding, though one kind waits.
+// Overdue tasks of a kind that waits for its limit are a note. Other overdue tasks are a finding, even while one kind
+// waits.
 func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &behindScheduler{Scheduler: newScheduler(t, memstore.New())}
@@ -683,8 +685,8 @@ func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 	})
 }
 
-// A group floods a kind with a limit: the page says which, how much of it is due, and how long the others wait. Its name
-// is text, whatever it is.
+// A group floods a kind with a limit: the page shows which group, how many of its tasks are due, and how long the
+// others wait. Its name is shown as text, whatever it contains.
 func TestScheduler_aGroupFloods(t *testing.T) {
 	for _, crowd := range []string{"acme", "", "acme\xff"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -733,7 +735,7 @@ func TestScheduler_aGroupFloods(t *testing.T) {
 	}
 }
 
-// A largest group is shown if tasks have groups at all. The sum of the groups that are not named counts with the others.
+// The largest group is shown if any tasks have groups. The sum of the unnamed groups counts as part of the others.
 func TestLargest(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	one := func(group string, due int, oldest time.Time) durable.GroupCounts {
@@ -757,8 +759,8 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// The groups are read while a page shows a kind that waits for its limit, and not without a page. What takes long is asked
-// for a tenth of the time at most, by all pages together.
+// The groups are read while a page shows a kind that waits for its limit, and never without a page. Slow readings take
+// at most a tenth of the time, for all pages together.
 func TestBoard_groups_areReadForAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 200 * time.Millisecond
@@ -800,7 +802,7 @@ func TestBoard_groups_areReadForAPage(t *testing.T) {
 type floodedScheduler struct {
 	*durable.Scheduler
 	waits atomic.Bool  // for the limit
-	takes atomic.Int64 // nanoseconds, the answer about the groups
+	takes atomic.Int64 // the duration of the answer about the groups, in nanoseconds
 	asked atomic.Int32
 	last  atomic.Pointer[durable.Query]
 }
@@ -829,7 +831,8 @@ type behindScheduler struct {
 func (s *behindScheduler) Kinds() []durable.KindInfo                        { return s.kinds }
 func (s *behindScheduler) CatchUp(context.Context) (durable.CatchUp, error) { return s.behind, nil }
 
-// All pages of a scheduler share a reading a second, and nothing is left running when the handler is not used any more.
+// All pages of a scheduler share one reading per second, and nothing is left running when the handler is no longer
+// used.
 func TestBoard_isForgotten(t *testing.T) {
 	s := newScheduler(t, memstore.New())
 	collected := make(chan struct{})
@@ -932,7 +935,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// A countedStore counts the records that are read in its orders.
+// A countedStore counts the records read in each order.
 type countedStore struct {
 	*memstore.Store
 	read atomic.Int64
@@ -961,7 +964,7 @@ func (s *countedStore) Failing(from string) iter.Seq2[engine.Record, error] {
 	return s.counted(s.Store.Failing(from))
 }
 
-// A page that is open reads no tasks from the store, however many there are.
+// An open page reads no tasks from the store, however many there are.
 func TestBoard_openPage_readsNoTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countedStore{Store: memstore.New()}
@@ -969,7 +972,7 @@ func TestBoard_openPage_readsNoTasks(t *testing.T) {
 		put(t, s, many(1000, "later", "ok", 10*time.Hour)...)
 		put(t, s, many(1000, "bad", "bad", time.Second)...)
 		h := Handler([]Source{Scheduler("tasks", s, nil)})
-		time.Sleep(time.Minute) // until all that fail are parked
+		time.Sleep(time.Minute) // until all failing tasks are parked
 		before := store.read.Load()
 		for range 600 {
 			time.Sleep(time.Second)
@@ -983,12 +986,12 @@ func TestBoard_openPage_readsNoTasks(t *testing.T) {
 	})
 }
 
-// An engine that hangs for seconds and answers again: within three seconds the page is right again, and a node that is killed
-// and tasks that are parked are seen within three seconds, as ever. A node that leaves is no finding.
+// An engine hangs for seconds and answers again: within three seconds the page is right again. Killed nodes and parked
+// tasks are reported within three seconds as usual. A node that leaves is not a finding.
 func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	for _, hang := range []time.Duration{s, 3 * s, 5 * s, 8 * s, 12 * s, 30 * s} {
-		for _, open := range []bool{true, false} { // while a page is open it is read each second
+		for _, open := range []bool{true, false} { // while a page is open the state is read every second
 			synctest.Test(t, func(t *testing.T) {
 				engine := memengine.New()
 				var links []*memengine.Link
@@ -1001,7 +1004,7 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 						t.Fatal(err)
 					}
 					t.Cleanup(func() { _ = n.Shutdown(context.Background()) })
-					if i < 3 { // the last one answers questions, and its work is nothing to the others
+					if i < 3 { // the last one answers questions, and its work does not affect the others
 						serveKinds(t, n)
 					}
 					nodes = append(nodes, n)
@@ -1039,7 +1042,7 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 				}
 				put(t, nodes[0], many(30, "new", "ok", time.Hour)...)
 				watch(3 * s)
-				for _, f := range state.Health.Findings { // one that was taken over may be said to be back
+				for _, f := range state.Health.Findings { // a node that was taken over may be reported as back
 					if f.Kind != health.NodeLost {
 						t.Errorf("3 s after %v: %+v", hang, f)
 					}
@@ -1093,7 +1096,7 @@ type fullStore struct {
 
 func (s *fullStore) Space() (free, size int64) { return s.free.Load(), 1e9 }
 
-// A store that works says that its disk is nearly full.
+// A working store reports that its disk is nearly full.
 func TestScheduler_diskNearlyFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fullStore{Store: memstore.New()}
@@ -1112,7 +1115,7 @@ func TestScheduler_diskNearlyFull(t *testing.T) {
 	})
 }
 
-// A person cancels runs that hang: that is no failure of their kind.
+// A person cancels runs that hang: that does not count as a failure of their kind.
 func TestScheduler_cancelledRuns_areNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := NewAttemptRecorder()
@@ -1149,7 +1152,8 @@ func TestScheduler_cancelledRuns_areNoFailures(t *testing.T) {
 	})
 }
 
-// A hungScheduler answers nothing until a time, and then what it was asked before. Its nodes take a while at any rate.
+// A hungScheduler answers nothing until a given time, and then answers the earlier requests. Its answer about the nodes
+// always takes a while.
 type hungScheduler struct {
 	*durable.Scheduler
 	until time.Time
@@ -1166,7 +1170,7 @@ func (s *hungScheduler) Nodes(context.Context) ([]durable.NodeInfo, error) {
 	return nodes, nil
 }
 
-// What was asked while the engine hung is thrown away, and asked again as soon as that answers.
+// Requests made while the engine hung are discarded, and repeated as soon as it answers.
 func TestBoard_afterAnOutage_asksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &hungScheduler{Scheduler: newScheduler(t, memstore.New())}
@@ -1191,7 +1195,7 @@ func TestBoard_afterAnOutage_asksAgain(t *testing.T) {
 	})
 }
 
-// A slowFind takes 150 ms for each page, as a search that finds nothing in many tasks does.
+// A slowFind takes 150 ms per page, like a search that finds nothing among many tasks.
 type slowFind struct {
 	*fakeScheduler
 	finds, failures int
@@ -1211,7 +1215,7 @@ func (f *slowFind) Failures(ctx context.Context) (durable.Failures, error) {
 	return durable.Failures{}, ctx.Err()
 }
 
-// A client that has gone is not served, and the next one does not wait for it.
+// A client that has disconnected is not served, and the next one does not wait for it.
 func TestHandler_searchesOfClientsThatHaveGone_delayNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowFind{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}}

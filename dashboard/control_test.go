@@ -23,8 +23,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What is not allowed is refused by the server, and changes nothing: control, payloads, a foreign Origin and Host. The
-// audit has what was refused, too, with who it was.
+// The server refuses forbidden requests, which change nothing: control, payloads, a foreign Origin and Host. The audit
+// also contains refused requests, with the user.
 func TestScheduler_refusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -97,7 +97,7 @@ func TestScheduler_refusals(t *testing.T) {
 			}
 		}
 
-		// What is done is noted, also of a wheel.
+		// Every action is recorded, including actions on a wheel.
 		for _, c := range []struct {
 			target string
 			form   url.Values
@@ -126,7 +126,7 @@ func TestScheduler_refusals(t *testing.T) {
 	})
 }
 
-// Many tasks: first a count, which changes nothing, then the deed, in parts.
+// Many tasks: first a count, which changes nothing, then the action, in parts.
 func TestScheduler_bulk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -192,7 +192,7 @@ func TestScheduler_bulk(t *testing.T) {
 	})
 }
 
-// Runs are cancelled by one request, which waits for the answers of the nodes as that about one key does.
+// One request cancels all runs, and waits for the answers of the nodes like a request for one key.
 func TestScheduler_bulkCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -231,7 +231,7 @@ func TestScheduler_bulkCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * lookEvery)
-		about := make(map[health.Kind]string) // so the page offers what can be done about the kind
+		about := make(map[health.Kind]string) // so the page offers actions on the kind
 		for _, f := range append(b.state(-1).Health.Findings, b.state(-1).Health.Notes...) {
 			about[f.Kind] = f.About
 		}
@@ -248,8 +248,8 @@ func TestScheduler_bulkCancel(t *testing.T) {
 	})
 }
 
-// A slowBulk looks at a task in 100 ms, and so needs several requests. One in thirty is one that it looks for. A
-// hanging one answers when the time is up.
+// A slowBulk takes 100 ms per task, and so needs several requests. One task in thirty matches. A hanging slowBulk
+// answers when the time is up.
 type slowBulk struct {
 	*fakeScheduler
 	tasks   int
@@ -275,7 +275,7 @@ func (f *slowBulk) BulkStep(ctx context.Context, q durable.Query, _ durable.Acti
 	return n, "", ctx.Err()
 }
 
-// However long it takes, and however little a request finds, the next one continues where it has come to.
+// However long a request takes, and however little it finds, the next one continues at its position.
 func TestBoard_bulkThatTakesLong_isInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}, tasks: 90}
@@ -343,7 +343,7 @@ func TestHandler_overview_isReadAtOnce(t *testing.T) {
 	})
 }
 
-// A task is paused and resumed by its key, of a scheduler as of a wheel, and its page says so.
+// A task of a scheduler or a wheel is paused and resumed by its key, and its page shows it.
 func TestControl_pausesAndResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -375,7 +375,7 @@ func TestControl_pausesAndResumes(t *testing.T) {
 	})
 }
 
-// A run is cancelled, and the audit says so; a task that waits has none.
+// A run is cancelled, and the audit records it; a waiting task has no run.
 func TestControl_cancelsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -410,7 +410,7 @@ func TestControl_cancelsARun(t *testing.T) {
 	})
 }
 
-// Kinds are paused and resumed, each and all; the page says so in words, which are no alarm, and how many tasks wait.
+// Kinds are paused and resumed, one or all. The page says so without an alarm, and shows how many tasks wait.
 func TestControl_pausesKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -462,7 +462,7 @@ func TestControl_pausesKinds(t *testing.T) {
 		notes()
 		post("/api/pause-kind", ok, AuditEntry{Action: "pause-kind", Kind: "ok"})
 		post("/api/pause-kind", later, AuditEntry{Action: "pause-kind", Kind: "later"})
-		paused(false, "later", "ok") // also one that has neither tasks nor a handler
+		paused(false, "later", "ok") // even a kind that has neither tasks nor a handler
 		notes("Kind later is paused", "Kind ok is paused")
 		post("/api/pause-all", url.Values{}, AuditEntry{Action: "pause-all"})
 		time.Sleep(2 * time.Minute)
@@ -483,7 +483,7 @@ func TestControl_pausesKinds(t *testing.T) {
 	})
 }
 
-// A node that cannot read what is paused starts nothing, and so the page notes that all is paused.
+// A node that cannot read the pauses starts nothing, so the page notes that everything is paused.
 func TestScheduler_pausesOfALaterVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
@@ -507,7 +507,7 @@ func TestScheduler_pausesOfALaterVersion(t *testing.T) {
 	})
 }
 
-// The limits of a kind are shown, and how many due runs wait for them.
+// The page shows the limits of a kind, and how many due runs wait for them.
 func TestScheduler_limits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -539,7 +539,7 @@ func TestScheduler_limits(t *testing.T) {
 	})
 }
 
-// The page of a task has its group, the note of its last run, its part of the jitter and its deadline.
+// The page of a task shows its group, the note of its last run, its part of the jitter and its deadline.
 func TestScheduler_groupNoteShiftAndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())
@@ -574,7 +574,7 @@ func TestScheduler_groupNoteShiftAndDeadline(t *testing.T) {
 	})
 }
 
-// The page of a task has the trace context of what has added it, and the version of its payload.
+// The page of a task shows the trace context of its adder, and the version of its payload.
 func TestScheduler_traceAndVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, memstore.New())

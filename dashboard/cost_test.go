@@ -25,8 +25,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// BenchmarkPage measures the processor time that a process with a million tasks takes, with no page open and with
-// one, as the share of one core. An iteration is a second of the page; that of the reader is included.
+// BenchmarkPage measures the processor time of a process with a million tasks, without a page and with one open, as a
+// share of one core. An iteration is one second of the page. The time of the reader is included.
 func BenchmarkPage(b *testing.B) {
 	const tasks = 1_000_000
 	for _, c := range []struct {
@@ -50,7 +50,7 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-// measure measures for b.N seconds, from when the page is shown.
+// measure measures for b.N seconds, starting when the page is shown.
 func measure(b *testing.B, page func(ctx context.Context, shown func()) error) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
@@ -93,7 +93,7 @@ func get(ctx context.Context, address string) (io.ReadCloser, error) {
 	return answer.Body, nil
 }
 
-// readEvents is what a page of a wheel does.
+// readEvents does the work of a page of a wheel.
 func readEvents(ctx context.Context, api string, shown func()) error {
 	body, err := get(ctx, api+"events")
 	if err != nil {
@@ -109,7 +109,8 @@ func readEvents(ctx context.Context, api string, shown func()) error {
 	return err
 }
 
-// pollScheduler is what a page of a scheduler does: each second the state, and why tasks fail when it is opened.
+// pollScheduler does the work of a page of a scheduler: it reads the state every second, and the failures once, when it
+// is opened.
 func pollScheduler(ctx context.Context, api string, shown func()) error {
 	for target, first := api+"scheduler", true; ; first = false {
 		body, err := get(ctx, target)
@@ -157,7 +158,7 @@ func fullWheel(b *testing.B, tasks int) Source {
 	return Wheel("wheel", tw, rec)
 }
 
-// openScheduler returns a scheduler on the store, which is not started.
+// openScheduler returns a scheduler on the store. The scheduler is not started.
 func openScheduler(b *testing.B, store engine.Store, kind string, h durable.Handler) (*durable.Scheduler, Source) {
 	rec := NewAttemptRecorder()
 	s, err := durable.New(store, rec.Option(), durable.WithLogger(testkit.Quiet()))

@@ -53,7 +53,7 @@ func TestPage_anyMountPoint_findsWhatIsBesideIt(t *testing.T) {
 	}
 }
 
-// What is in front of the handler may have any pattern.
+// The mux in front of the handler may use any pattern.
 func TestHandler_behindAnyPattern_isFound(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	h := handlerOf(tw, nil, AllowHosts("wheel.test"))
@@ -69,7 +69,7 @@ func TestHandler_behindAnyPattern_isFound(t *testing.T) {
 	}
 }
 
-// noFlush is what some middleware makes of a ResponseWriter.
+// noFlush is a ResponseWriter as some middleware wraps it.
 type noFlush struct{ w http.ResponseWriter }
 
 func (n noFlush) Header() http.Header         { return n.w.Header() }
@@ -108,13 +108,13 @@ func TestPage_withoutTheSlash_isSentThere(t *testing.T) {
 	if w.Code != http.StatusMovedPermanently || w.Header().Get("Location") != "./timewheel/" {
 		t.Errorf("%d to %q", w.Code, w.Header().Get("Location"))
 	}
-	for _, target := range []string{"/", "/?a=b/c", "http://wheel.test", "http://wheel.test/"} { // of a proxy
+	for _, target := range []string{"/", "/?a=b/c", "http://wheel.test", "http://wheel.test/"} { // as from a proxy
 		if w := ask(handlerOf(tw, nil, AllowHosts("wheel.test")), "GET", target, nil); w.Code != http.StatusOK {
 			t.Errorf("%s is answered with %d, %v", target, w.Code, w.Header())
 		}
 	}
 	r := httptest.NewRequest("GET", "/a", nil)
-	r.Host, r.RequestURI, r.URL.Path = "", "", "" // as a test makes it
+	r.Host, r.RequestURI, r.URL.Path = "", "", "" // as created by a test
 	w = httptest.NewRecorder()
 	if handlerOf(tw, nil).ServeHTTP(w, r); w.Code != http.StatusOK {
 		t.Errorf("no address is answered with %d", w.Code)
@@ -260,7 +260,7 @@ func TestWheels_control_isAsCheckSays(t *testing.T) {
 	}
 }
 
-// A site that points its own name at this machine reads nothing.
+// A site that points its own name at this machine can read nothing.
 func TestHandler_host_mustBeAnAddressOrAllowed(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	named := AllowHosts("Wheel.test", "other")

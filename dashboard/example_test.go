@@ -17,7 +17,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A node on an engine of package durable/postgres. The page says when acknowledged tasks can be lost.
+// A node on an engine of package durable/postgres. The page warns when acknowledged tasks can be lost.
 func ExampleSource_WithEngine() {
 	var e interface {
 		engine.Engine
@@ -31,7 +31,7 @@ func ExampleSource_WithEngine() {
 	http.Handle("/debug/tasks/", dashboard.Handler([]dashboard.Source{source}))
 }
 
-// Two wheels on one page, and a password for those who may change something.
+// Two wheels on one page, and a password for users who may make changes.
 func Example() {
 	var sources []dashboard.Source
 	for _, name := range []string{"orders", "sessions"} {
@@ -47,7 +47,7 @@ func Example() {
 	http.Handle("/debug/timewheel/", dashboard.Handler(sources,
 		dashboard.AllowHosts("shop.internal.example.com"),
 		dashboard.AllowControl(func(r *http.Request) error {
-			_, given, _ := r.BasicAuth() // which what is in front of the handler asks the browser for
+			_, given, _ := r.BasicAuth() // which the middleware in front of the handler asks the browser for
 			if subtle.ConstantTimeCompare([]byte(given), password) != 1 {
 				return errors.New("only for operators")
 			}
@@ -57,8 +57,7 @@ func Example() {
 	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
 }
 
-// A durable scheduler on the page, with the times of its runs, its payloads, and a record of what was changed, and by
-// whom.
+// A durable scheduler on the page, with the times of its runs, its payloads, and a record of changes and their authors.
 func ExampleScheduler() {
 	rec := dashboard.NewAttemptRecorder()
 	s, err := durable.New(memstore.New(), rec.Option())

@@ -119,7 +119,7 @@ func TestHistory_isOfAnHour(t *testing.T) {
 	})
 }
 
-// When the last run of a wheel that was stopped has ended, nothing can change any more.
+// Once the last run of a stopped wheel has ended, nothing can change.
 func TestHistory_ofAStoppedWheel_isNotReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timewheel.NewTimeWheel(10*time.Millisecond, 60, timewheel.WithLogger(testkit.Quiet()))
@@ -128,7 +128,7 @@ func TestHistory_ofAStoppedWheel_isNotReadAgain(t *testing.T) {
 		if err := tw.AddTask(&timewheel.Task{Key: "k", Delay: 12 * time.Second, Job: func(*timewheel.Task) { <-end; panic("late") }}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(7 * time.Second) // it is read before it is started
+		time.Sleep(7 * time.Second) // the wheel is read before it is started
 		tw.Start()
 		time.Sleep(10 * time.Second)
 		tw.Stop()
@@ -146,7 +146,7 @@ func TestHistory_ofAStoppedWheel_isNotReadAgain(t *testing.T) {
 	})
 }
 
-// A handler that is not used any more is free for the collector.
+// An unused handler can be collected by the garbage collector.
 func TestHistory_ofAHandlerThatIsGone_endsWithIt(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	gone := make(chan struct{})
@@ -178,7 +178,7 @@ func TestAgreeing_taskThatBecameDueSince_isLeftOut(t *testing.T) {
 	}
 }
 
-// The time of a panic is that of the list of panics, not that of a reading.
+// The time of a panic is taken from the list of panics, not from a reading.
 func TestState_panic_isSaidWithItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, rec := newWheel(t, 60)
@@ -194,8 +194,8 @@ func TestState_panic_isSaidWithItsTime(t *testing.T) {
 	})
 }
 
-// The incident: all workers are stuck, and 500 tasks are due. What is wrong, and since when, is said at once, and
-// every figure agrees.
+// The incident: all workers are stuck, and 500 tasks are due. The problem and its start are reported at once, and all
+// figures agree.
 func TestState_stuckWorkers_areFoundAndAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := NewRecorder()
@@ -249,7 +249,7 @@ func TestEvents_manyPanics_haveTwoStacks(t *testing.T) {
 		page.next()
 		told := 0
 		for _, n := range []int{1, 2, 3, 10, 100, 0, 1} {
-			synctest.Wait() // all that was seen before has been sent
+			synctest.Wait() // everything seen before has been sent
 			for range n {
 				told++
 				rec.panicked(&timewheel.Task{Key: fmt.Sprint(told)}, "again", []byte("stack"))
@@ -275,7 +275,7 @@ func TestEvents_manyPanics_haveTwoStacks(t *testing.T) {
 	})
 }
 
-// Pages that have read the same are sent the same text, which is made once.
+// Pages in the same state get the same text, which is produced once.
 func TestPublish_pagesThatHaveTheSame_shareTheText(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	h := newHub("w", tw, nil)
@@ -295,7 +295,7 @@ func TestPublish_pagesThatHaveTheSame_shareTheText(t *testing.T) {
 	}
 }
 
-// goroutines counts those of this package's hubs and pages.
+// goroutines counts the goroutines of this package's hubs and pages.
 func goroutines() int {
 	buf := make([]byte, 8<<20)
 	stacks := string(buf[:runtime.Stack(buf, true)])
@@ -326,8 +326,8 @@ func TestHub_noPageOpen_costsNothing(t *testing.T) {
 	})
 }
 
-// A page that does not read holds up neither the wheel nor the other pages, gets all that it missed if it reads
-// again, and is closed if it does not for long.
+// A page that does not read holds up neither the wheel nor the other pages. It gets everything that it missed if it
+// reads again, and is closed if it does not read for long.
 func TestEvents_slowReader_holdsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, rec := newWheel(t, 60)
@@ -357,7 +357,7 @@ func TestEvents_slowReader_holdsUpNobody(t *testing.T) {
 			got = append(got, slow.next())
 			quick.next()
 		}
-		for i, e := range got { // the first two were on their way before
+		for i, e := range got { // the first two were already on their way
 			if want := []int{-1, -1, 1, 0}[i]; e.Whole || want == 1 && (len(e.History) != want && len(e.History) != want+1 || len(e.Panics) != 1) {
 				t.Errorf("event %d after a pause is %+v", i, e)
 			}
@@ -458,7 +458,7 @@ func TestState_askedAgainAndAgain_countsAsAPage(t *testing.T) {
 			t.Errorf("after a long time without a request there are %d goroutines", goroutines())
 		}
 		ask()
-		time.Sleep(linger) // the timer runs out just as it is reset
+		time.Sleep(linger) // the timer fires just as it is reset
 		ask()
 		time.Sleep(3 * linger)
 		if goroutines() != 0 {
@@ -507,7 +507,7 @@ func TestState_dialAndList_areOfTheTasksThatWait(t *testing.T) {
 	})
 }
 
-// Neither a page that does not read nor a single request makes the hub write text that is then thrown away.
+// Neither a page that does not read nor a single request makes the hub produce text that is then discarded.
 func TestPublish_toThoseWhoDoNotRead_writesNothing(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	h := newHub("w", tw, nil)

@@ -21,7 +21,7 @@ func runOf(tick, wait, job time.Duration) timewheel.Run {
 	return timewheel.Run{Key: "k", Due: dispatched.Add(-tick), Dispatched: dispatched, Started: started, Ended: ended}
 }
 
-// within is the precision of two digits.
+// within reports whether the value is right to two digits.
 func within(got float64, want time.Duration) bool {
 	return got >= want.Seconds()*0.99 && got <= want.Seconds()*1.01
 }
@@ -61,7 +61,7 @@ func TestRecorder_forgetsAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, silence := range []time.Duration{0, 65 * time.Second, 24 * time.Hour} {
 			r := NewRecorder()
-			run := func() { // one that ends now
+			run := func() { // a run that ends now
 				now := time.Now()
 				r.observe(timewheel.Run{Due: now, Dispatched: now, Started: now, Ended: now})
 			}

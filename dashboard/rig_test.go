@@ -20,7 +20,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// newWheel returns a wheel that runs, with a recorder. It logs nothing.
+// newWheel returns a running wheel with a recorder. It logs nothing.
 func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *Recorder) {
 	t.Helper()
 	rec := NewRecorder()
@@ -46,7 +46,7 @@ func add(t *testing.T, tw *timewheel.TimeWheel, key string, d time.Duration) {
 	}
 }
 
-// ask sends a request to the handler; form is what is posted.
+// ask sends a request to the handler. form is the body of a POST.
 func ask(h http.Handler, method, target string, form url.Values, header ...string) *httptest.ResponseRecorder {
 	var body io.Reader
 	if form != nil {
@@ -67,7 +67,7 @@ func ask(h http.Handler, method, target string, form url.Values, header ...strin
 	return w
 }
 
-// answer decodes a JSON answer, which must have the status.
+// answer decodes a JSON answer, which must have the given status.
 func answer[T any](t *testing.T, w *httptest.ResponseRecorder, status int) (v T) {
 	t.Helper()
 	if w.Code != status || w.Header().Get("Content-Type") != "application/json" {
@@ -79,7 +79,7 @@ func answer[T any](t *testing.T, w *httptest.ResponseRecorder, status int) (v T)
 	return v
 }
 
-// A pipeServer serves over connections that have no buffer, in a bubble: what is written waits until it is read.
+// A pipeServer serves over unbuffered connections, in a bubble: a write waits until it is read.
 type pipeServer struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -129,7 +129,7 @@ func (s *pipeServer) get(t *testing.T, target string) net.Conn {
 	return ours
 }
 
-// A stream is the events that a page reads.
+// A stream is the stream of events that a page reads.
 type stream struct {
 	t    *testing.T
 	conn net.Conn

@@ -45,7 +45,7 @@ func TestSearch_findsWhatBeginsWithThePrefix(t *testing.T) {
 	})
 }
 
-// A search that takes too long says that it was stopped, and has found the whole key nevertheless.
+// A search that takes too long reports that it was stopped, but has still found the exact key.
 func TestSearch_thatTakesTooLong_saysSo(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	for i := range 10 * searchStep {

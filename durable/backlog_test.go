@@ -20,13 +20,13 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// sleeper is a handler that takes so long.
+// sleeper returns a handler that sleeps for d.
 func sleeper(d time.Duration) durable.Handler {
 	return func(context.Context, durable.Run) error { time.Sleep(d); return nil }
 }
 
-// overdue adds n tasks of the kind, due a millisecond after each other, ends the process and begins another
-// after an hour, whose scheduler is not started and does not handle the kind.
+// overdue adds n tasks of the kind, due one millisecond apart, and ends the process. An hour later it begins another
+// process, whose scheduler is not started and does not handle the kind.
 func overdue(k *kit.Kit, n int, kind string) {
 	k.T.Helper()
 	k.Handle(kind, sleeper(0))
@@ -42,7 +42,7 @@ func overdue(k *kit.Kit, n int, kind string) {
 	k.After(hour)
 }
 
-// late returns how late the runs of the kind began, the least first.
+// lateness returns how late the runs of the kind began, in ascending order.
 func lateness(k *kit.Kit, calls []kit.Call, kind string) (late []time.Duration) {
 	for _, c := range calls {
 		if c.Kind == kind {
@@ -96,7 +96,7 @@ func TestCatchUp_whatFallsDueNow_isNotDelayed(t *testing.T) {
 	}
 }
 
-// The rate is a bound also where it could be made up for: for what had to wait because no worker was spare.
+// The rate is also a bound for tasks that had to wait because no worker was spare: it is not exceeded to catch up.
 func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
 	const rate, tasks = 50, 1000
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
@@ -124,7 +124,7 @@ func TestCatchUp_rate_isABoundWhenWorkersBecomeFree(t *testing.T) {
 	}, durable.WithCatchUp(rate), durable.WithPoolSize(8))
 }
 
-// A run cannot be interrupted, so overdue tasks of a kind that is not known to be quick leave workers free.
+// A run cannot be interrupted, so overdue tasks of a kind not known to be quick leave workers free.
 func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 	testkit.NotForRaces(t)
 	const workers, tasks = 32, 200
@@ -145,7 +145,7 @@ func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 		for k.Len() > 2 {
 			k.After(time.Minute)
 		}
-		// 16 at a time, less the one or two that live tasks take as a batch of them ends.
+		// 16 at a time, minus one or two that live tasks take when a batch ends.
 		if d, want := time.Since(began), tasks/14*10*time.Minute; d > want+20*time.Minute {
 			t.Errorf("the overdue tasks took %v, want %v", d, want)
 		}
@@ -159,7 +159,7 @@ func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 	}, durable.WithPoolSize(workers))
 }
 
-// With one worker the order of the runs is that in which they begin.
+// With one worker the runs are recorded in start order.
 func TestCatchUp_oldest_first(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("all", sleeper(0), durable.WithMissed(durable.MissedAll))
@@ -173,7 +173,8 @@ func TestCatchUp_oldest_first(t *testing.T) {
 		if len(calls) != 3034 {
 			t.Fatalf("%d runs", len(calls))
 		}
-		// The next run of a task is known once the one before it is acknowledged. Until then the worker takes others.
+		// The next run of a task is known only once the previous one is acknowledged. Until then the worker takes other
+		// tasks.
 		latest := time.Time{}
 		for i, c := range calls {
 			if c.Kind == "late" && c.Due.Before(latest) {
@@ -211,7 +212,7 @@ func TestCatchUp_repeating_rejoinsItsGrid(t *testing.T) {
 	})
 }
 
-// What is removed, replaced or moved while it waits in the backlog does not run any more, and all else once.
+// A task that is removed, replaced or moved while it waits in the backlog does not run, and every other task runs once.
 func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 	const tasks = 600
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
@@ -271,7 +272,7 @@ func TestCatchUp_changedWhileItWaits_doesNotRun(t *testing.T) {
 	}, durable.WithPoolSize(4))
 }
 
-// A counting store counts what is read from it in due order.
+// A counting store counts the tasks read from it in due order.
 type counting struct {
 	*memstore.Store
 	records, bytes atomic.Int64
@@ -289,8 +290,8 @@ func (c *counting) Due(after engine.Position, until int64) iter.Seq2[engine.Reco
 	}
 }
 
-// However many tasks are overdue and however large they are, few of them are in memory. Those of a kind that hangs are
-// fewer, and are read once, to find what is overdue of others.
+// However many tasks are overdue and however large they are, few of them are in memory. Even fewer are in memory of a
+// kind that hangs, and they are read once, to find overdue tasks of other kinds.
 func TestCatchUp_memory_isBounded(t *testing.T) {
 	testkit.NotForRaces(t)
 	const quick, slow = 8192 + 100, 1024 + 100
@@ -342,8 +343,8 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 	}
 }
 
-// A worker whose run panics or ends its goroutine is replaced; a scheduler that is shut down begins no run, and
-// what is left runs in the next process.
+// A worker whose run panics or ends its goroutine is replaced; a scheduler that is shut down begins no run, and the
+// remaining tasks run in the next process.
 func TestCatchUp_troubleAndCrashes_loseNothing(t *testing.T) {
 	const tasks = 2000
 	inBubble(t, func(t *testing.T, k *kit.Kit) {

@@ -15,12 +15,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// A graveyard is an engine whose claims pass over deleted tasks, which were due at any time from its first one on.
+// A graveyard is an engine whose claims pass over deleted tasks, which were due at all times since the first of them.
 type graveyard struct {
 	engine.Engine
 	first time.Time
-	hour  time.Duration // what it takes to pass over those of an hour
-	sum   atomic.Int64  // what all claims have taken
+	hour  time.Duration // how long it takes to pass over the deleted tasks of an hour
+	sum   atomic.Int64  // the total duration of all claims
 }
 
 func (e *graveyard) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
@@ -37,8 +37,8 @@ func (e *graveyard) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Cl
 	}
 }
 
-// onGraveyard runs the test on a node over a graveyard, an hour after its first deleted task. put commits a task that is due
-// at that time, as another program does.
+// onGraveyard runs the test on a node over a graveyard, an hour after its first deleted task. put commits a task due at
+// that time, as another program would.
 func onGraveyard(t *testing.T, hour time.Duration, test func(k *kit.Kit, n *kit.Node, e *graveyard, put func(string, time.Time))) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		k.Engine = memengine.New()
@@ -58,8 +58,9 @@ func onGraveyard(t *testing.T, hour time.Duration, test func(k *kit.Kit, n *kit.
 	})
 }
 
-// An overdue task that is committed late is found however long a claim from the beginning takes, be that longer than the
-// lease. That takes each of two cursors a tenth of the time, delays no other task, and is no sign that the engine is away.
+// An overdue task that is committed late is found however long a claim from the beginning takes, even longer than the
+// lease. Such claims take each of two cursors a tenth of the time. They delay no other task, and the engine does not
+// count as away.
 func TestClaim_ofWhatIsCommittedLate_delaysNothingElse(t *testing.T) {
 	for _, hour := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
 		t.Run(hour.String(), func(t *testing.T) {
@@ -92,8 +93,8 @@ func TestClaim_ofWhatIsCommittedLate_delaysNothingElse(t *testing.T) {
 	}
 }
 
-// A claim of what is overdue that takes too long is given up. It is no sign that the engine is away, it delays no other task,
-// and Shutdown does not wait for it.
+// A claim of overdue tasks that takes too long is given up. The engine does not count as away, no other task is
+// delayed, and Shutdown does not wait for the claim.
 func TestClaim_ofWhatIsOverdue_thatTakesTooLong_isGivenUp(t *testing.T) {
 	onGraveyard(t, 40*time.Second, func(k *kit.Kit, n *kit.Node, _ *graveyard, put func(string, time.Time)) {
 		for i := range 1000 { // 20 minutes
@@ -112,7 +113,7 @@ func TestClaim_ofWhatIsOverdue_thatTakesTooLong_isGivenUp(t *testing.T) {
 		for failed := n.Stats().Node.CallsFailed; n.Stats().Node.CallsFailed == failed; {
 			k.After(time.Second) // until one has been given up
 		}
-		k.After(285 * time.Second) // the next one is under way
+		k.After(285 * time.Second) // the next one is in progress
 		began := time.Now()
 		n.End()
 		if took := time.Since(began); took > time.Second {

@@ -4,7 +4,7 @@ package durable_test
 
 import "testing"
 
-// The examples of tests are tests.
+// The examples of tests run as tests.
 func TestExamples_ofTests(t *testing.T) {
 	t.Run("store", testStoreInBubble)
 	t.Run("cluster", testClusterInBubble)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// An askedEngine counts the questions that are left in it.
+// An askedEngine counts the questions written to it.
 type askedEngine struct {
 	engine.Engine
 	questions *atomic.Int64
@@ -45,7 +45,7 @@ func untilCancelled(n *atomic.Int64) durable.Handler {
 	}
 }
 
-// Any number of runs on all nodes are cancelled by one question, and its answer takes no longer than that for one key.
+// One question cancels any number of runs on all nodes, and its answer takes no longer than for one key.
 func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		var questions, slow, other atomic.Int64
@@ -54,7 +54,7 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 		k.Handle("other", untilCancelled(&other))
 		const runs = 40
 		for i := range runs {
-			adds := k.Nodes[i%len(k.Nodes)] // and holds, and runs
+			adds := k.Nodes[i%len(k.Nodes)] // and holds and runs it
 			adds.Add(durable.Task{Key: fmt.Sprint("slow:", i), Kind: "slow", Group: fmt.Sprint("shop \xff", i/10), Delay: time.Second})
 		}
 		asks.Add(durable.Task{Key: "other", Kind: "other", Delay: time.Second},
@@ -102,7 +102,7 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 	})
 }
 
-// A node of version 0.1 answers the question, but does not know what it asks for.
+// A node of version 0.1 answers the question, but does not understand it.
 func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		id, _, err := k.Engine.Join(ctx, "old", time.Hour)

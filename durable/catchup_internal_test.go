@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A start of a task that has become overdue since the last count is not subtracted from that count.
+// If a task became overdue after the last count, its start is not subtracted from that count.
 func TestOverdueStarts_ofTasksThatWereNotCounted(t *testing.T) {
 	var o overdueStarts
 	now := time.Now()
@@ -23,7 +23,7 @@ func TestOverdueStarts_ofTasksThatWereNotCounted(t *testing.T) {
 	}
 }
 
-// A rate is that of the last ten seconds that are over, and not known before.
+// A rate covers the last ten complete seconds, and is unknown before they have passed.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r rate

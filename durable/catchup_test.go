@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// A backlog that takes seconds to count is never shown as less than it is: it is cut until it is counted whole, and
-// then exact, less what has been started. Two kinds take turns.
+// A backlog that takes seconds to count is never reported as smaller than it is. The count is cut until all of it is
+// counted, and is then exact, minus the tasks started since. Two kinds take turns.
 func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 	const tasks, each = 3000, time.Millisecond // 3 s to count a kind
 	kit.In(t, func(t *testing.T, r *kit.Kit) {
@@ -78,8 +78,8 @@ func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 	}, durable.WithCatchUp(20))
 }
 
-// What was counted before an outage is not the present after it, however long it took: counts are begun again at once,
-// and until they have ended they are not whole. What an engine that hung takes is not what a count costs.
+// A count from before an outage is not current after it, however long the outage was. Counts begin again at once, and
+// until they have ended they are incomplete. The time that an engine hung is not part of the cost of a count.
 func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -145,7 +145,7 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 	})
 }
 
-// The end of a backlog is that of all nodes together.
+// The end of a backlog is computed for all nodes together.
 func TestCatchUp_onNodes_endsByTheRateOfAll(t *testing.T) {
 	const tasks, perSecond = 2000, 20
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -165,7 +165,7 @@ func TestCatchUp_onNodes_endsByTheRateOfAll(t *testing.T) {
 	}, durable.WithCatchUp(perSecond), durable.WithPoolSize(16)) // so that no node queues all of it
 }
 
-// A node takes itself for an average one, and another may have started nothing: so it does not say that nothing is left.
+// A node assumes that it is average, but another may have started nothing. So it does not report that nothing is left.
 func TestCatchUp_onANodeThatStartsMost_leavesSome(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Two changes of a key are not in the same commit, and none overtakes another that shares a key with it.
+// Two changes of a key are never in the same commit, and no change overtakes another that shares a key with it.
 func TestSplitChanges(t *testing.T) {
 	of := func(size int, keys ...string) *change {
 		c := &change{size: size}
@@ -54,8 +54,8 @@ func TestSplitChanges(t *testing.T) {
 	}
 }
 
-// Of changes that set a key one after the other the last one is made, and none overtakes another change of its key. Each
-// caller that has not gone hears of it, and only the first of them may have found nothing there.
+// Of consecutive changes that set a key only the last one is written, and none overtakes another change of its key.
+// Each caller that is still waiting gets an answer, and only the first of them may have found no task.
 func TestSplitChanges_thatSetAKey_areOneWrite(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -29,10 +29,10 @@ func membersOf(e engine.Engine) ([]engine.Membership, error) {
 	return all, err
 }
 
-// pausesNote is the name of the note that says what is paused.
+// pausesNote is the name of the note that lists the paused kinds.
 const pausesNote = "pauses"
 
-// noteAt returns the write of a note that has that revision, or of a new one at 0.
+// noteAt returns the write of a note with that revision, or of a new note if it is 0.
 func noteAt(name string, data []byte, revision int64) engine.Write {
 	w := engine.Write{Record: engine.Record{Key: name, Data: data}, Note: true, If: engine.IfUnchanged, Revision: revision}
 	if revision == 0 {
@@ -52,7 +52,7 @@ func collected(walk iter.Seq2[engine.Stored, error]) (all []engine.Stored, err e
 	return all, nil
 }
 
-// yieldAll yields what a walk has yielded.
+// yieldAll yields the results of a walk.
 func yieldAll(all []engine.Stored, err error, yield func(engine.Stored, error) bool) {
 	for _, s := range all {
 		if !yield(s, nil) {
@@ -69,7 +69,8 @@ func notesOf(e engine.Engine, from string) ([]engine.Stored, error) {
 	return collected(e.Walk(ctx, engine.Range{Order: engine.Notes, From: from}))
 }
 
-// The other nodes say which node was taken over, soon after its lease has run out. A node that leaves is not.
+// The other nodes report which node was taken over, soon after its lease has expired. A node that leaves is not taken
+// over.
 func TestNodes_sayWhichWasTakenOver(t *testing.T) {
 	kit.OnNodes(t, 4, func(t *testing.T, k *kit.Kit) {
 		k.After(time.Minute)
@@ -93,7 +94,7 @@ func TestNodes_sayWhichWasTakenOver(t *testing.T) {
 	})
 }
 
-// A node that has left does not join again while it ends: nothing is there then that others would take over.
+// A node that has left does not join again while it ends, so it leaves nothing for others to take over.
 func TestShutdown_leavesNoMember(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"at once": 0, "slowly": 10 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +113,7 @@ func TestShutdown_leavesNoMember(t *testing.T) {
 	}
 }
 
-// A watched engine calls functions before a Commit, and before the answers to Commit and Confirm leave. None need be
-// there.
+// A watched engine calls functions before a Commit, and before it answers Commit and Confirm. Each may be nil.
 type watched struct {
 	engine.Engine
 	commits, committed, confirmed func()

@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// connect returns a scheduler over a link of its own that is no node of the cluster.
+// connect returns a scheduler over a separate link that is not a node of the cluster.
 func connect(k *kit.Kit) (*durable.Scheduler, *memengine.Link) {
 	k.T.Helper()
 	link := memengine.NewLink(k.Engine)
@@ -27,8 +27,7 @@ func connect(k *kit.Kit) (*durable.Scheduler, *memengine.Link) {
 	return s, link
 }
 
-// A program that only adds tasks needs their kinds, as a node does, and what they are told of the payload's
-// form.
+// A program that only adds tasks needs their kinds, as a node does, including the version of their payloads.
 func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s, _ := connect(k)
@@ -63,7 +62,7 @@ func TestConnect_addsTasksOfTheKindsThatItWasGiven(t *testing.T) {
 	})
 }
 
-// It does every verb and is no member, so no node shares the catch-up with it.
+// It supports every verb and is not a member, so no node shares the catch-up with it.
 func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s, link := connect(k)
@@ -125,7 +124,7 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 	})
 }
 
-// Its delays count by the engine's clock, which it asks again and again.
+// Its delays follow the engine's clock, which it reads repeatedly.
 func TestConnect_asksForTheEnginesTime(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		k.Engine.Step(-time.Hour)
@@ -162,7 +161,7 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 	})
 }
 
-// It knows what is paused, whichever scheduler has paused it.
+// It knows the paused kinds, whichever scheduler has paused them.
 func TestConnect_knowsWhatIsPaused(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		node := k.Nodes[0]
@@ -196,7 +195,7 @@ func TestConnect_knowsWhatIsPaused(t *testing.T) {
 	})
 }
 
-// It does not know how a kind treats the runs that it has missed.
+// It does not know how a kind treats its missed runs.
 func TestConnect_resumes_withoutSkipping(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		node := k.Nodes[0]

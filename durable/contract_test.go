@@ -117,7 +117,7 @@ func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
 			k.Add(durable.Task{Key: key, Kind: "gate", Delay: d})
 		}
 		k.After(3 * sec)
-		ranAt(k, "runs", sec) // and has the only worker
+		ranAt(k, "runs", sec) // and occupies the only worker
 		if s := k.Stats(); s.Waiting != 1 || s.Running != 1 || s.Pending != 4 {
 			t.Errorf("the accounts are %+v", s)
 		}
@@ -125,7 +125,7 @@ func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
-// What a run comes to does not count if the task was removed, replaced or moved while it went on.
+// The outcome of a run does not count if the task was removed, replaced or moved during the run.
 func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
@@ -366,7 +366,7 @@ func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
 	}, durable.WithCatchUp(rate), durable.WithPoolSize(4))
 }
 
-// The rate is kept, whatever it is, and one that is larger than any makes no trouble.
+// Any rate is kept, and the largest one causes no trouble.
 func TestCatchUp_rates(t *testing.T) {
 	testkit.NotForRaces(t)
 	for _, c := range []struct{ rate, least, most int }{
@@ -613,7 +613,7 @@ func TestHandler_mayCallTheVerbs(t *testing.T) {
 	})
 }
 
-// What the user's error does when it is asked what it is does no harm.
+// An error of the user whose methods misbehave does no harm.
 func TestRetry_errorThatPanicsOrSaysNothing_isAFailureLikeAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		once := durable.WithRetry(1, sec, sec)
@@ -667,7 +667,7 @@ func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
 	})
 }
 
-// Shutdown does not wait for ever for a walk that is in progress.
+// Shutdown does not wait forever for a walk in progress.
 func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", Delay: hour})
@@ -733,9 +733,9 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 	})
 }
 
-// Verbs at random, time that passes and crashes, against what is known of each task: when it is due, how often
-// it is to run still, whether it or its kind is paused. Nothing runs early, late, twice, while it is paused or after
-// its removal.
+// Random verbs, advances of time and crashes are compared with a model of each task: when it is due, how many runs are
+// left, and whether it or its kind is paused. Nothing runs early, late or twice, while it is paused or after its
+// removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 	testkit.NotForRaces(t)
 	walks(t, 60, 15, 15, func(t *testing.T, seed uint64) {
@@ -744,18 +744,18 @@ func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 }
 
 type walked struct {
-	next     time.Time // when the run is due, or would be
-	from     time.Time // not before it is made: the task was resumed then
-	least    time.Time // nor before that: the end of a burst was over when it was set
-	deadline time.Time // how far SetTask may put it off; zero if it is in no burst
+	next     time.Time // when the run is due, or would be if not paused
+	from     time.Time // not before this: the task was resumed then
+	least    time.Time // nor before this: the task was set when the end of its burst had passed
+	deadline time.Time // how far SetTask may postpone it; zero if it is in no burst
 	interval time.Duration
 	times    int
 	kind     string
 	paused   bool
-	spare    time.Duration // how much later it may be: what is resumed with its kind waits for a spare worker
+	spare    time.Duration // how much later it may be: a task that is resumed with its kind waits for a spare worker
 }
 
-// starts returns when the run of a task that is not paused is to start.
+// starts returns when the run of a task that is not paused must start.
 func (w *walked) starts() time.Time {
 	if w.from.After(w.due()) {
 		return w.from
@@ -763,7 +763,7 @@ func (w *walked) starts() time.Time {
 	return w.due()
 }
 
-// due returns what Info.Next is.
+// due returns the expected Info.Next.
 func (w *walked) due() time.Time {
 	if w.least.After(w.next) {
 		return w.least
@@ -771,7 +771,7 @@ func (w *walked) due() time.Time {
 	return w.next
 }
 
-// ran notes a run. What is over by then is missed.
+// ran records a run. Periods that have passed by then are missed.
 func (w *walked) ran() {
 	w.times--
 	w.deadline, w.spare = time.Time{}, 0
@@ -795,7 +795,7 @@ func walk(t *testing.T, k *kit.Kit, rnd *rand.Rand) {
 	advance := func(step int, d time.Duration) {
 		end := time.Now().Add(d)
 		for time.Now().Before(end) {
-			// To the next start, or the end, and far enough beyond for what is due to have run.
+			// To the next start, or the end, and far enough beyond it for due tasks to have run.
 			at := end
 			for _, m := range model {
 				if !stopped(m) && m.starts().Before(at) {

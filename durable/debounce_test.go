@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// A burst and its end are kept across a restart.
+// A burst and its end survive a restart.
 func TestDebounce_isKeptAcrossRestarts(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: 10 * sec, MaxDelay: 30 * sec}
@@ -36,8 +36,8 @@ func TestDebounce_isKeptAcrossRestarts(t *testing.T) {
 	})
 }
 
-// All nodes set one task at the same time, and often. A burst is not longer than it may be: a run is not put off
-// by what comes while it starts.
+// All nodes set one task at the same time, and often. A burst does not exceed its limit: a SetTask during the start of
+// a run does not postpone that run.
 func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		const most, lasts = 2 * sec, 20 * sec
@@ -71,8 +71,8 @@ func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 	})
 }
 
-// A SetTask that tries for long, because others change the task, counts its delay from its last try. So it adds
-// no run between those of the bursts.
+// A SetTask that retries for long, because others change the task, counts its delay from its last try. So it adds no
+// run between the runs of the bursts.
 func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: sec}
@@ -88,8 +88,8 @@ func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
 	})
 }
 
-// The SetTask of a burst on one node are done one after another: each reads the task once, and none tries again. One
-// that waits for its turn ends with its context, and the others go on.
+// The SetTask calls of a burst on one node are handled one at a time: each reads the task once, and none retries. A
+// call that waits for its turn ends with its context, and the others continue.
 func TestDebounce_onANode_isNotTriedAgain(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const callers, each = 20, 10 * time.Millisecond

@@ -11,8 +11,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Drift returns where the accounts of a keeper disagree with what is in memory and in the store. Nothing may happen
-// meanwhile.
+// Drift returns the differences between a keeper's counters and the tasks in memory and in the store. Nothing may
+// happen while it runs.
 func Drift(s *Scheduler) []string {
 	k := s.below.(*keeper)
 	d := drift{k: k}
@@ -22,7 +22,7 @@ func Drift(s *Scheduler) []string {
 	return d.found
 }
 
-// InMemory returns how many tasks a keeper has in memory, and about how many bytes they take.
+// InMemory returns how many tasks a keeper has in memory, and roughly how many bytes they take.
 func InMemory(s *Scheduler) (n, size int) {
 	k := s.below.(*keeper)
 	_ = k.ask(context.Background(), op{do: func(*group) error {
@@ -43,7 +43,7 @@ func (d *drift) wrong(format string, args ...any) {
 	d.found = append(d.found, fmt.Sprintf(format, args...))
 }
 
-// same notes a count that is wrong.
+// same records a wrong count.
 func (d *drift) same(what string, counted, is int) {
 	if counted != is {
 		d.wrong("%s: %d are counted, and %d are there", what, counted, is)
@@ -89,7 +89,7 @@ func (d *drift) memory() {
 	d.found = append(d.found, k.backlog.Check(waiting, limiters)...)
 }
 
-// store checks where each task is that the store has.
+// store checks where each task in the store is kept.
 func (d *drift) store() error {
 	k := d.k
 	unhandled, n, live := make(map[string]int), 0, 0

@@ -25,9 +25,8 @@ const (
 	driftKeys  = 40
 )
 
-// Verbs of all sorts come at random, together and alone, while runs end in every way, kinds are paused, handled late
-// and crash with the process. After each step all accounts agree with what is in the store, and in the end with
-// none.
+// Random verbs of all sorts, alone and concurrently, while runs end in every way, kinds are paused or handled late, and
+// the process crashes. After each step all counters agree with the store, and at the end with an empty store.
 func TestAccounts_randomWalk_agreeWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
 	walks(t, driftSeeds, driftSeeds, driftSeeds, func(t *testing.T, seed uint64) {
@@ -44,7 +43,7 @@ type driftWalk struct {
 	seed    uint64
 	step    int
 	draw    *rand.Rand
-	runs    *rand.Rand // draws what runs do, under the mutex
+	runs    *rand.Rand // draws the behaviour of runs, under the mutex
 	late    []string   // kinds without a handler
 	removed []engine.Record
 }
@@ -73,7 +72,7 @@ func (w *driftWalk) handle(kind string) {
 	w.Handle(kind, w.run, options...)
 }
 
-// begin handles the kinds that are not late.
+// begin registers handlers for the kinds that are not late.
 func (w *driftWalk) begin() {
 	for _, kind := range driftNames[:5] {
 		w.handle(kind)
@@ -142,7 +141,7 @@ func (w *driftWalk) walk() {
 	for w.step = range driftSteps {
 		var err error
 		if w.draw.IntN(12) == 0 {
-			for range 20 { // in one commit, or some
+			for range 20 { // in one commit or several
 				verb := w.verb()
 				go func() { _ = verb() }()
 			}
@@ -172,7 +171,7 @@ func (w *driftWalk) walk() {
 	}
 }
 
-// restart crashes the process, and opens the store after some time.
+// restart crashes the process, and reopens the store after some time.
 func (w *driftWalk) restart() {
 	w.Crash("note", "fail")
 	time.Sleep(w.ms(100_000))
@@ -250,7 +249,7 @@ func (w *driftWalk) verb() func() error {
 	}
 }
 
-// check compares the accounts with a walk through the tasks.
+// check compares the counters with a walk over the tasks.
 func (w *driftWalk) check(err error) {
 	t := w.T
 	t.Helper()
@@ -261,7 +260,7 @@ func (w *driftWalk) check(err error) {
 		}
 	}
 	w.Must(err)
-	time.Sleep(100 * time.Millisecond) // what waits for nothing else has begun
+	time.Sleep(100 * time.Millisecond) // every run that waits for nothing else has begun
 	synctest.Wait()
 	wrong := durable.Drift(w.Scheduler)
 	paused, err := w.Paused(ctx)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel/timewheeltest"
 )
 
-// startInBubble returns a started scheduler of the test's own whose runs are noted.
+// startInBubble starts a scheduler for the test and records its runs.
 func startInBubble(t *testing.T, s *durable.Scheduler, err error, note func(key string)) *durable.Scheduler {
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func testStoreInBubble(t *testing.T) {
 	})
 }
 
-// In a test file this is func TestTakeOver(t *testing.T): two nodes, of which one is cut off from the engine.
+// In a test file this is func TestTakeOver(t *testing.T): two nodes, one of which is cut off from the engine.
 func testClusterInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, engine := context.Background(), memengine.New()
@@ -110,7 +110,7 @@ func Example_testOnAStore() {
 	testStoreInBubble(t)
 }
 
-// Two nodes in a test, of which one is cut off from the engine.
+// Two nodes in a test, one of which is cut off from the engine.
 func Example_testOfACluster() {
 	var t *testing.T // the test's
 	testClusterInBubble(t)

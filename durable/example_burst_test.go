@@ -13,8 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// A document is indexed when its author pauses for a moment, and at the latest a second after the first change
-// (debounce).
+// A document is indexed when its author pauses for a moment, and at most a second after the first change (debounce).
 func ExampleScheduler_SetTask_debounce() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -45,7 +44,7 @@ func ExampleScheduler_SetTask_debounce() {
 // A change is the payload of a task that indexes a document.
 type change struct{ Revision int }
 
-// The same with payloads that are JSON: the document is indexed as of its last revision.
+// The same with JSON payloads: the document is indexed as of its last revision.
 func ExampleScheduler_SetJSON() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -72,8 +71,8 @@ func ExampleScheduler_SetJSON() {
 	// Output: doc:7 is indexed as of revision 2
 }
 
-// A report is sent at most once in ten minutes, whatever happens in them (throttle). No event is lost: one that
-// comes while the report is being sent makes the next one.
+// A report is sent at most once in ten minutes, however many events there are (throttle). No event is lost: one that
+// arrives while the report is being sent triggers the next report.
 func ExampleScheduler_SetTask_throttle() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -101,7 +100,7 @@ func ExampleScheduler_SetTask_throttle() {
 	// Output: true true
 }
 
-// Clean-ups of many customers, which would all be due at midnight, are spread over the hour after it (jitter).
+// The clean-ups of many customers would all be due at midnight. They are spread over the following hour (jitter).
 func ExampleScheduler_SetTask_jitter() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())

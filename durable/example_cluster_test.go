@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// Two nodes share an engine. The task runs on whichever is alive when it is due.
+// Two nodes share an engine. The task runs on a node that is alive when it is due.
 func ExampleJoin() {
 	ctx := context.Background()
 	engine := memengine.New() // in a service: postgres.Open(ctx, url)
@@ -42,7 +42,7 @@ func ExampleJoin() {
 	if err := nodes[0].AddTask(ctx, task); err != nil {
 		log.Fatal(err)
 	}
-	if err := nodes[0].Shutdown(ctx); err != nil { // the other takes its tasks over
+	if err := nodes[0].Shutdown(ctx); err != nil { // the other node takes over its tasks
 		log.Fatal(err)
 	}
 	fmt.Println(<-ran)
@@ -52,8 +52,8 @@ func ExampleJoin() {
 	// Output: order:42 on node two
 }
 
-// A handler completes its run in a transaction of the program, together with rows of its own: both happen, or neither.
-// Package durable/postgres has CompleteTx for that.
+// A handler completes its run in a transaction of the program, together with changes to the program's own rows: both
+// happen, or neither. Package durable/postgres has CompleteTx for that.
 func ExampleRun_Completion() {
 	ctx := context.Background()
 	engine := memengine.New()
@@ -70,7 +70,7 @@ func ExampleRun_Completion() {
 		if err != nil {
 			return err
 		}
-		if len(unmet) > 0 { // the lease ran out, and the task may be running elsewhere
+		if len(unmet) > 0 { // the lease expired, and the task may be running elsewhere
 			return durable.ErrFenced
 		}
 		return tx.Commit()
@@ -95,10 +95,10 @@ func ExampleRun_Completion() {
 	// false <nil>
 }
 
-// A program that only looks and changes, such as the command timewheel, is no node.
+// A program that only inspects and changes tasks, such as the command timewheel, is not a node.
 func ExampleConnect() {
 	ctx := context.Background()
-	engine := memengine.New() // or that of package durable/postgres
+	engine := memengine.New() // or an engine of package durable/postgres
 	node, err := durable.Join(ctx, engine, durable.WithNodeName("web-1"))
 	if err != nil {
 		log.Fatal(err)
@@ -143,7 +143,7 @@ func (r *refusing) Commit(ctx context.Context, by engine.MemberID, batches []eng
 	return r.Engine.Commit(ctx, by, batches)
 }
 
-// An engine that fails is the error of a verb, and not the end of the scheduler.
+// A failing engine makes verbs return errors. It does not stop the scheduler.
 func ExampleJoin_away() {
 	ctx := context.Background()
 	e := &refusing{Engine: memengine.New(), full: true}
@@ -163,7 +163,7 @@ func ExampleJoin_away() {
 	// Output: true true <nil>
 }
 
-// How long the calls of a node to its engine take, and what may slow the engine down. Package metrics exports both.
+// How long the calls of a node to its engine take, and possible causes of a slow engine. Package metrics exports both.
 func ExampleNodeStats() {
 	show := func(s *durable.Scheduler, e engine.Engine) {
 		if n := s.Stats().Node; n != nil {
@@ -188,7 +188,7 @@ func ExampleNodeStats() {
 	// Output: 1 calls, 0 failed
 }
 
-// printSlow prints how many took longer than 10 ms, about.
+// printSlow prints how many calls took longer than about 10 ms.
 func printSlow(t durable.Timing) {
 	quick := uint64(0)
 	for i := range durable.TimingBuckets {

@@ -15,13 +15,13 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A letter had one recipient in its first form, and has any number of them in its second.
+// A letter has one recipient in version 1, and any number of recipients in version 2.
 type (
 	oldLetter struct{ To string }
 	letter    struct{ To []string }
 )
 
-// upgradeLetter makes a payload of version 1 one of version 2.
+// upgradeLetter converts a payload from version 1 to version 2.
 func upgradeLetter(payload []byte, _ int) ([]byte, error) {
 	var old oldLetter
 	if err := json.Unmarshal(payload, &old); err != nil {
@@ -30,7 +30,7 @@ func upgradeLetter(payload []byte, _ int) ([]byte, error) {
 	return json.Marshal(letter{[]string{old.To}})
 }
 
-// The payload of the kind has changed. A task that was added by the earlier version of the program still runs.
+// The payload of the kind has changed. Tasks added by the earlier version of the program still run.
 func ExampleHandleJSON() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -81,7 +81,7 @@ func ExampleNext() {
 	// 2026-03-30 02:30:00 +0200 CEST
 }
 
-// A card that is declined is not tried again, and a bank that is busy says when to come back.
+// A declined card is not tried again, and a busy bank says when to retry.
 func ExamplePark() {
 	charge := func(card string) error {
 		switch card {
@@ -99,7 +99,7 @@ func ExamplePark() {
 	// order 42: the bank is busy
 }
 
-// A run that finds nothing to do is complete, and says so.
+// A run that finds nothing to do completes with a note.
 func ExampleRun_Complete() {
 	ctx := context.Background()
 	noted := make(chan string)
@@ -124,8 +124,8 @@ func ExampleRun_Complete() {
 	// Output: paid already
 }
 
-// An order is cancelled while its payment is being made: the payment is to stop, and when RemoveTaskWait has
-// returned it has ended.
+// An order is cancelled while its payment is being made. RemoveTaskWait asks the payment to stop, and returns when it
+// has ended.
 func ExampleScheduler_RemoveTaskWait() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
@@ -155,7 +155,7 @@ func ExampleScheduler_RemoveTaskWait() {
 		log.Fatal(err)
 	}
 	_, err = s.RemoveTaskWait(ctx, "order:42")
-	if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) { // the run has ended before
+	if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) { // the run had already ended
 		log.Fatal(err)
 	}
 	fmt.Println("nothing runs")

@@ -15,7 +15,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// One mail is sent at a time, at most a hundred in a second. The shops take turns, however much one of them sends.
+// One mail is sent at a time, and at most a hundred per second. The shops take turns, however many mails one of them
+// sends.
 func ExampleWithConcurrency() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -57,7 +58,7 @@ func ExampleWithConcurrency() {
 	// b2
 }
 
-// What the provider allows is shared by all nodes.
+// All nodes share the provider's limit.
 func ExampleWithClusterRate() {
 	s, err := durable.Join(context.Background(), memengine.New())
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What fails, why, and what to do about all of it.
+// How to find failed tasks and their causes, and how to act on all of them.
 func Example_operate() {
 	ctx := context.Background()
 	parked := make(chan durable.Attempt, 3)
@@ -44,7 +44,7 @@ func Example_operate() {
 	}
 	<-parked
 	<-parked
-	for left := 2; left > 0; { // until then they are running: the parking is durable a moment later
+	for left := 2; left > 0; { // until then they are running: they are stored as parked a moment later
 		found, err := s.Find(ctx, durable.Query{State: durable.Parked})
 		if err != nil {
 			log.Fatal(err)
@@ -68,7 +68,7 @@ func Example_operate() {
 	}
 	n, err := s.Bulk(ctx, q, durable.DoNothing) // how many it would be
 	fmt.Println(n, err)
-	for more := true; more; more = q.After != "" { // in steps, as a page does it; Bulk removes all at once
+	for more := true; more; more = q.After != "" { // in steps, as a page does; Bulk removes all of them in one call
 		if n, q.After, err = s.BulkStep(ctx, q, durable.DoRemove); err != nil {
 			log.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func Example_operate() {
 	// 0 <nil>
 }
 
-// Which shop floods the mails, and for how long the others wait. Its mails are put off until the night.
+// Which shop floods the mail queue, and how long the others wait. Its mails are postponed until the night.
 func ExampleScheduler_Groups() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
@@ -115,7 +115,7 @@ func ExampleScheduler_Groups() {
 		log.Fatal(err)
 	}
 	var first durable.GroupCounts = groups.Largest[0]
-	others := groups.Others // those that are not among the ten largest: none
+	others := groups.Others // groups that are not among the ten largest: none
 	for _, g := range groups.Largest[1:] {
 		others.Due += g.Due
 	}
@@ -129,7 +129,7 @@ func ExampleScheduler_Groups() {
 	// 4 <nil>
 }
 
-// How many tasks of each kind there are. A scheduler counts those that it finds at its start in the background.
+// How many tasks of each kind there are. A scheduler counts the existing tasks in the background after its start.
 func ExampleScheduler_Counts() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
@@ -158,7 +158,8 @@ func ExampleScheduler_Counts() {
 	// Output: mail 2 1 0 0
 }
 
-// The nodes of a cluster: what each holds, how long due tasks have waited for its workers, and what most of these run.
+// The nodes of a cluster: the tasks that each holds, how long due tasks have waited for its workers, and the kind that
+// most of its workers run.
 func ExampleScheduler_Nodes() {
 	ctx := context.Background()
 	s, err := durable.Join(ctx, memengine.New(), durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
@@ -197,7 +198,7 @@ func ExampleState_String() {
 	// parked
 }
 
-// A flag or a form gives the name of a state.
+// The name of a state comes from a flag or a form.
 func ExampleParseState() {
 	state, err := durable.ParseState("parked")
 	fmt.Println(state, err)
@@ -210,7 +211,7 @@ func ExampleParseState() {
 	// [scheduled retrying waiting running parked paused]
 }
 
-// What a log line or a debugger shows of a scheduler and of a task.
+// How a log line or a debugger shows a scheduler and a task.
 func ExampleStats_String() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
@@ -234,8 +235,8 @@ func ExampleStats_String() {
 	// "ada" of kind "mail": scheduled, due 2100-01-01T09:00:00Z, runs left: 1, 0 bytes of payload version 1 <nil>
 }
 
-// A service hangs, and so do all runs that call it. They are cancelled, and their kind does not start again until the
-// service is back.
+// A service hangs, and so do all runs that call it. They are cancelled, and their kind is paused until the service is
+// back.
 func ExampleScheduler_Bulk() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
@@ -255,7 +256,7 @@ func ExampleScheduler_Bulk() {
 	}
 	<-begun
 	<-begun
-	if err := s.PauseKind(ctx, "charge"); err != nil { // or the runs are tried again
+	if err := s.PauseKind(ctx, "charge"); err != nil { // otherwise the runs are tried again
 		log.Fatal(err)
 	}
 	n, err := s.Bulk(ctx, durable.Query{Kind: "charge"}, durable.DoCancel)
@@ -267,7 +268,8 @@ func ExampleScheduler_Bulk() {
 	// cancelled: 2 <nil>
 }
 
-// What has gathered while a service was away is spread over an hour, so that the service is not overrun.
+// Tasks that have accumulated while a service was away are spread over an hour, so that they do not overload the
+// service.
 func ExampleScheduler_BulkReschedule() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
@@ -303,7 +305,7 @@ func ExampleScheduler_BulkReschedule() {
 	// mail:2 in 30m0s
 }
 
-// A logger of package log/slog in place of logrus.
+// A logger of package log/slog instead of logrus.
 func ExampleWithSlog() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

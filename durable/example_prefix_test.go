@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// The tasks of one customer, by what their keys begin with.
+// The tasks of one customer, found by the prefix of their keys.
 func ExampleScheduler_RemovePrefix() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())

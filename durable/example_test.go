@@ -21,10 +21,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// A task is added in one life of a program, and runs in the next.
+// A task is added by one process of a program, and runs in the next.
 func Example() {
 	ctx := context.Background()
-	store := memstore.New() // or pebble.Open of package durable/pebble, on the disk
+	store := memstore.New() // or pebble.Open of package durable/pebble, on disk
 	s, err := durable.New(store)
 	if err != nil {
 		log.Fatal(err)
@@ -130,7 +130,7 @@ func ExampleScheduler_AddTask() {
 	// too late: durable: stopped: AddTask of "ada"
 }
 
-// What is too large for a task is refused by name.
+// The errors for oversized tasks name what is too large.
 func ExampleScheduler_AddTask_limits() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -159,7 +159,7 @@ func ExampleScheduler_AddTask_limits() {
 	// durable: invalid task: more than 67108864 bytes of tasks at once
 }
 
-// The verbs are those of package timewheel, with a context and an error.
+// The verbs have the names of those in package timewheel, with a context and an error.
 func ExampleScheduler_Get() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -211,8 +211,8 @@ func ExampleScheduler_Get() {
 	// 2 added, 2 removed, 0 pending
 }
 
-// A run may be attempted again after it has done its work, by this process or the next. Its token does not
-// change, so that the handler can tell.
+// A run may be attempted again after it has done its work, by this process or the next. Its token stays the same, so
+// the handler can recognize it.
 func ExampleScheduler_Handle() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New(), durable.WithTick(time.Millisecond))
@@ -248,7 +248,7 @@ func ExampleScheduler_Handle() {
 	// attempt 2: ada is paid already
 }
 
-// Tasks that are due every minute, and a process that comes back after three and a half.
+// Tasks that are due every minute, and a process that restarts after three and a half minutes.
 func ExampleWithMissed() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -257,7 +257,7 @@ func ExampleWithMissed() {
 		log.Fatal(err)
 	}
 	kinds := map[string]durable.Missed{
-		"back up": durable.MissedOnce, // one backup now makes up for all that were missed
+		"back up": durable.MissedOnce, // one backup now makes up for all missed ones
 		"remind":  durable.MissedSkip, // a reminder at the wrong time is worse than none
 		"bill":    durable.MissedAll,  // each one counts
 	}
@@ -342,7 +342,7 @@ func ExampleStore() {
 	// bob is parked: true true <nil>
 }
 
-// What a scheduler has written, read without one.
+// Records of a scheduler, read without a scheduler.
 func ExampleInfoOf() {
 	record := engine.Record{Key: "ada", Due: 100, Data: []byte("no task")}
 	switch info, err := durable.InfoOf(record); {
@@ -356,7 +356,7 @@ func ExampleInfoOf() {
 	// Output: a later version of durable wrote it
 }
 
-// A leased store belongs to this machine as long as it has a lease.
+// A leased store belongs to this machine while the machine holds a lease.
 type leased struct {
 	engine.Store
 	lost chan struct{}
@@ -379,7 +379,7 @@ func ExampleFailureReporter() {
 	}
 	fmt.Println(s.Err())
 	close(store.lost)
-	for !errors.Is(s.RemoveTask(ctx, "ada"), durable.ErrBroken) { // a verb may be quicker than the news
+	for !errors.Is(s.RemoveTask(ctx, "ada"), durable.ErrBroken) { // a verb may run before the failure is reported
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Println(s.Err())
@@ -390,8 +390,8 @@ func ExampleFailureReporter() {
 	// true
 }
 
-// What one scheduler keeps is moved to another one, with attempts and tokens. A store that is a Backuper is copied as a
-// whole; that of package durable/pebble is, and the one in memory is not.
+// All tasks of a scheduler are moved to another one, with their attempts and tokens. A store that is a Backuper is
+// copied as a whole. The store of package durable/pebble is a Backuper, and the one in memory is not.
 func ExampleScheduler_Restore() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -431,8 +431,8 @@ func ExampleScheduler_Restore() {
 	// a backup: false true
 }
 
-// The bank is away, and nothing of it needs to be tried. The next process, and every other node, leaves these tasks
-// alone, too.
+// The bank is down, and trying its tasks is pointless. The next process and every other node also leave these tasks
+// alone.
 func ExampleScheduler_PauseKind() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -457,7 +457,7 @@ func ExampleScheduler_PauseKind() {
 		log.Fatal(err)
 	}
 	fmt.Println(paused.All, paused.Kinds, paused.Has("mail"))
-	if err := s.ResumeKind(ctx, "charge"); err != nil { // what fell due meanwhile runs as after downtime
+	if err := s.ResumeKind(ctx, "charge"); err != nil { // tasks that fell due during the pause run as after downtime
 		log.Fatal(err)
 	}
 	if err := s.Shutdown(ctx); err != nil {
@@ -468,8 +468,8 @@ func ExampleScheduler_PauseKind() {
 	// false [charge] false
 }
 
-// A task is paused while what it needs is away, and tasks of its kind are bounded: in how long an attempt may
-// take, and in how old a run may be that was missed.
+// A task is paused while a service that it needs is down. Its kind limits how long an attempt may take, and how old a
+// missed run may be.
 func ExampleScheduler_Pause() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())

@@ -2,7 +2,7 @@
 
 package durable
 
-// WithDraw replaces the numbers from 0 to 1 that are drawn for the waits between attempts.
+// WithDraw replaces the random numbers from 0 to 1 for the waits between attempts.
 func WithDraw(draw func() float64) Option {
 	return func(c *config) error {
 		c.draw = draw
@@ -10,7 +10,7 @@ func WithDraw(draw func() float64) Option {
 	}
 }
 
-// Held returns how many tasks the limiter of a kind holds, and of how many groups it knows.
+// Held returns how many tasks the limiter of a kind holds, and how many groups it knows.
 func Held(s *Scheduler, kind string) (tasks, groups int) {
 	k := s.kinds.get(kind)
 	k.Limiter.Locked(func() { tasks, groups = k.shares.Len(), len(k.shares.of) })

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The ten largest of any number are named, the sums are those of all, and memory is bounded.
+// However many groups there are, the ten largest are named, the sums cover all, and memory is bounded.
 func TestGroups_ofVeryMany(t *testing.T) {
 	onEach(t, func(t *testing.T, k *kit.Kit) {
 		const groups = 10_000
@@ -45,7 +45,7 @@ func TestGroups_ofVeryMany(t *testing.T) {
 	})
 }
 
-// A look at groups ends with its time, and says so.
+// A look at groups ends when its time is up, and reports that it was cut.
 func TestGroups_cut(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		s := k.Use(durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))).Scheduler

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The groups of a kind share its runs on all nodes evenly, whatever one of them has due before the others.
+// The groups of a kind share its runs on all nodes evenly, however many tasks one group has due before the others.
 func TestLimit_groupsOfACluster_takeTurns(t *testing.T) {
 	testkit.NotForRaces(t)
 	const crowd, few, took = 5000, 20, 100 * time.Millisecond

@@ -20,9 +20,9 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The promises of a cluster, which the table in README.md names.
+// The promises of a cluster, as named in the table in README.md.
 
-// D1. The engine's clock decides what is due, wherever it stands, whenever it is set, and however long answers
+// D1. The engine's clock decides which tasks are due, whatever it shows, whenever it is set, and however long answers
 // take.
 func TestD1_neverEarly_byTheEnginesClock(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestD1_neverEarly_byTheEnginesClock(t *testing.T) {
 	}
 }
 
-// The answers of a late engine take that long.
+// A late engine delays its answers.
 type late struct {
 	engine.Engine
 	by time.Duration
@@ -94,8 +94,8 @@ func (e late) Confirm(ctx context.Context, by engine.MemberID, claims []engine.C
 	return e.Engine.Confirm(ctx, by, claims)
 }
 
-// D2. What is removed, replaced or moved on one node does not start on another, which has claimed it and has it
-// waiting, in the wheel or for a worker.
+// D2. A task that is removed, replaced or moved on one node does not start on another node, even if that has claimed it
+// and it waits there in the wheel or for a worker.
 func TestD2_removed_isRemoved_onEveryNode(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]
@@ -131,7 +131,7 @@ func TestD2_removed_isRemoved_onEveryNode(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
-// D2. A removal that comes while the answer to a confirmation is on its way is seen, if that takes long.
+// D2. A removal is seen even if it happens while the answer to a confirmation is on its way, if the answer takes long.
 func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		b, confirmed := k.Nodes[0], 0
@@ -153,7 +153,7 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 	})
 }
 
-// D2. What a node removes itself does not start there, although the engine has just confirmed it.
+// D2. A task that a node removes does not start on that node, even if the engine has just confirmed its start.
 func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		var a *kit.Node
@@ -170,8 +170,8 @@ func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
 	})
 }
 
-// D2. What is due at one tick is confirmed in few calls, and each start by itself: what was removed on another node does not
-// start with the others. With that taken out it does.
+// D2. Tasks due at one tick are confirmed in few calls, but each start separately: a task removed on another node does
+// not start with the others. Without the separate confirmation it does.
 func TestD2_startsThatAreConfirmedTogether(t *testing.T) {
 	for _, fault := range []string{"", groupByOne} {
 		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
@@ -202,8 +202,8 @@ func TestD2_startsThatAreConfirmedTogether(t *testing.T) {
 	}
 }
 
-// D3. The tasks of a node that dies run elsewhere within a lease and half a second, those of a node that is
-// shut down within 100 ms: what is due, what is running, and what is claimed.
+// D3. The tasks of a dead node run elsewhere within a lease and half a second, and the tasks of a node that is shut
+// down within 100 ms. This holds for due, running and claimed tasks.
 func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
 	for name, dies := range map[string]bool{"killed": true, "shut down": false} {
 		t.Run(name, func(t *testing.T) {
@@ -252,8 +252,8 @@ func TestD3_aDeadNodesTasks_runElsewhere(t *testing.T) {
 	}
 }
 
-// D3. A task that is overdue when its dead node is reaped is claimed at once, whenever the other node has looked for
-// overdue tasks last.
+// D3. A task that is overdue when its dead node is reaped is claimed at once, whenever the other node last looked for
+// overdue tasks.
 func TestD3_whatIsOverdueOfADeadNode_runsInTime(t *testing.T) {
 	for after := time.Duration(0); after < sec; after += sec / 10 {
 		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
@@ -272,7 +272,7 @@ func TestD3_whatIsOverdueOfADeadNode_runsInTime(t *testing.T) {
 	}
 }
 
-// D3. A node that shuts down asks again to leave if the first call fails, so that its tasks run elsewhere at once.
+// D3. A node that shuts down tries again to leave if the first call fails, so that its tasks run elsewhere at once.
 func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]
@@ -291,8 +291,8 @@ func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
 	})
 }
 
-// D4. A node that is cut off starts nothing after its lease, has its runs cancelled, and their ends are not
-// accepted. The run that takes over has a greater fence.
+// D4. A node that is cut off starts nothing after its lease. Its runs are cancelled, and their ends are refused. The
+// run that takes over has a greater fence.
 func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]
@@ -346,8 +346,8 @@ func TestD4_aZombie_startsNothing_andEndsNothing(t *testing.T) {
 	})
 }
 
-// While a machine is suspended its own clock stands, and the engine's does not. So after it the node still believes in its lease. It
-// enters what was confirmed just before, decides nothing, and finds out within half a lease.
+// While a machine is suspended its own clock stops, and the engine's does not. So on waking the node still believes in
+// its lease. It enters the runs confirmed just before, makes no decision, and finds out within half a lease.
 func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		takenOver := make(chan []engine.Stored, 1)
@@ -374,7 +374,7 @@ func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 		k.After(lease)
 		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: 600 * time.Millisecond},
 			durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
-		k.After(600*time.Millisecond + 2*tick + lease/2) // no renewal is at the same time as the confirmation
+		k.After(600*time.Millisecond + 2*tick + lease/2) // no renewal coincides with the confirmation
 		ran, taken := k.Ran("confirmed"), <-takenOver
 		if len(taken) != 2 || taken[0].Key != "confirmed" || ran[0].Fence >= taken[0].Revision {
 			t.Errorf("another has taken over %+v, and these are the runs: %v", taken, ran)
@@ -395,7 +395,7 @@ func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 	})
 }
 
-// A suspended engine is that of a node whose machine is suspended as it gets the answer to a confirmation.
+// A suspended engine belongs to a node whose machine is suspended when it gets the answer to a confirmation.
 type suspended struct {
 	engine.Engine
 	meanwhile func()
@@ -407,8 +407,8 @@ func (s *suspended) Confirm(ctx context.Context, by engine.MemberID, claims []en
 	return held, now, err
 }
 
-// D5. Every attempt has the same token, and one whose node dies counts: a task that kills every node that runs
-// it is parked after its attempts.
+// D5. All attempts of a run have the same token, and an attempt whose node dies counts: a task that kills every node
+// that runs it is parked after its attempts.
 func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 	const attempts = 3
 	kit.OnNodes(t, attempts+1, func(t *testing.T, k *kit.Kit) {
@@ -445,7 +445,7 @@ func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 }
 
 // D5. A start whose confirmation is lost, comes late or is refused by a lock is confirmed again, and counts once: a
-// task is not parked before it has been tried as often as its kind says.
+// task is not parked before it has had all the attempts of its kind.
 func TestD5_aStartThatIsConfirmedAgain_countsOnce(t *testing.T) {
 	const attempts = 2
 	kit.OnNodes(t, attempts+1, func(t *testing.T, k *kit.Kit) {
@@ -474,7 +474,7 @@ func TestD5_aStartThatIsConfirmedAgain_countsOnce(t *testing.T) {
 	})
 }
 
-// A task with one attempt, whose confirmation is lost and then refused by somebody's lock, runs all the same.
+// A task with one attempt still runs if its confirmation is lost and then refused because of a lock.
 func TestD5_aStartThatIsRefusedAfterALostAnswer_isNotAnAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -482,7 +482,7 @@ func TestD5_aStartThatIsRefusedAfterALostAnswer_isNotAnAttempt(t *testing.T) {
 			durable.WithRetry(1, time.Second, time.Second))
 		a.Link.Next("Confirm", memengine.Fault{Lose: true})
 		a.Add(durable.Task{Key: "k", Kind: "once", Delay: 500 * time.Millisecond})
-		k.After(550 * time.Millisecond) // it is confirmed, and will be asked again
+		k.After(550 * time.Millisecond) // it is confirmed, and the node will ask again
 		tx := k.Engine.Begin()
 		k.Must(tx.Lock(ctx, "k"))
 		k.After(5 * time.Second)
@@ -496,7 +496,7 @@ func TestD5_aStartThatIsRefusedAfterALostAnswer_isNotAnAttempt(t *testing.T) {
 	})
 }
 
-// D6. A lost answer loses nothing, and a node recognizes what it has added itself.
+// D6. A lost answer loses nothing, and a node recognizes the tasks that it has added itself.
 func TestD6_lostAnswers(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -539,8 +539,7 @@ func TestD6_lostAnswers(t *testing.T) {
 	})
 }
 
-// D6. When claims, confirmations and ends of runs fail, or their answers are lost, every task runs all the
-// same, and ends.
+// D6. Every task runs and ends even if claims, confirmations and ends of runs fail, or their answers are lost.
 func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 	methods := []string{"Claim", "Confirm", "Commit", "Renew", "Walk Held", "Reap"}
 	for i := range 2 * len(methods) {
@@ -577,7 +576,7 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 	}
 }
 
-// D6. A node does not take for its own the task that another node has added at the same instant.
+// D6. A node does not mistake a task that another node has added at the same instant for its own.
 func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]
@@ -590,8 +589,8 @@ func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
 	})
 }
 
-// D7. What a user's transaction adds, removes, moves or completes is done with it, or not at all, also if it is
-// committed long after it was due.
+// D7. The adds, removals, moves and completions of a user's transaction take effect with it or not at all, even if it
+// is committed long after the task was due.
 func TestD7_inTheUsersTransaction(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -617,7 +616,7 @@ func TestD7_inTheUsersTransaction(t *testing.T) {
 		k.After(time.Second + 2*tick)
 		k.Ran("late")
 
-		// A removal that is rolled back delays the run, one that is committed prevents it.
+		// A removal that is rolled back delays the run, and a committed one prevents it.
 		for key, commit := range map[string]bool{"kept": false, "removed": true} {
 			a.Add(durable.Task{Key: key, Kind: "note", Delay: time.Second})
 			tx := k.Engine.Begin()
@@ -636,8 +635,8 @@ func TestD7_inTheUsersTransaction(t *testing.T) {
 	})
 }
 
-// D7. A run that is completed in the user's transaction does not run again, though its node dies before it has
-// acknowledged it. One that is not completed does.
+// D7. A run that is completed in the user's transaction does not run again, even if its node dies before acknowledging
+// it. A run that is not completed runs again.
 func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -681,7 +680,7 @@ func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
 			}
 			k.Gone("dies")
 		}
-		// A completion whose run was taken over, or whose task was removed, is not done.
+		// A completion has no effect if its run was taken over or its task was removed.
 		tx := k.Engine.Begin()
 		defer tx.Rollback()
 		unmet, err := tx.Write(ctx, (durable.Run{Token: durable.Token{Key: "dies"}, Fence: 1}).Completion(1))
@@ -691,10 +690,10 @@ func TestD7_completedInTheUsersTransaction_isDone(t *testing.T) {
 	})
 }
 
-// D8. A node leaves alone what it has no handler for: another runs it, now or later.
+// D8. A node leaves tasks without a handler alone: another node runs them, now or later.
 func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
-		for i := range 20 { // each of them runs on the node that knows it, wherever it was added
+		for i := range 20 { // each of them runs on the node that handles it, wherever it was added
 			m := k.Join(nil).Start()
 			m.Handle(fmt.Sprint("kind", i), ok)
 			m.Add(durable.Task{Key: fmt.Sprint("own", i), Kind: fmt.Sprint("kind", i), Delay: time.Second})
@@ -717,8 +716,8 @@ func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
 	})
 }
 
-// D9. After an outage what falls due now is on time, while the backlog drains at its rate. A node that claimed
-// both in one go, the oldest first, would break that.
+// D9. After an outage tasks that fall due now are on time, while the backlog drains at its rate. A node that claimed
+// both together, oldest first, would break that.
 func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
 	testkit.NotForRaces(t)
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
@@ -733,7 +732,8 @@ func TestD9_backlog_drainsAtItsRate_andDelaysNothing(t *testing.T) {
 	})
 }
 
-// A oneClaim is an engine for a node that claims what is overdue with what falls due now, and takes both for the same.
+// A oneClaim is an engine for a node that claims overdue tasks together with tasks that fall due now, and treats them
+// alike.
 type oneClaim struct{ engine.Engine }
 
 func (e oneClaim) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
@@ -745,7 +745,7 @@ func (e oneClaim) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 	return got, err
 }
 
-// d9 has an outage of nodes over such engines, and returns what breaks D9.
+// d9 simulates an outage of nodes over such engines, and returns the violations of D9.
 func d9(k *kit.Kit, over func(engine.Engine) engine.Engine) (broken []string) {
 	const (
 		backlog = 10_000
@@ -793,7 +793,7 @@ func d9(k *kit.Kit, over func(engine.Engine) engine.Engine) (broken []string) {
 		ran[call.Key]++
 		if call.Kind == "old" {
 			last = call.At
-			// A burst of a tenth of a second, at which a node counts from its own last run, is allowed.
+			// A burst of a tenth of a second is allowed, because a node counts from its own last run.
 			if i > int(float64(rate)*((call.At-back).Seconds()+0.3)) {
 				early++
 			}

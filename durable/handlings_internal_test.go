@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// The context of a run is as good as any, whenever it is first used: before it is cancelled, after that, or after
+// The context of a run behaves like any other, whether it is first used before it is cancelled, after that, or after
 // the run.
 func TestRunContext_isAContext(t *testing.T) {
 	type key struct{}
@@ -66,7 +66,7 @@ func TestRunContext_isAContext(t *testing.T) {
 	}
 }
 
-// Handlings that end in any order leave the others where a question finds them.
+// Handlings may end in any order: a question still finds the others.
 func TestHandlings_endInAnyOrder(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		var all handlings

@@ -15,8 +15,8 @@ import (
 // hangs is a handler that ends with its context.
 func hangs(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() }
 
-// starving are the tasks of a backlog, oldest first: more of a kind that hangs than a scheduler holds in memory, those
-// of a kind that takes a second, and those of one that takes no time.
+// starving returns the tasks of a backlog, oldest first: more tasks of a kind that hangs than a scheduler holds in
+// memory, then tasks of a kind that takes a second, and of a kind that takes no time.
 func starving(hanging int) (tasks []durable.Task) {
 	for i := range hanging {
 		tasks = append(tasks, durable.Task{Key: fmt.Sprint("hang", i), Kind: "hang", Delay: time.Second})
@@ -33,7 +33,7 @@ func starving(hanging int) (tasks []durable.Task) {
 // ranOf counts the runs by kind.
 func ranOf(kinds map[string]int, run durable.Run) { kinds[run.Kind]++ }
 
-// Half of the workers hang, and others run the kinds that do not, however many tasks of the kind that hangs are older.
+// Half of the workers hang, and the others run the kinds that do not, however many older tasks the hanging kind has.
 func TestCatchUp_kindThatHangs_starvesNoOther(t *testing.T) {
 	for _, hanging := range []int{40, 20_000} {
 		t.Run(fmt.Sprint(hanging), func(t *testing.T) {

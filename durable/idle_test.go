@@ -17,13 +17,13 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// An idleWalk watches nodes whose kinds take no time, some time, or hang on some nodes, with a backlog and with what falls
-// due now. A node shuts down in between.
+// An idleWalk watches nodes with a backlog and with tasks that fall due now. Their kinds take no time, some time, or
+// hang on some nodes. One node shuts down during the walk.
 type idleWalk struct {
 	*kit.Kit
 	rnd     *rand.Rand
 	workers int
-	end     chan struct{} // ends what hangs
+	end     chan struct{} // ends the hanging runs
 
 	mu      sync.Mutex // protects below
 	running []map[string]int
@@ -34,10 +34,10 @@ type idleWalk struct {
 
 var idleKinds = []string{"quick", "slow", "hang", "plain"}
 
-// No task that has been due for some seconds waits for the handler of another, while a worker of a living node is free
-// that it may have: all if its kind is known to be quick there; else all but the reserve, and half of them for its kind.
-// A worker is not free that is free for less than five seconds: a node has to claim the task first, which another may hold
-// for a run or two of its kind.
+// No task that has been due for some seconds waits for the handler of another task while a living node has a free
+// worker for it. If its kind is known to be quick there, it may have any worker. Otherwise it may have any worker
+// outside the reserve, and its kind at most half of them. A worker counts as free after five seconds: the node has to
+// claim the task first, and another node may hold it for a run or two of its kind.
 func TestWaiting_neverWhileAWorkerIsFree(t *testing.T) {
 	walks(t, 300, 100, 10, func(t *testing.T, seed uint64) {
 		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) { walkIdle(k, seed) })
@@ -120,7 +120,7 @@ func (w *idleWalk) note(node int, kind string, d int) {
 	w.ran[node][kind] = w.ran[node][kind] || d < 0
 }
 
-// check fails the test if a task waits that need not.
+// check fails the test if a task waits unnecessarily.
 func (w *idleWalk) check() {
 	const patience = 3 * time.Second
 	waits := map[string]string{} // the oldest by kind

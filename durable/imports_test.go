@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The scheduler imports no database, and neither do the packages and tests of its module: a program on a store of
-// another kind does not even download one.
+// Neither the scheduler nor the other packages and tests of its module import a database: a program that uses another
+// store does not even download one.
 func TestImports_noDatabase(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-test", "./...").CombinedOutput()
 	if err != nil {

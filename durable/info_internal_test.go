@@ -9,7 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// An Info has the last failed attempts of a run, the newest first, with their times.
+// An Info contains the latest failed attempts of a run, newest first, with their times.
 func TestInfo_failed_areTheLast(t *testing.T) {
 	of := &task.Policy{Attempts: 100, Least: 1, Most: 1}
 	r := &task.Record{Key: "k", Kind: "x", Times: Forever, Interval: 10, Grid: 1}

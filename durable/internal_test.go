@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Whatever the order of loading and changing, a key is free for certain only if it is not there; with hashes
-// that collide, as they do for hashes of three bits.
+// Whatever the order of loading and changing, a key is reported as certainly free only if it is absent. The hashes have
+// three bits, so that they collide.
 func TestFingerprints_agreeWithASet(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -60,7 +60,7 @@ func TestFingerprints_agreeWithASet(t *testing.T) {
 	}
 }
 
-// load does what the reader of the keys does.
+// load does the work of the key reader.
 func load(f *fingerprints, prints []uint64) {
 	for _, p := range prints {
 		f.set.Add(p)
@@ -70,7 +70,7 @@ func load(f *fingerprints, prints []uint64) {
 	}
 }
 
-// However many keys there are, and however many changes meanwhile, the keeper makes good for few in one step.
+// However many keys and concurrent changes there are, the keeper applies only a few of them in one step.
 func TestFingerprints_load_isInBoundedSteps(t *testing.T) {
 	const keys, changes = 100_000, 50_000
 	f := newFingerprints()
@@ -88,7 +88,7 @@ func TestFingerprints_load_isInBoundedSteps(t *testing.T) {
 			t.Errorf("a step of the keeper applies %d changes", n)
 		}
 		f.applyAll(pieces)
-		if steps < 3 { // what comes up while the reader works
+		if steps < 3 { // changes while the reader works
 			for i := range uint64(changes) / 10 {
 				f.change(noted{i, steps%2 == 0})
 			}
@@ -120,14 +120,14 @@ func TestFingerprints_free(t *testing.T) {
 	}
 }
 
-// A large AddTask that has its group for itself is put into no map: that took most of the time in which the
-// keeper's other callers waited. An operation that comes after it finds everything all the same.
+// A large AddTask that is alone in its group is not put into a map: that took most of the time for which the keeper's
+// other callers waited. A later operation in the group still finds every task.
 func TestGroup_putNew_isIndexedOnlyWhenAsked(t *testing.T) {
 	k := &keeper{live: map[string]*live{}, prints: newFingerprints()}
 	k.prints.handOver()
 	g := &group{k: k}
 	early := &task.Record{Key: "3"}
-	g.put("3", early, nil) // an operation before it has removed one of the keys
+	g.put("3", early, nil) // an earlier operation has removed one of the keys
 	var recs []*task.Record
 	for i := range 1000 {
 		rec := &task.Record{Key: fmt.Sprint(i)}
@@ -162,7 +162,8 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// After the clock was set back a task can be due before the start, and yet not be due. It must not run early.
+// After the clock was set back, a task can have a due time before the start and still not be due. It must not run
+// early.
 func TestKeeper_place_notDueYet_isInTheWheel(t *testing.T) {
 	wheel := timewheel.NewTimeWheel(time.Millisecond, 64)
 	defer wheel.Stop()

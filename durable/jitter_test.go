@@ -9,7 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// At both ends of time.
+// At both ends of the time range.
 func TestTask_jitter_atTheEndOfTime(t *testing.T) {
 	for _, added := range []Task{
 		{Interval: 1<<63 - 1}, {Delay: 1<<63 - 1}, {At: time.Unix(0, task.Latest)}, {Cron: "0 0 1 1 *"}, {Cron: "0 0 1 1 *", At: time.Unix(0, task.Latest)},

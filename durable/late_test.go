@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// A release that the node has given up, and that arrives while the task is running there, does not free it for
+// A release that the node has given up may arrive while the task is running there. It does not free the task for
 // another node.
 func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -38,7 +38,7 @@ func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
 	})
 }
 
-// A start whose confirmation was lost is no attempt when the node has no worker for the next one, and gives the
+// A start whose confirmation was lost does not count as an attempt if the node then has no worker for it and gives the
 // task to another node.
 func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -58,8 +58,8 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
-// A pause that its caller has given up, and that arrives after a resumption has returned, has no effect: also if
-// the resumption has found nothing paused, or its own call has failed or its answer was lost.
+// A pause that its caller has given up, and that arrives after a resumption has returned, has no effect. This holds
+// even if the resumption found nothing paused, its own call failed or its answer was lost.
 func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
 	for _, f := range []memengine.Fault{{}, {Fail: true}, {Lose: true}} {
 		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -81,8 +81,8 @@ func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
 	}
 }
 
-// A claim that arrives late gives the node a task that it does not know of. The node finds that, and runs it: soon, if
-// it arrives within a lease of when the node gave up.
+// A claim that arrives late gives the node a task that it does not know about. The node finds the task and runs it, and
+// does so soon if the claim arrives within a lease after the node gave up.
 func TestClaim_thatIsLate_losesNoTask(t *testing.T) {
 	for by, within := range map[time.Duration]time.Duration{
 		lease + tick/2:   lease / 2,

@@ -18,9 +18,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// A ledger is the account of a simulation, kept outside the nodes. It stands between the links of the nodes and
-// the engine and sees every effect in the order in which it takes place. It notes every verb, every call of a
-// handler, and what breaks a promise:
+// A ledger records a simulation from outside the nodes. It sits between the links of the nodes and the engine, and sees
+// every effect in the order in which it happens. It records every verb, every call of a handler, and every broken
+// promise:
 //
 //	D1  a handler is called before its run or its attempt is due by the engine's clock; a task is due before
 //	    its delay is over, before what [durable.RetryAfter] asks for, off the grid of its interval or calendar,
@@ -38,51 +38,51 @@ import (
 //	D11 a handler is called more than two seconds after its kind was paused, or on the node of the pause after
 //	    that has returned
 //
-// Of what has no number it notes when more runs of a kind are running than its limit allows, when more start
-// within a time than its rate allows, and when a burst of SetTask puts a run off for longer than it may.
+// Besides the numbered promises it records three violations: more runs of a kind are running than its limit allows,
+// more start within some time than its rate allows, and a burst of SetTask postpones a run for too long.
 type ledger struct {
 	engine   engine.Engine
 	lease    time.Duration
-	attempts int                      // of each run, before its task is parked
+	attempts int                      // for each run, before its task is parked
 	bounds   map[string]time.Duration // of the runs of each kind that has one
-	limits   map[string]int           // of the runs of each kind that has one, on each node
+	limits   map[string]int           // for the runs of each kind that has one, on each node
 	shared   map[string]int           // the same, on all nodes
-	paces    map[string]*pace         // of the runs of each kind that has a rate, on all nodes
+	paces    map[string]*pace         // for the runs of each kind that has a rate, on all nodes
 
 	mu      sync.Mutex // protects below
 	broken  []string
-	step    int                                 // of what has happened
-	until   map[engine.MemberID]time.Time       // when the leases run out, by the ledger's own books
+	step    int                                 // of the events so far
+	until   map[engine.MemberID]time.Time       // when the leases expire, by the ledger's own records
 	restart time.Time                           // of the engine
-	states  map[engine.Claim]state              // what a revision is
-	last    map[string]int64                    // the last revision of each key that was seen
-	there   map[string]state                    // what the tasks are, whatever their revisions
-	put     map[durable.Token]int               // the step in which a run came to be, and
-	dead    map[durable.Token]int               // from which on it must not be decided to start
-	stopped map[stopped]int                     // the same of the runs of a task that is paused
-	paused  map[string]pause                    // the last time that each key was paused or resumed
-	resumes map[string]int                      // resumptions of each key that may take effect, and
+	states  map[engine.Claim]state              // the state of a revision
+	last    map[string]int64                    // the last seen revision of each key
+	there   map[string]state                    // the states of the tasks, whatever their revisions
+	put     map[durable.Token]int               // the step in which a run was created, and
+	dead    map[durable.Token]int               // the step from which on no start of it may be decided
+	stopped map[stopped]int                     // the same for the runs of a paused task
+	paused  map[string]pause                    // the last pause or resumption of each key
+	resumes map[string]int                      // resumptions of each key that may still take effect, and
 	resumed map[string]int                      // the step in which the last other one returned
-	done    map[durable.Token]bool              // runs that were completed
-	parked  map[durable.Token]bool              // runs that were parked
-	effects map[string]effect                   // of the adds, by their payloads
+	done    map[durable.Token]bool              // completed runs
+	parked  map[durable.Token]bool              // parked runs
+	effects map[string]effect                   // the effects of the adds, by their payloads
 	deleted map[string]int                      // the step of the last removal of a key
 	decided map[engine.Claim]decision           // the last decision to start
 	fences  map[string]int64                    // the greatest fence of the starts of a key
-	ended   map[engine.Claim]ended              // how calls have ended
-	running map[durable.Token]map[*running]bool // calls that have not ended, and count
-	calls   map[*running]bool                   // those that count, and those that do not
-	counts  map[string]int                      // of what has happened
+	ended   map[engine.Claim]ended              // the ends of calls
+	running map[durable.Token]map[*running]bool // calls that have not ended and count
+	calls   map[*running]bool                   // counting calls, and others
+	counts  map[string]int                      // of the events so far
 
-	reported  map[engine.MemberID]time.Time // when each member has renewed its lease first
-	kinds     map[string]time.Time          // since when each kind is paused, or all that is allKinds
+	reported  map[engine.MemberID]time.Time // when each member first renewed its lease
+	kinds     map[string]time.Time          // since when each kind is paused, or all kinds under allKinds
 	pausedOn  map[onNode]int                // the step from which on a node must not call a kind
 	restarts  map[string]int                // as resumes and resumed, of each kind
 	restarted map[string]int
-	maxDelays map[string]time.Duration // of the tasks that have one, by their payloads, less their delays
-	deadlines map[durable.Token]int64  // when a run that SetTask may put off is due at the latest
-	started   map[durable.Token]bool   // runs of which a start was decided
-	shifts    map[string]time.Duration // by which the runs of a calendar are later
+	maxDelays map[string]time.Duration // for the tasks that have one, by their payloads, minus their delays
+	deadlines map[durable.Token]int64  // the latest due time of a run that SetTask may postpone
+	started   map[durable.Token]bool   // runs with a decided start
+	shifts    map[string]time.Duration // the delays of the runs of a calendar
 }
 
 // allKinds is the name of no kind.
@@ -93,35 +93,35 @@ type onNode struct {
 	kind string
 }
 
-// A state is what a revision of a task is.
+// A state describes a revision of a task.
 type state struct {
 	durable.Token
 	due   int64
-	times int // runs that are left
+	times int // remaining runs
 }
 
-// A stopped task is one of those of a key.
+// A stopped task identifies one of the tasks of a key.
 type stopped struct {
 	key        string
 	generation uint64
 }
 
-// A pause says whether a key has a paused task, in which step that became so, and when the task was due before
-// the pause, or None if it was moved since.
+// A pause records whether the task of a key is paused, since which step, and when the task was due before the pause, or
+// None if it was moved since.
 type pause struct {
 	is   bool
 	step int
 	due  int64
 }
 
-// An ended call is one that has returned, and how.
+// An ended records how a call has returned.
 type ended struct {
 	at   time.Time
-	due  time.Time // the run's, and not the attempt's
+	due  time.Time // of the run, not of the attempt
 	well bool
 	done bool          // by Done, which also counts after the bound
-	park bool          // it is not to be tried again
-	wait time.Duration // it is to be tried again after that, or 0
+	park bool          // it must not be tried again
+	wait time.Duration // the delay before the next try, or 0
 }
 
 type decision struct {
@@ -159,7 +159,7 @@ func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
 	}
 }
 
-// agrees fails the test if a promise was broken, and adds up what has happened.
+// agrees fails the test if a promise was broken, and sums up the events.
 func (l *ledger) agrees(t *testing.T, counts map[string]int) {
 	t.Helper()
 	for what, n := range l.counts {
@@ -170,7 +170,7 @@ func (l *ledger) agrees(t *testing.T, counts map[string]int) {
 	}
 }
 
-// breaks notes that a promise is broken.
+// breaks records a broken promise.
 func (l *ledger) breaks(promise string, format string, args ...any) {
 	l.broken = append(l.broken, promise+": "+fmt.Sprintf(format, args...))
 }
@@ -185,7 +185,7 @@ func token(s engine.Record) (durable.Token, durable.Info) {
 	return durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}, i
 }
 
-// seen notes the state of a task.
+// seen records the state of a task.
 func (l *ledger) seen(r engine.Record, revision int64) {
 	t, info := token(r)
 	s := state{t, r.Due, info.Times}
@@ -220,7 +220,7 @@ func (l *ledger) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return results, nil
 }
 
-// wrotePauses notes which kinds are paused.
+// wrotePauses records the paused kinds.
 func (l *ledger) wrotePauses(settings []byte) {
 	var now struct {
 		All   bool
@@ -242,7 +242,7 @@ func (l *ledger) wrotePauses(settings []byte) {
 	}
 }
 
-// wrote notes the effect of a write.
+// wrote records the effect of a write.
 func (l *ledger) wrote(w engine.Write, written engine.Written) {
 	old := engine.Claim{Key: w.Key, Revision: w.Revision}
 	if last := l.last[w.Key]; w.If == engine.IfUnchanged && w.Revision < last {
@@ -289,7 +289,7 @@ func (l *ledger) wrote(w engine.Write, written engine.Written) {
 	}
 }
 
-// burst notes that a task was put where was is, which may be no task.
+// burst records that a task has replaced was, which may be no task.
 func (l *ledger) burst(t, was durable.Token, payload string, due int64) {
 	more, is := l.maxDelays[payload]
 	if !is {
@@ -298,7 +298,7 @@ func (l *ledger) burst(t, was durable.Token, payload string, due int64) {
 	deadline := due + int64(more)
 	if first, is := l.deadlines[was]; is && !l.started[was] {
 		l.counts["runs that are put off"]++
-		// A node may believe that it is later, by what a call takes.
+		// A node may believe that it is later, by the duration of a call.
 		if late := time.Duration(due - max(first, time.Now().Add(2*l.lease).UnixNano())); late > 0 {
 			l.breaks("burst", "%v is put off by %v too much", t, late)
 		}
@@ -307,7 +307,7 @@ func (l *ledger) burst(t, was durable.Token, payload string, due int64) {
 	l.deadlines[t] = deadline
 }
 
-// pause notes that the key has a paused task from now on, or has none.
+// pause records whether the task of the key is paused from now on.
 func (l *ledger) pause(key string, is bool, due int64) {
 	old := l.paused[key]
 	if is == old.is {
@@ -318,8 +318,8 @@ func (l *ledger) pause(key string, is bool, due int64) {
 	l.paused[key] = pause{is, l.step, due}
 }
 
-// changed looks at what a task has become after a run, or by a resumption. was is what it was, and call how the
-// call of that has ended, if it has.
+// changed checks how a task has changed after a run or by a resumption. was is its previous state, and call the end of
+// its run, if it has ended.
 func (l *ledger) changed(w engine.Write, info durable.Info, was state, call ended) {
 	t, paused := was.Token, info.State == durable.Paused
 	same := info.Generation == was.Generation && info.Seq == was.Seq
@@ -339,7 +339,7 @@ func (l *ledger) changed(w engine.Write, info durable.Info, was state, call ende
 	}
 }
 
-// gridded looks at the next run of a task whose last one was due then.
+// gridded checks the next run of a task whose last run was due at the given time.
 func (l *ledger) gridded(w engine.Write, info durable.Info, was time.Time) {
 	next := time.Unix(0, w.Due)
 	latest := time.Now() // a node may believe that it is later, by what a call takes
@@ -350,7 +350,7 @@ func (l *ledger) gridded(w engine.Write, info durable.Info, was time.Time) {
 	if info.Cron == "" {
 		on = next.Sub(was)%info.Interval == 0
 		latest = latest.Add(info.Interval)
-	} else { // every minute, and later by a part of its jitter
+	} else { // every minute, delayed by a part of its jitter
 		shift := next.Sub(next.Truncate(time.Minute))
 		if _, known := l.shifts[info.Key]; !known {
 			l.shifts[info.Key] = shift
@@ -403,7 +403,7 @@ func (l *ledger) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 	return held, now, nil
 }
 
-// call notes that a handler is called on a node. It returns the function to call at its end.
+// call records that a handler is called on a node. It returns the function to call when the handler ends.
 func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(ended)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -462,7 +462,7 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	}
 }
 
-// startsWhilePaused looks whether the kind of a call is paused.
+// startsWhilePaused checks whether the kind of a call is paused.
 func (l *ledger) startsWhilePaused(r *running) {
 	for _, kind := range []string{r.kind, allKinds} {
 		if since, is := l.kinds[kind]; is && time.Since(since) > 2*time.Second {
@@ -475,8 +475,9 @@ func (l *ledger) startsWhilePaused(r *running) {
 	}
 }
 
-// withinLimits looks how many runs of the kind of a call are running. Those of a node whose lease is over do not
-// count on all nodes, nor those that have begun before the last node takes part: when its report is a lease old.
+// withinLimits checks the number of running runs of the call's kind. For the limit of all nodes, runs of a node with an
+// expired lease do not count. Nor do runs that began before the last node takes part, which it does when its report is
+// one lease old.
 func (l *ledger) withinLimits(r *running) {
 	var last time.Time
 	for _, at := range l.reported {
@@ -504,15 +505,15 @@ func (l *ledger) withinLimits(r *running) {
 	}
 }
 
-// A pace is that of runs of which a number may start at once, and then one each so often.
+// A pace is a rate of starts: a number of runs may start at once, and then one per interval.
 type pace struct {
 	each  time.Duration
 	burst int
-	empty time.Time // when no more could have started, if none has started since
+	empty time.Time // when all allowed starts had been used, if none has started since
 }
 
-// start notes a start, and reports whether all times until then have no more of them than they may: those of the
-// rate, and of a tick more.
+// start records a start, and reports whether no span of time up to now has more starts than the rate allows for it and
+// one more tick.
 func (p *pace) start(at time.Time) bool {
 	if full := at.Add(-time.Duration(p.burst)*p.each - tick); p.empty.Before(full) {
 		p.empty = full
@@ -521,16 +522,16 @@ func (p *pace) start(at time.Time) bool {
 	return !p.empty.After(at)
 }
 
-// A verb is one that is called: "add", "set", "remove", "move", "pause" or "resume"; "remove prefix" or
-// "move prefix", with the prefix in place of a key; "pause kind" or "resume kind", with the kind.
+// A verb is a call: "add", "set", "remove", "move", "pause" or "resume"; "remove prefix" or "move prefix", with the
+// prefix instead of a key; "pause kind" or "resume kind", with the kind.
 type verb struct {
 	what   string
-	tasks  []durable.Task // or only their keys; their payloads are unique
+	tasks  []durable.Task // or only their keys; the payloads are unique
 	called int
 	at     time.Time
 }
 
-// verb notes that a verb is called.
+// verb records the call of a verb.
 func (l *ledger) verb(what string, tasks ...durable.Task) verb {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -561,7 +562,7 @@ func (l *ledger) verb(what string, tasks ...durable.Task) verb {
 	return v
 }
 
-// returned notes that the verb has returned an error, or nothing.
+// returned records that the verb has returned, with an error or nil.
 func (l *ledger) returned(v verb, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -610,7 +611,7 @@ func (l *ledger) returned(v verb, err error) {
 	}
 }
 
-// least returns when the task is due, if it is added at that time, or later.
+// least returns the earliest due time of the task if it is added at that time or later.
 func least(at time.Time, task durable.Task) time.Time {
 	switch {
 	case task.MaxDelay > 0: // a burst may be over
@@ -618,7 +619,7 @@ func least(at time.Time, task durable.Task) time.Time {
 	case !task.At.IsZero():
 		return task.At
 	case task.Delay == 0 && task.Cron != "":
-		at = at.Add(-task.Jitter) // and it is later by some of that
+		at = at.Add(-task.Jitter) // and it is delayed by a part of that
 		next, err := durable.Next(task.Cron, at, 1)
 		if err != nil {
 			panic(err)
@@ -630,7 +631,7 @@ func least(at time.Time, task durable.Task) time.Time {
 	return at.Add(task.Delay)
 }
 
-// pausedOrResumed notes that a pause or a resumption has returned.
+// pausedOrResumed records that a pause or a resumption has returned.
 func (l *ledger) pausedOrResumed(v verb, key string, err error) {
 	known := err == nil || errors.Is(err, durable.ErrTaskKeyNotFound)
 	if v.what == "resume" && known {
@@ -644,7 +645,7 @@ func (l *ledger) pausedOrResumed(v verb, key string, err error) {
 		l.breaks("D6", "the %s of %s has returned, and has had no effect", v.what, key)
 	}
 	if v.what == "resume" || l.resumes[key] > 0 || l.resumed[key] > v.called {
-		return // what was paused may have been resumed
+		return // the paused task may have been resumed
 	}
 	for t, put := range l.put {
 		if t.Key == key && put < v.called {
@@ -653,7 +654,7 @@ func (l *ledger) pausedOrResumed(v verb, key string, err error) {
 	}
 }
 
-// kindPaused notes that a pause or a resumption of a kind on a node has returned.
+// kindPaused records that a pause or a resumption of a kind has returned on a node.
 func (l *ledger) kindPaused(v verb, node int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -672,7 +673,7 @@ func (l *ledger) kindPaused(v verb, node int, err error) {
 	}
 }
 
-// lost notes the tasks that the engine has lost.
+// lost records the tasks that the engine has lost.
 func (l *ledger) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A report that has no room for all kinds says that the node may have any.
+// A report without room for all kinds says that the node may have any.
 func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	var r NodeReport
 	for i := range 100 {
@@ -29,7 +29,7 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	}
 }
 
-// A report has the last takeovers, as far as there is room for them.
+// A report contains the latest takeovers that it has room for.
 func TestReport_ofTakeovers(t *testing.T) {
 	names := []string{"a", strings.Repeat("\x01", 1000), "\xff"}
 	for range 10 {
@@ -46,7 +46,7 @@ func TestReport_ofTakeovers(t *testing.T) {
 	}
 }
 
-// JSON holds no kind that is not UTF-8, so its report says that the node may have any.
+// JSON cannot hold a kind that is not UTF-8, so its report says that the node may have any.
 func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
 	r := NodeReport{Kinds: []string{"a", "\xff"}}
 	if got := reportOf(engine.Membership{Report: r.encode(1)}); !got.More || !got.has("\xff") || !slices.Equal(got.Kinds, []string{"a"}) {
@@ -54,7 +54,7 @@ func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
 	}
 }
 
-// However many groups are cut and hold nothing, those that a limiter knows are bounded.
+// However many groups are cut and hold nothing, the number of groups that a limiter knows is bounded.
 func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 	s := newShares()
 	for i := range 3 * limit.HeldTasks {
@@ -70,7 +70,7 @@ func TestShares_ofGroupsThatHoldNothing_areBounded(t *testing.T) {
 	}
 }
 
-// What is left of a group and what is left of the rest are read in turn, however long that takes.
+// The remaining tasks of a group and of the other groups are read in turn, however long that takes.
 func TestShares_readingsTakeTurns(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "a", "b", "c"} {
@@ -89,8 +89,8 @@ func TestShares_readingsTakeTurns(t *testing.T) {
 	}
 }
 
-// A reading moves the cuts that it has met to where it has come to. It moves none back, and none that was made
-// meanwhile, and lifts them at the end of what the feed has passed.
+// A reading moves the cuts that it has met to its own position. It never moves a cut back, nor one that was made during
+// the reading, and it lifts the cuts when it has read all that the feed has passed.
 func TestShares_readingMovesCuts(t *testing.T) {
 	taskOf := func(group string, due int64) *limit.Task {
 		return &limit.Task{Rec: &task.Record{Group: group, Key: "k", Due: due}}
@@ -103,7 +103,7 @@ func TestShares_readingMovesCuts(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		at   int64 // where the reading has come to
+		at   int64 // the position of the reading
 		want map[string]int64
 	}{
 		{"begun", 20, map[string]int64{"before": 10, "a": 20, "further": 50, "far": 200, "full": 19}},
@@ -127,8 +127,8 @@ func TestShares_readingMovesCuts(t *testing.T) {
 	}
 }
 
-// A task takes no room from a group that has no more than its own, so that groups of one size do not displace each
-// other.
+// A task takes no room from a group that has no more tasks than its own, so that groups of one size do not displace
+// each other.
 func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
 	s := newShares()
 	for due, group := range []string{"a", "b", "b", "a"} {

@@ -23,12 +23,11 @@ import (
 // gateMost is how many tasks a limiter holds.
 const gateMost = 2048
 
-// A kind with more tasks due than its limit allows takes little memory, and its overdue tasks delay those of no
-// other kind.
+// A kind with more due tasks than its limit allows takes little memory, and its overdue tasks delay no other kind.
 func TestLimit_ofAKindThatIsOverdue_delaysNoOther(t *testing.T) {
 	const tasks = 5 * gateMost
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
-		k.Add(durable.Task{Key: "other", Kind: "note", Delay: hour / 2}) // due after all of the limited kind
+		k.Add(durable.Task{Key: "other", Kind: "note", Delay: hour / 2}) // due after all tasks of the limited kind
 		overdue(k, tasks, "slow")
 		k.Handle("slow", sleeper(sec), durable.WithConcurrency(2), durable.WithMissed(durable.MissedAll))
 		k.Start()
@@ -50,7 +49,7 @@ func TestLimit_ofAKindThatIsOverdue_delaysNoOther(t *testing.T) {
 	}, durable.WithPoolSize(4))
 }
 
-// A handler that comes after Start, with a limit, gets all that has waited for it, once.
+// A handler with a limit that is registered after Start gets every task that has waited for it, once.
 func TestLimit_ofAHandlerThatComesLate(t *testing.T) {
 	const tasks = 3 * gateMost
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -67,8 +66,8 @@ func TestLimit_ofAHandlerThatComesLate(t *testing.T) {
 	})
 }
 
-// What is in memory when a handler with a limit is registered is held in addition. It makes no task that is left in
-// the store count as read.
+// Tasks that are in memory when a handler with a limit is registered are held in addition. They do not make tasks that
+// are left in the store count as read.
 func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		const full, resumed, early = gateMost + 76, 5, 400
@@ -100,7 +99,7 @@ func TestLimit_ofAHandlerThatComesLate_losesNothing(t *testing.T) {
 	})
 }
 
-// A task whose payload the handler does not take is counted once, however often what is around it is left in the
+// A task whose payload the handler does not accept is counted once, however often the tasks around it are left in the
 // store and read again.
 func TestLimit_ofAPayloadThatIsNotTaken_countsItOnce(t *testing.T) {
 	const many, newer = gateMost + 20, 20 // one of these after each of the last of those
@@ -133,8 +132,9 @@ func TestLimit_ofAPayloadThatIsNotTaken_countsItOnce(t *testing.T) {
 	})
 }
 
-// Whatever is added, moved, removed, paused or crashes while tasks of a kind with a limit are left in the store, and
-// whether its handler comes before Start or after, each task runs once, and not before it is due. What is running when the process ends runs again.
+// Tasks are added, moved, removed and paused, and the process crashes, while tasks of a kind with a limit are left in
+// the store. Whether its handler comes before Start or after, each task runs once, and not before it is due. A task
+// that is running when the process ends runs again.
 func TestLimit_whileTasksChange(t *testing.T) {
 	const keys, steps = 6 * gateMost, 20_000
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -145,7 +145,7 @@ func TestLimit_whileTasksChange(t *testing.T) {
 			}
 		}
 		handle()
-		due := make(map[string]time.Time)    // of what is to run
+		due := make(map[string]time.Time)    // of the tasks that must run
 		began := make(map[durable.Token]int) // after how many crashes
 		crashes := 0
 		ran := func() {
@@ -162,7 +162,7 @@ func TestLimit_whileTasksChange(t *testing.T) {
 			}
 		}
 		delay := func() time.Duration { return time.Duration(draw.Int64N(int64(20 * sec))) }
-		group := func() string { // half are of one, and a quarter of none
+		group := func() string { // half are in one group, and a quarter in none
 			return []string{"most", "most", "", fmt.Sprint(draw.IntN(keys))}[draw.IntN(4)]
 		}
 		for step := range steps {
@@ -222,7 +222,7 @@ func TestLimit_whileTasksChange(t *testing.T) {
 	})
 }
 
-// What waits for a limit waits for the resumption alone while its kind is paused.
+// While its kind is paused, a task that waits for a limit waits only for the resumption.
 func TestLimit_ofAPausedKind_nothingWaitsForIt(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
 		r.Handle("k", sleeper(time.Minute), durable.WithConcurrency(1))
@@ -264,8 +264,8 @@ func TestLimit_wrong(t *testing.T) {
 	})
 }
 
-// The runs on all nodes together keep within the limit while nodes join, leave, die and are cut off, as long as no
-// run takes longer than a lease.
+// The runs on all nodes together stay within the limit while nodes join, leave, die and are cut off, as long as no run
+// takes longer than a lease.
 func TestLimit_ofAllNodes(t *testing.T) {
 	const n, took = 7, 300 * time.Millisecond
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
@@ -287,7 +287,7 @@ func TestLimit_ofAllNodes(t *testing.T) {
 			}, durable.WithClusterConcurrency(n))
 			return m
 		}
-		// ran fails the test unless the nodes are at the limit for about so much of the time, and no more.
+		// ran fails the test unless the nodes are at the limit for about that share of the time, and never above it.
 		ran := func(what string, d time.Duration, share float64) []kit.Call {
 			t.Helper()
 			k.Runs()
@@ -317,7 +317,7 @@ func TestLimit_ofAllNodes(t *testing.T) {
 		}
 		k.Nodes[1].End()
 		ran("after one has left", 10*sec, 0.8)
-		k.Nodes[0].Link.SetDown(true) // the oldest: it is reaped, and comes back as another
+		k.Nodes[0].Link.SetDown(true) // the oldest: it is reaped, and returns as another member
 		ran("while one is cut off", 3*lease, 0.3)
 		k.Nodes[0].Link.SetDown(false)
 		ran("when it is back", 2*lease, 0.3)
@@ -331,12 +331,13 @@ func TestLimit_ofAllNodes(t *testing.T) {
 		}
 		ran("when few are left", 10*sec, 0.8)
 		for i := range 6000 {
-			_ = k.Nodes[0].RemoveTask(ctx, fmt.Sprint(i)) // its error is that it has run
+			_ = k.Nodes[0].RemoveTask(ctx, fmt.Sprint(i)) // it fails if the task has run
 		}
 	})
 }
 
-// A node whose part shrinks gives back what it holds beyond it, so that the node that joins has something to run.
+// A node whose share shrinks gives back the tasks that it holds beyond its share, so that the joining node has tasks to
+// run.
 func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
 	testkit.NotForRaces(t)
 	const n = 4
@@ -363,7 +364,7 @@ func TestLimit_ofAPartThatShrinks_theOtherNodeRunsWhatWaited(t *testing.T) {
 	})
 }
 
-// Of a limit of one node and one of all nodes the lesser counts.
+// Of a limit per node and a limit for all nodes the smaller one counts.
 func TestLimit_ofANodeAndOfAllNodes_theLesserCounts(t *testing.T) {
 	for _, own := range []int{2, 8} {
 		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -385,7 +386,7 @@ func TestLimit_ofANodeAndOfAllNodes_theLesserCounts(t *testing.T) {
 	}
 }
 
-// The run of a kind with a limit that ends its goroutine makes room for the next.
+// If a run of a kind with a limit ends its goroutine, it makes room for the next.
 func TestLimit_ofHandlersThatEndTheirGoroutine_continues(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(context.Context, durable.Run) error { runtime.Goexit(); return nil },
@@ -399,7 +400,7 @@ func TestLimit_ofHandlersThatEndTheirGoroutine_continues(t *testing.T) {
 	})
 }
 
-// Of large tasks that wait for a limit few are in memory.
+// Few of the large tasks that wait for a limit are in memory.
 func TestLimit_ofLargeTasks_holdsFew(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		const tasks, most = 20, 5
@@ -418,7 +419,7 @@ func TestLimit_ofLargeTasks_holdsFew(t *testing.T) {
 	})
 }
 
-// Shutdown leaves what waits for a limit to the next process.
+// Shutdown leaves tasks that wait for a limit to the next process.
 func TestLimit_atShutdown_leavesWhatWaits(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 20
@@ -436,7 +437,7 @@ func TestLimit_atShutdown_leavesWhatWaits(t *testing.T) {
 	})
 }
 
-// A node that asks for the tasks of a limit as it loses its part in that claims none.
+// A node that loses its share of a limit while it asks for the limit's tasks claims none.
 func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		handle := func(m *kit.Node) { m.Handle("k", sleeper(20*time.Millisecond), durable.WithClusterConcurrency(1)) }
@@ -468,7 +469,8 @@ func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
 	})
 }
 
-// A renewal that reaches the engine after a later one takes no report back: the other nodes divide by those that they see.
+// A renewal that reaches the engine after a later one does not bring back an older report: the other nodes divide by
+// the nodes that they see.
 func TestLimit_renewalThatIsLate_hidesNoNode(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		late, other := k.Nodes[0], k.Nodes[1]
@@ -496,7 +498,7 @@ func TestLimit_renewalThatIsLate_hidesNoNode(t *testing.T) {
 	})
 }
 
-// A turnsWatch notes after which group a node asks for turns, and fails every second such call.
+// A turnsWatch records the group after which a node asks for turns, and fails every second such call.
 type turnsWatch struct {
 	engine.Engine
 	after []string
@@ -512,7 +514,7 @@ func (w *turnsWatch) Claim(ctx context.Context, r engine.ClaimRequest) (engine.C
 	return w.Engine.Claim(ctx, r)
 }
 
-// After a call that has failed the turns continue where they were.
+// After a failed call the turns continue where they were.
 func TestLimit_turnsThatFail_continue(t *testing.T) {
 	const n = 500
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
@@ -538,8 +540,8 @@ func TestLimit_turnsThatFail_continue(t *testing.T) {
 	})
 }
 
-// A node that joins takes no share before a node with a longer lease, which renews it less often, must have
-// seen it.
+// A joining node takes no share before every other node must have seen it, including a node that renews its longer
+// lease less often.
 func TestLimit_ofAllNodes_whoseLeasesDiffer(t *testing.T) {
 	const n, took, long = 4, 300 * time.Millisecond, 10 * lease
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
@@ -610,7 +612,7 @@ func TestLimit_rateOfAllNodes(t *testing.T) {
 	})
 }
 
-// The groups of what is held for a limit take turns, in each group the task that is due first.
+// The groups of the tasks held for a limit take turns, and each group runs its earliest task.
 func TestLimit_groupsTakeTurns(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", sleeper(100*time.Millisecond), durable.WithConcurrency(1))
@@ -656,7 +658,7 @@ func TestLimit_groupsTakeTurns(t *testing.T) {
 	})
 }
 
-// A run that starts up to a tick after its token does not make the next one late, however few start at once.
+// A run that starts up to a tick after its token does not make the next one late, however few may start at once.
 func TestLimit_rate_isKeptOnTheAverage(t *testing.T) {
 	const n, wide, tasks = 20, 30 * time.Millisecond, 101
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -681,7 +683,7 @@ func TestLimit_rate_isKeptOnTheAverage(t *testing.T) {
 	}, durable.WithTick(wide))
 }
 
-// While the engine takes long to confirm, what the rate allows does not gather to start at once.
+// While the engine takes long to confirm, the starts that the rate allows do not accumulate and then happen at once.
 func TestLimit_rateWhileTheEngineIsSlow(t *testing.T) {
 	const n, burst = 100, 2
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {

@@ -25,9 +25,9 @@ const (
 	walkAttempts = 1000
 )
 
-// A thousand tasks of kinds with limits are due together, in groups, while nodes join, leave and handle the kinds
+// A thousand tasks of kinds with limits are due together, in groups. Meanwhile nodes join, leave and handle the kinds
 // late, calls are delayed, fail or lose their answers, kinds are paused, and tasks are removed and moved. When the
-// faults cease all that is left runs, and the ledger must have nothing to object.
+// faults cease, every remaining task runs, and the ledger must report no violation.
 func TestLimit_ofAllNodes_whateverHappens(t *testing.T) {
 	testkit.NotForRaces(t)
 	counts := make(map[string]int)
@@ -38,21 +38,21 @@ func TestLimit_ofAllNodes_whateverHappens(t *testing.T) {
 	}
 }
 
-// A limitWalk is one seed. Its kinds are "limited" on each node, "shared" with a concurrency of all nodes, and
-// "work" with a rate of all nodes.
+// A limitWalk is one seed. Its kinds are "limited" with a limit on each node, "shared" with a concurrency for all
+// nodes, and "work" with a rate for all nodes.
 type limitWalk struct {
 	*simulation
 	t       *testing.T
 	draw    *rand.Rand
 	options map[string][]durable.KindOption
 	joins   int
-	numbers [simNodes]int // of the nodes: one that leaves may end its runs while another has its place
+	numbers [simNodes]int // of the nodes: a node that leaves may still end its runs when another has its place
 	leaving sync.WaitGroup
 }
 
 // walkLimits runs a seed, and returns its ledger.
 func walkLimits(t *testing.T, seed uint64) *ledger {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what happens at one instant happens mostly in the same order
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // events of one instant happen mostly in the same order
 	var l *ledger
 	synctest.Test(t, func(t *testing.T) {
 		w := &limitWalk{simulation: &simulation{seed: seed, engine: memengine.New()}, t: t}
@@ -88,7 +88,7 @@ func walkLimits(t *testing.T, seed uint64) *ledger {
 	return l
 }
 
-// limit draws the limits of the kinds.
+// limit draws limits for the kinds.
 func (w *limitWalk) limit() {
 	each, all := 1+w.draw.IntN(4), 1+w.draw.IntN(4)
 	w.ledger.limits["limited"], w.ledger.shared["shared"] = each, all
@@ -110,7 +110,7 @@ func (w *limitWalk) limit() {
 
 func (w *limitWalk) kinds() []string { return []string{"limited", "shared", "work"} }
 
-// join has a node join that handles nothing.
+// join adds a node that handles nothing.
 func (w *limitWalk) join(i int) *simNode {
 	w.t.Helper()
 	w.joins++
@@ -123,7 +123,7 @@ func (w *limitWalk) join(i int) *simNode {
 	return n
 }
 
-// handle has a node handle all kinds. Its errors are that it does.
+// handle registers all kinds on a node. It fails for kinds that are already registered.
 func (w *limitWalk) handle(i int) {
 	number := w.numbers[i]
 	for _, kind := range w.kinds() {
@@ -178,7 +178,7 @@ func (w *limitWalk) add() {
 	}
 }
 
-// step does something.
+// step does one random operation.
 func (w *limitWalk) step() {
 	i := w.draw.IntN(simNodes)
 	n, only := w.nodes[i], durable.Task{Key: fmt.Sprint(w.draw.IntN(walkTasks))}
@@ -198,7 +198,7 @@ func (w *limitWalk) step() {
 		}
 		if alive > 1 {
 			n.crashed.Store(true)
-			w.leaving.Go(func() { _ = n.Shutdown(ctx) }) // its error is that the engine does not answer
+			w.leaving.Go(func() { _ = n.Shutdown(ctx) }) // it fails if the engine does not answer
 		}
 	case 1, 2, 3:
 		w.handle(i)
@@ -227,7 +227,7 @@ func (w *limitWalk) step() {
 	}
 }
 
-// fault returns one.
+// fault returns a random fault.
 func (w *limitWalk) fault() memengine.Fault {
 	f := memengine.Fault{Delay: time.Duration(w.draw.Int64N(int64(6 * simLease)))}
 	f.Fail, f.Lose = w.draw.IntN(3) == 0, w.draw.IntN(3) == 0

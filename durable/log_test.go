@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// What the scheduler and its wheel log goes to a logger of package log/slog, with its level and its fields.
+// The log lines of the scheduler and its wheel go to a logger of package log/slog, with their level and fields.
 func TestWithSlog(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		var out bytes.Buffer

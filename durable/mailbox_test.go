@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// inquired has a run of 20 seconds on a node, with these faults of what that writes next, while another node asks for its
-// end. The third is cut off, so that the question stays open until that is reaped.
+// inquired starts a run of 20 seconds on a node whose next writes have these faults, while another node asks for its
+// end. The third node is cut off, so that the question stays open until that node is reaped.
 func inquired(t *testing.T, faults ...memengine.Fault) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		k.Handle("brief", func(context.Context, durable.Run) error { time.Sleep(20 * sec); return nil })
@@ -49,14 +49,14 @@ func inquired(t *testing.T, faults ...memengine.Fault) {
 	}, durable.WithLease(30*sec))
 }
 
-// An answer that was lost, or comes late, replaces no later one, and nothing of it is left.
+// An answer that was lost or comes late replaces no later one, and leaves nothing behind.
 func TestRemoveTaskWait_answersThatAreLostOrLate(t *testing.T) {
 	for _, faults := range [][]memengine.Fault{
 		{{}},
 		{{Lose: true}},
 		{{Fail: true}, {Lose: true}, {Lose: true}},
 		{{Delay: 19 * sec}},                                    // when the run has ended, and the question is open
-		{{Delay: 19 * sec}, {Lose: true}},                      // and the answer in its place is lost
+		{{Delay: 19 * sec}, {Lose: true}},                      // and the answer that replaces it is lost
 		{{Delay: 50 * sec}},                                    // when the question has ended
 		{{}, {Delay: 40 * sec, Fail: true}, {Delay: 50 * sec}}, // as the last answer
 	} {
@@ -64,7 +64,7 @@ func TestRemoveTaskWait_answersThatAreLostOrLate(t *testing.T) {
 	}
 }
 
-// A question whose asker is gone is answered for a day. Then it is deleted, with its answers.
+// A question whose asker is gone is answered for a day. Then it and its answers are deleted.
 func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		members, err := membersOf(k.Engine)
@@ -100,7 +100,8 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 	})
 }
 
-// A node whose calls fail as it deletes a question leaves no answer without a question: nothing would ever find that.
+// A node whose calls fail while it deletes a question leaves no answer without a question: nothing would ever find such
+// an answer.
 func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 	for i := range 3 {
 		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -129,7 +130,7 @@ func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 	}
 }
 
-// A question that no node can read disturbs no other. It is deleted after a day, by the time in its name.
+// A question that no node can read does not affect other questions. It is deleted after a day, by the time in its name.
 func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		asked := func(ago time.Duration) string { return fmt.Sprintf("%016x-1", time.Now().Add(-ago).UnixNano()) }
@@ -149,7 +150,7 @@ func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 	})
 }
 
-// The only node leaves no question.
+// A cluster's only node writes no question.
 func TestCancel_onTheOnlyNode_writesNothing(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		var wrote atomic.Bool

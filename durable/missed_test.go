@@ -13,9 +13,9 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What a kind makes of the runs that fell due while nothing ran: on the grid of an interval, and on that of a
-// calendar, which is the same here. The tasks are due each minute; the process is away from the start of
-// minute 2 to half past minute 12.
+// How a kind handles the runs that fell due while nothing ran: on the grid of an interval, and on the grid of a
+// calendar, which is the same here. The tasks are due every minute. The process is away from the start of minute 2 to
+// the middle of minute 12.
 func TestMissed_withAnAge(t *testing.T) {
 	testkit.NotForRaces(t)
 	const age = 3*time.Minute + time.Second
@@ -95,7 +95,7 @@ func TestMissed_withAnAge(t *testing.T) {
 	}
 }
 
-// What was due before an age is missed also while an earlier run of the task is running.
+// A run that has exceeded the age is missed even if an earlier run of the task is still running.
 func TestMissed_withAnAge_whileARunIsLong(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		long := true
@@ -187,7 +187,7 @@ func TestMissed_withAnAge_whileItWaits(t *testing.T) {
 	})
 }
 
-// A run from before the start that is restored after it is skipped as it would be if it had been there.
+// A run from before the start that is restored after it is skipped as if it had been there at the start.
 func TestMissedSkip_ofARestoredTask(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", ok, durable.WithMissed(durable.MissedSkip))
@@ -208,7 +208,7 @@ func TestMissedSkip_ofARestoredTask(t *testing.T) {
 	})
 }
 
-// Only what was due before Start, Handle or the resumption of its own kind is skipped, whatever is done to others.
+// Only runs due before Start, Handle or the resumption of their own kind are skipped, whatever happens to other kinds.
 func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 	const tasks = 3000 // more than are in memory
 	for name, c := range map[string]struct{ before, after func(k *kit.Kit) }{
@@ -251,7 +251,7 @@ func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 	})
 }
 
-// MissedSkip passes over what was due before the node was started.
+// MissedSkip skips runs that were due before the node was started.
 func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		m := k.Join(nil)
@@ -266,7 +266,7 @@ func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
 	})
 }
 
-// A run that has failed is tried again after downtime, and not passed over as missed.
+// A failed run is tried again after downtime, and not skipped as missed.
 func TestMissed_skip_ofARunThatHasFailed_isTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		handle := func(f durable.Handler) {
@@ -287,7 +287,7 @@ func TestMissed_skip_ofARunThatHasFailed_isTriedAgain(t *testing.T) {
 	})
 }
 
-// MissedSkip passes over what was due before a handler has come.
+// MissedSkip skips runs that were due before a handler was registered.
 func TestMissed_skip_beforeAHandlerComes(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		handle := func() { k.Handle("k", ok, durable.WithMissed(durable.MissedSkip)) }
@@ -302,7 +302,7 @@ func TestMissed_skip_beforeAHandlerComes(t *testing.T) {
 	})
 }
 
-// A run whose node has died is tried again, however old it is by then: it is not missed.
+// A run whose node has died is tried again, however old it is by then. It is not missed.
 func TestMissed_withAnAge_whenTheNodeOfARunDies(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]

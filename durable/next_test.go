@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// What the documentation says about days on which the clocks are set.
+// The promises of the documentation about days on which the clocks are changed.
 func TestNext_whenTheClocksAreSet(t *testing.T) {
 	for _, c := range []struct{ spec, from, want string }{
 		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-28T00:00:00Z",
@@ -97,7 +97,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// The error of a wrong expression names the field, what it is, and what it may be.
+// The error of a wrong expression names the field, its value and the allowed values.
 func TestCalendar_errors_nameTheFieldAndWhatIsAllowed(t *testing.T) {
 	for spec, want := range map[string]string{
 		"0 9 L * *":      `day of the month "L": * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of 1 to 31`,

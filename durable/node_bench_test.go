@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What a node costs, apart from its engine: an add and a removal, by one of a number of callers.
+// The cost of a node without its engine: an add and a removal, by one of several callers.
 func BenchmarkNode(b *testing.B) {
 	for _, callers := range []int{1, 64, 1024} {
 		for name, delay := range map[string]time.Duration{"far": time.Hour, "near": 700 * time.Millisecond} {
@@ -56,8 +56,8 @@ func BenchmarkNode(b *testing.B) {
 	}
 }
 
-// What a limit costs: three nodes run what is due, with runs that do nothing, from the first run to the last. The
-// limit is more than they need.
+// The cost of a limit: three nodes run due tasks with empty handlers, measured from the first run to the last. The
+// limit is larger than they need.
 func BenchmarkNode_limit(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -22,8 +22,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A node whose workers are all busy with long runs gives back what waits for them, and what it has claimed in
-// advance when that is due.
+// A node whose workers are all busy with long runs gives back the waiting tasks, and tasks claimed in advance once they
+// are due.
 func TestNode_stuck_givesBackWhatWaits(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]
@@ -49,8 +49,8 @@ func TestNode_stuck_givesBackWhatWaits(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
-// Many callers that set one key at the same time share a commit, and one of them wins. While a transaction has locked the
-// key, each waits for as long as it wants to.
+// Many callers that set one key at the same time share a commit, and one of them wins. While a transaction has locked
+// the key, each caller waits until its own context ends.
 func TestNode_manySetAKey_shareACommit(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -70,9 +70,9 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 			all.Wait()
 			return errs
 		}
-		// A caller that has gone ends nothing that others wait for.
+		// A caller that gives up does not end a call that others wait for.
 		slow := memengine.Fault{Delay: 200 * time.Millisecond}
-		a.Link.Next("Commit", slow, slow, slow) // the third one has the last two callers
+		a.Link.Next("Commit", slow, slow, slow) // the third one serves the last two callers
 		for i, wait := range []time.Duration{time.Second, time.Second, time.Second, slow.Delay / 2} {
 			go func() {
 				within, cancel := context.WithTimeout(ctx, wait)
@@ -102,7 +102,7 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 			}
 		}
 
-		// When none of them waits any longer, the engine does not count as away.
+		// When all of them have given up, the engine does not count as away.
 		tx = k.Engine.Begin()
 		k.Must(tx.Lock(ctx, "k"))
 		if waiting := set(10 * time.Millisecond); slices.Contains(waiting, nil) {
@@ -116,8 +116,7 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 	})
 }
 
-// A transaction that locks a key for ever delays what needs that key, and nothing else. Shutdown gives up after
-// some seconds.
+// A transaction that locks a key forever delays only calls that need this key. Shutdown gives up after some seconds.
 func TestNode_aLock_delaysNothingElse(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -166,8 +165,8 @@ func TestNode_aLock_delaysNothingElse(t *testing.T) {
 	})
 }
 
-// The ends of runs share a commit. It waits for others until it is half a tick old, unless there are many or a verb has a commit. Shutdown
-// does not wait.
+// The ends of runs share a commit. The commit waits for further ends until it is half a tick old, unless there are many
+// or a verb commits. Shutdown does not wait.
 func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -186,7 +185,7 @@ func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 		}
 		for _, c := range []struct {
 			runs    int
-			commits uint64 // before the tick is over, and
+			commits uint64 // before the end of the tick, and
 			most    uint64 // after it
 		}{{1, 0, 1}, {10, 0, 1}, {63, 0, 1}, {64, 1, 1}, {200, 3, 4}} {
 			before := run(c.runs)
@@ -237,8 +236,8 @@ func (c *counted) Reap(ctx context.Context) ([]string, error) {
 	return c.Engine.Reap(ctx)
 }
 
-// A node that has nothing to do claims ten times a second, what falls due and what is overdue in one call. It
-// reaps at each renewal, and not more often while no lease has run out.
+// An idle node claims ten times a second, with one call for tasks that fall due and overdue tasks. It reaps at each
+// renewal, and not more often while no lease has expired.
 func TestNode_idle_claimsSeldom(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		k.Engine = memengine.New()
@@ -259,7 +258,7 @@ func TestNode_idle_claimsSeldom(t *testing.T) {
 	})
 }
 
-// What is due at one tick is confirmed with one call, and what waits for a limit with a call each.
+// Tasks due at one tick are confirmed with one call, and tasks that wait for a limit with one call each.
 func TestNode_whatIsDueAtOneTick_isConfirmedTogether(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		k.Engine = memengine.New()
@@ -292,7 +291,7 @@ func TestNode_whatIsDueAtOneTick_isConfirmedTogether(t *testing.T) {
 // laneWaiting is how long a lone call may hold up others.
 const laneWaiting = 10 * time.Millisecond
 
-// While the engine is away verbs say so, and all continues when it is back.
+// While the engine is away verbs return an error that says so, and everything continues when it is back.
 func TestNode_engineAway(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -333,8 +332,8 @@ func allError(s *durable.Scheduler) error {
 	return nil
 }
 
-// A node gives back tasks whose records it cannot read, says so once, and claims no more of them. A node of a
-// later version gets them.
+// A node gives back tasks whose records it cannot read, reports it once, and claims no further ones. A node of a later
+// version gets them.
 func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 	log := testkit.Quiet()
 	var lines []string
@@ -414,7 +413,7 @@ func joinError(engine engine.Engine, opts ...durable.Option) error {
 	return err
 }
 
-// allOn fails the test unless that many tasks have run, all on the node and no later.
+// allOn fails the test unless that many tasks have run, all on the node and on time.
 func allOn(t *testing.T, n *kit.Node, calls []kit.Call, tasks int, within time.Duration) {
 	t.Helper()
 	for _, call := range calls {
@@ -427,8 +426,8 @@ func allOn(t *testing.T, n *kit.Node, calls []kit.Call, tasks int, within time.D
 	}
 }
 
-// A node that shuts down waits for a long run. Meanwhile it claims nothing, so that all that falls due runs elsewhere,
-// and on time.
+// A node that shuts down waits for a long run. Meanwhile it claims nothing, so that tasks that fall due run elsewhere,
+// on time.
 func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		leaving, stays := k.Nodes[0], k.Nodes[1]
@@ -451,7 +450,7 @@ func TestShutdown_whileARunIsLong_takesNothingFromTheOthers(t *testing.T) {
 	})
 }
 
-// Shutdown waits until the end of a run is written whose first commit has failed, so that it does not run again.
+// If the first commit of a run's end fails, Shutdown waits until it is written, so that the task does not run again.
 func TestShutdown_afterACommitHasFailed_writesTheEndOfTheRun(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, end := k.Nodes[0], make(chan struct{})
@@ -469,7 +468,7 @@ func TestShutdown_afterACommitHasFailed_writesTheEndOfTheRun(t *testing.T) {
 	})
 }
 
-// A node forgets a task that it has claimed and another node has removed, once the engine has refused its start.
+// A node forgets a claimed task that another node has removed once the engine has refused its start.
 func TestNode_whatAnotherNodeRemoves_isForgotten(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]
@@ -482,7 +481,8 @@ func TestNode_whatAnotherNodeRemoves_isForgotten(t *testing.T) {
 	})
 }
 
-// A node that removes a task, and has claimed another of that key before it hears of that, keeps the other.
+// A node removes a task, and claims another one of the same key before the removal is answered. It keeps the other
+// task.
 func TestNode_claimsAnotherTaskOfAKey_whileItsRemovalIsAnswered(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		var committed func()
@@ -510,7 +510,7 @@ func TestNode_claimsAnotherTaskOfAKey_whileItsRemovalIsAnswered(t *testing.T) {
 	})
 }
 
-// A node knows the names of nodes that have joined after it has asked for the names.
+// A node knows the names of nodes that joined after it last asked for the names.
 func TestNode_namesTheNodesThatJoinLater(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -527,7 +527,7 @@ func TestNode_namesTheNodesThatJoinLater(t *testing.T) {
 	})
 }
 
-// Shutdown gives up a verb that waits for a lock, also one that was committed together with others.
+// Shutdown gives up a verb that waits for a lock, even if it was committed together with others.
 func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		m := k.Nodes[0]
@@ -541,7 +541,7 @@ func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
 			synctest.Wait()
 		}
 		add("alone")
-		add("alone, too") // what comes now waits for these two, and makes one group
+		add("alone, too") // the next verbs wait for these two, and form one group
 		removed := make(chan error, 1)
 		wait, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -561,7 +561,7 @@ func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
 	})
 }
 
-// A node says that its engine is back, and that its lease had run out, also if its logger was busy meanwhile.
+// A node logs that its engine is back and that its lease had expired, even if its logger was busy at the time.
 func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
 	log := testkit.Quiet()
 	var lines []string
@@ -591,7 +591,7 @@ func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
 	}, durable.WithLogger(log))
 }
 
-// What a node has run takes no room any more, however large it was in all.
+// Tasks that a node has run take no room, however large they were in total.
 func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const tasks = 80 // more than a node holds at once
@@ -606,7 +606,7 @@ func TestNode_afterManyLargeTasks_claimsOn(t *testing.T) {
 	})
 }
 
-// A slowLink is an engine whose answers to Renew take long. It notes when the last renewal was done there, and can be
+// A slowLink is an engine whose answers to Renew take long. It records when it handled the last renewal, and can be
 // cut.
 type slowLink struct {
 	engine.Engine
@@ -631,8 +631,8 @@ func (l *slowLink) Renew(ctx context.Context, id engine.MemberID, report []byte)
 	return members, now, err
 }
 
-// A lease lasts from when it was asked for, however long the answer takes: the run must end before another node takes
-// its task over.
+// A lease counts from its request, however long the answer takes: the run must end before another node takes over its
+// task.
 func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		link := new(slowLink)
@@ -658,8 +658,8 @@ func TestLease_whoseAnswerTakesLong_isNoLonger(t *testing.T) {
 	})
 }
 
-// A node that shuts down has a long run. All that it holds in advance, and what waits for its workers, runs elsewhere, as
-// late as after a graceful stop: D3. Both nodes add, and hold what they add.
+// A node shuts down during a long run. The tasks that it holds in advance, and those waiting for its workers, run
+// elsewhere, no later than after a graceful stop: D3. Both nodes add tasks, and hold their own.
 func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		leaving, stays := k.Nodes[0], k.Nodes[1]
@@ -680,7 +680,8 @@ func TestShutdown_whileARunIsLong_givesBackWhatWaits(t *testing.T) {
 	})
 }
 
-// The answer to a claim comes after Shutdown has begun, and the node has a long run. What it was given is free at once.
+// The answer to a claim comes after Shutdown has begun, during a long run on the node. The claimed tasks are free at
+// once.
 func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		leaving, stays := k.Nodes[0], k.Nodes[1]
@@ -701,7 +702,7 @@ func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
 		})
 		k.After(sec)
 		k.Runs()
-		for i := range 20 { // no node holds what a transaction adds
+		for i := range 20 { // no node holds tasks that a transaction adds
 			addTx(k, durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 		}
 		ended := make(chan error, 1)

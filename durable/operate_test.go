@@ -49,7 +49,7 @@ func TestOperate_onNodes(t *testing.T) {
 	}
 }
 
-// join returns nodes of the engine, which are not started.
+// join returns nodes of the engine that are not started.
 func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
 	t.Helper()
 	for i := range nodes {
@@ -63,7 +63,7 @@ func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option)
 	return all
 }
 
-// A drowsy is a store in which each record that is read takes a while.
+// A drowsy is a store in which reading a record takes a while.
 type drowsy struct {
 	*memstore.Store
 	each time.Duration
@@ -90,7 +90,7 @@ func (s drowsy) Failing(from string) iter.Seq2[engine.Record, error] {
 	return s.slow(s.Store.Failing(from))
 }
 
-// What a question may take is over after some of the tasks: it says so, and the next page continues there. Each
+// The time for a query ends after some of the tasks: the result says so, and the next page continues there. Each page
 // makes some progress, however slow the store is.
 func TestFind_cut_goesOn(t *testing.T) {
 	for _, each := range []time.Duration{time.Millisecond, time.Second} {
@@ -133,7 +133,7 @@ func TestFind_cut_goesOn(t *testing.T) {
 	}
 }
 
-// A verb at the same time wins, or Bulk does. What has changed since it was found is left alone.
+// Either a concurrent verb wins, or Bulk does. Bulk leaves alone a task that has changed since it was found.
 func TestBulk_whileTasksChange(t *testing.T) {
 	onSlowOnes(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 2000
@@ -183,7 +183,7 @@ func TestBulk_whileTasksChange(t *testing.T) {
 	})
 }
 
-// Bulk leaves a task alone that another node has replaced between the look and the removal.
+// Bulk leaves alone a task that another node has replaced between the look and the removal.
 func TestBulk_ofATaskThatIsReplacedMeanwhile_leavesItAlone(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		b, replaced := k.Nodes[0], false
@@ -206,7 +206,7 @@ func TestBulk_ofATaskThatIsReplacedMeanwhile_leavesItAlone(t *testing.T) {
 	})
 }
 
-// Tasks that repeat more often than Bulk needs for all of them are run once each.
+// Tasks that repeat faster than Bulk can handle all of them are run once each.
 func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -271,7 +271,7 @@ func countsAgree(r *kit.Kit) (all []durable.Info) {
 	return all
 }
 
-// The census agrees with a count after all kinds of changes, those during the first count included.
+// The census agrees with a count after all kinds of changes, including changes during the first count.
 func TestCensus_agreesWithAWalk(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
@@ -361,7 +361,7 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 	})
 }
 
-// Steps that find next to nothing come to the end, each task is done once, and none is looked at twice.
+// Steps that find next to nothing reach the end. Each task is handled once, and none is read twice.
 func TestBulkStep_continues(t *testing.T) {
 	const tasks, each = 2000, 100
 	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
@@ -420,7 +420,7 @@ func TestBulkStep_continues(t *testing.T) {
 	}
 }
 
-// Overdue tasks are worked off at the bounded rate, and CatchUp says so.
+// Overdue tasks are worked off at the bounded rate, and CatchUp reports it.
 func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	const tasks, perSecond = 5000, 100
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
@@ -445,7 +445,7 @@ func TestCatchUp_says_whatIsLeft(t *testing.T) {
 	}, durable.WithCatchUp(perSecond))
 }
 
-// overdue adds n tasks that were due an hour ago.
+// overdueOn adds n tasks that were due an hour ago.
 func overdueOn(k *kit.Kit, n int) {
 	k.T.Helper()
 	at := time.Now().Add(-time.Hour)
@@ -462,7 +462,7 @@ func overdueOn(k *kit.Kit, n int) {
 	}
 }
 
-// On a node CatchUp is about the whole engine: the other nodes start overdue tasks as well.
+// On a node CatchUp covers the whole engine: the other nodes start overdue tasks as well.
 func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
 	const tasks, perSecond = 5000, 100
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -480,7 +480,7 @@ func TestCatchUp_onNodes_countsTheStartsOfAll(t *testing.T) {
 	}, durable.WithCatchUp(perSecond))
 }
 
-// A count that takes long is used again, less the tasks that have been started since.
+// A count that takes long is reused, minus the tasks started since.
 func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
 	const tasks, perSecond = 1000, 100
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
@@ -501,7 +501,7 @@ func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
 	}, durable.WithCatchUp(perSecond))
 }
 
-// CatchUp leaves out payloads that no handler takes here: Stats.Unhandled counts them.
+// CatchUp leaves out payloads that no handler here accepts: Stats.Unhandled counts them.
 func TestCatchUp_ofALaterPayload_isNotCounted(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "later", Kind: "note", Delay: sec, PayloadVersion: 2})
@@ -516,8 +516,8 @@ func TestCatchUp_ofALaterPayload_isNotCounted(t *testing.T) {
 	})
 }
 
-// CatchUp counts a backlog that builds up after the start, for a limit or for want of workers, and says when it is
-// worked off.
+// CatchUp counts a backlog that builds up after the start, because of a limit or a lack of workers, and estimates when
+// it is worked off.
 func TestCatchUp_ofWhatFallsDueAfterTheStart(t *testing.T) {
 	const tasks = 3000 // more than are in memory
 	for name, option := range map[string]durable.KindOption{
@@ -546,7 +546,7 @@ func TestCatchUp_ofWhatFallsDueAfterTheStart(t *testing.T) {
 	}
 }
 
-// CatchUp counts what is overdue by kind, each with the due time of its own oldest task.
+// CatchUp counts overdue tasks by kind, each kind with the due time of its oldest task.
 func TestCatchUp_byKind(t *testing.T) {
 	const tasks = 30
 	kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
@@ -577,7 +577,7 @@ func TestCatchUp_byKind(t *testing.T) {
 				sum += k.Left
 			}
 			for i := range c.Kinds {
-				c.Kinds[i].Done = time.Time{} // TestCatchUp_ofTwoKinds_hasAnEnd is about that
+				c.Kinds[i].Done = time.Time{} // TestCatchUp_ofTwoKinds_hasAnEnd covers that
 			}
 			if err != nil || !slices.Equal(c.Kinds, want) || c.Left != sum || !c.Oldest.Equal(want[0].Oldest) {
 				t.Errorf("%+v, %v; want %+v", c, err, want)
@@ -612,7 +612,7 @@ func TestFind_waiting(t *testing.T) {
 	})
 }
 
-// Bulk does what it finds while it looks for more, so that what is rare is done before its context is.
+// Bulk acts on the tasks that it finds while it looks for more, so that rare tasks are handled before its context ends.
 func TestBulk_ofRareTasks_doesThemAsItFindsThem(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		s := k.Use(durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))).Scheduler

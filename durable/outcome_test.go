@@ -29,7 +29,7 @@ func TestPark_ofNil_isNil(t *testing.T) {
 	}
 }
 
-// The outer of two says what becomes of the task, and an error that panics is one that says nothing.
+// The outer of two errors decides the outcome, and an error that panics counts as one that decides nothing.
 func TestPark_withinAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(_ context.Context, run durable.Run) error {
@@ -52,7 +52,7 @@ func TestPark_withinAnother(t *testing.T) {
 	})
 }
 
-// RetryAfter of no time, or less, has the run tried again at once.
+// RetryAfter with a non-positive delay retries the run at once.
 func TestRetryAfter_ofNoTime_isAtOnce(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(_ context.Context, run durable.Run) error {
@@ -76,7 +76,7 @@ func completing(note string) durable.Handler {
 	}
 }
 
-// A handler that closes something at its end joins the errors of both.
+// A handler that closes a resource at its end joins the errors of both.
 func TestComplete_beforeErrorsAreJoined(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(_ context.Context, run durable.Run) (err error) {
@@ -92,7 +92,7 @@ func TestComplete_beforeErrorsAreJoined(t *testing.T) {
 	})
 }
 
-// A handler that has returned has had its say, and a Run that no scheduler has made has no end.
+// After a handler has returned Complete has no effect, nor has it for a Run that no scheduler has made.
 func TestComplete_tooLateOrInNoScheduler(t *testing.T) {
 	durable.Run{}.Complete("nothing")
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -108,7 +108,7 @@ func TestComplete_tooLateOrInNoScheduler(t *testing.T) {
 	})
 }
 
-// The observers and the log have the note, of the last run, too.
+// The observers and the log get the note, including that of the last run.
 func TestComplete_isObservedAndLogged(t *testing.T) {
 	var mu sync.Mutex // protects below
 	var observed, logged []string
@@ -146,7 +146,7 @@ type panicking struct{}
 func (panicking) Error() string { return "it panics" }
 func (panicking) As(any) bool   { panic("As") }
 
-// A run whose process ends is a failed attempt: the first is not counted, for it did not begin overdue.
+// A run whose process ends is a failed attempt. The first is not counted, because it did not begin overdue.
 func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		kills := func() {
@@ -166,7 +166,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 			if len(calls) != 1 || calls[0].Key != "a" || calls[0].Attempt != attempt {
 				t.Fatalf("attempt %d: %v", attempt, calls)
 			}
-			if i := k.Info("a"); i.Attempts != 0 || i.Parked { // until the next process looks at it
+			if i := k.Info("a"); i.Attempts != 0 || i.Parked { // until the next process reads it
 				t.Errorf("attempt %d: %+v", attempt, i)
 			}
 		}
@@ -187,7 +187,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 	})
 }
 
-// A run that is running when another ends the process has failed, too, and its task is parked in the end.
+// A run that is in progress when another ends the process has failed too, and its task is eventually parked.
 func TestCrash_whatRunsNextToIt_usesUpAnAttempt(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		waits := func() {
@@ -218,7 +218,7 @@ func TestCrash_whatRunsNextToIt_usesUpAnAttempt(t *testing.T) {
 	})
 }
 
-// An attempt has failed when its time is over, though its context was done before that for another reason.
+// An attempt that exceeds its time has failed, even if its context was done earlier for another reason.
 func TestTimeout_ofARunThatWasCancelledBefore_isAFailure(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		handleEach(k, "slow", func(m *kit.Node) durable.Handler {
@@ -241,7 +241,7 @@ func TestTimeout_ofARunThatWasCancelledBefore_isAFailure(t *testing.T) {
 	})
 }
 
-// So it is behind a backlog that is longer than the number of starts that are counted: what ran before it is
+// The same holds behind a backlog that is longer than the number of counted starts: the tasks that ran before it are
 // done.
 func TestCrash_behindABacklog_isParked(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -277,7 +277,7 @@ func TestCrash_behindABacklog_isParked(t *testing.T) {
 	})
 }
 
-// An overdue run that ends normally counts as ever.
+// An overdue run that ends normally counts as usual.
 func TestCrash_overdueRuns_endAsOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "done", Kind: "note", Delay: time.Second},
@@ -299,7 +299,7 @@ func TestCrash_overdueRuns_endAsOthers(t *testing.T) {
 	})
 }
 
-// What is removed while its start is being counted does not start.
+// A task that is removed while its start is being counted does not start.
 func TestCrash_removedAsItStarts(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})

@@ -18,19 +18,19 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// An outcomeWalk does verbs at random on a store while runs end in every way that there is.
+// An outcomeWalk calls random verbs on a store while runs end in every possible way.
 type outcomeWalk struct {
 	*kit.Kit
 	draw *rand.Rand
 	seed uint64
 
 	mu       sync.Mutex           // protects below
-	life     int                  // crashes so far: what a scheduler that has crashed does counts no more
-	paused   map[string]time.Time // keys, kinds and all: when the verb had returned
+	life     int                  // crashes so far: actions of a crashed scheduler no longer count
+	paused   map[string]time.Time // keys, kinds and all: when the verb returned
 	removed  map[durable.Token]time.Time
 	running  map[durable.Token]int
 	began    map[durable.Token]time.Time
-	halted   map[string]time.Time // when the key was paused last: then its run is made again
+	halted   map[string]time.Time // when the key was last paused: then its run is made again
 	attempts map[durable.Token]int
 }
 
@@ -118,7 +118,7 @@ func (w *outcomeWalk) handleAll() {
 	life := w.life
 	w.mu.Unlock()
 	for kind, opts := range options {
-		w.Must(w.Scheduler.Handle(kind, w.run(life), opts...)) // the walk has a log of its own
+		w.Must(w.Scheduler.Handle(kind, w.run(life), opts...)) // the walk has its own log
 	}
 }
 
@@ -278,10 +278,10 @@ func (w *outcomeWalk) step() {
 			w.mu.Lock()
 			w.life++
 			clear(w.running)
-			clear(w.attempts) // an attempt that was not acknowledged is made again
+			clear(w.attempts) // an unacknowledged attempt is made again
 			w.mu.Unlock()
 			w.Crash()
-			time.Sleep(time.Millisecond) // so that no generation is used again
+			time.Sleep(time.Millisecond) // so that no generation is reused
 			w.handleAll()
 			w.Start()
 		}
@@ -290,7 +290,7 @@ func (w *outcomeWalk) step() {
 	}
 }
 
-// agrees compares the accounts with the store.
+// agrees compares the counters with the store.
 func (w *outcomeWalk) agrees() []durable.Info {
 	w.T.Helper()
 	all := countsAgree(w.Kit)
@@ -306,9 +306,9 @@ func (w *outcomeWalk) agrees() []durable.Info {
 	return all
 }
 
-// Verbs at random on a store, crashes too, while runs succeed, fail, park their task, ask for a later attempt, panic,
-// take too long and are cancelled. No run starts early, twice, while it is paused or after its removal, every
-// account agrees with the store, and when the verbs cease all that is due runs.
+// Random verbs and crashes on a store, while runs succeed, fail, park their task, ask for a later attempt, panic, take
+// too long and are cancelled. No run starts early or twice, while it is paused or after its removal. All counters agree
+// with the store, and when the verbs cease every due task runs.
 func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
 	walks(t, 50, 50, 50, func(t *testing.T, seed uint64) {

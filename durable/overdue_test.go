@@ -19,11 +19,11 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A heldStore is a store whose commits can be held up. It notes how many changes the largest has.
+// A heldStore is a store whose commits can be held up. It records the number of changes in the largest commit.
 type heldStore struct {
 	*memstore.Store
-	turn chan struct{} // has one value, which the test takes while commits are to wait
-	most int           // is read after Shutdown
+	turn chan struct{} // has one value, which the test takes to make commits wait
+	most int           // read after Shutdown
 }
 
 func (s *heldStore) Commit(changes []engine.Change) error {
@@ -33,7 +33,7 @@ func (s *heldStore) Commit(changes []engine.Change) error {
 	return s.Store.Commit(changes)
 }
 
-// openHeld opens a scheduler that handles "k" on a store whose commits are held up from now on.
+// openHeld opens a scheduler that handles "k", on a store whose commits are held up from now on.
 func openHeld(k *kit.Kit) (*kit.Node, *heldStore) {
 	store := &heldStore{Store: k.Store, turn: make(chan struct{}, 1)}
 	store.turn <- struct{}{}
@@ -43,8 +43,8 @@ func openHeld(k *kit.Kit) (*kit.Node, *heldStore) {
 	return s, store
 }
 
-// An overdue task is removed, and the removal is not durable yet as a worker takes its run. The start is to be
-// counted after the removal, which must win.
+// An overdue task is removed, and a worker takes its run before the removal is durable. The start would be counted
+// after the removal, which must win.
 func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
@@ -107,7 +107,7 @@ func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
 	})
 }
 
-// However many callers wait, a commit has a bounded number of them, so that the first does not wait long.
+// However many callers wait, a commit serves a bounded number of them, so that the first does not wait long.
 func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 	testkit.NotForRaces(t)
 	const callers, most = 6000, 4096
@@ -131,7 +131,7 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 	})
 }
 
-// Shutdown waits for the runs in progress, and leaves the rest of a backlog to the next process.
+// Shutdown waits for runs in progress, and leaves the rest of a backlog to the next process.
 func TestOverdue_atShutdown_isLeft(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 500
@@ -152,8 +152,8 @@ func TestOverdue_atShutdown_isLeft(t *testing.T) {
 	}, durable.WithPoolSize(3))
 }
 
-// A task that has used up attempts by ending its process has all of them again after Reschedule, also if nothing
-// has looked at it since.
+// A task that has used up attempts by ending its process has all of them again after Reschedule, even if nothing has
+// read it since.
 func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		kills := func() {
@@ -179,8 +179,8 @@ func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
 	})
 }
 
-// The runs of a kind with a limit wait for that, and one worker does one after the other. The other worker has a long
-// run. A third kind has its turn all the same.
+// The runs of a kind with a limit wait for the limit, and one worker does them one at a time. The other worker is busy
+// with a long run. A third kind still gets its turn.
 func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("long", sleeper(hour))

@@ -59,7 +59,7 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		park(k, 5)
 		synctest.Wait()
-		parked(k, 5, 0) // before Start, too
+		parked(k, 5, 0) // even before Start
 		k.Start()
 		k.After(sec)
 		k.Must(
@@ -72,7 +72,7 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 	})
 }
 
-// A slowCount is a store in which reading all tasks takes ten milliseconds for each 512.
+// A slowCount is a store in which reading all tasks takes ten milliseconds per 512 tasks.
 type slowCount struct{ *memstore.Store }
 
 func (s slowCount) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
@@ -93,7 +93,7 @@ func (s slowCount) Due(after engine.Position, until int64) iter.Seq2[engine.Reco
 	}
 }
 
-// While the parked tasks from before New are counted, some of them are changed: each counts once, or not at all.
+// Some of the parked tasks from before New are changed while they are counted: each counts once or not at all.
 func TestParked_changesWhileTheyAreCounted_agreeWithTheStore(t *testing.T) {
 	for seed := range uint64(5) {
 		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A paused task is paused in the next process, too, and is neither parked nor overdue there.
+// A paused task is still paused in the next process, and is neither parked nor overdue there.
 func TestPause_outlivesTheProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
@@ -33,7 +33,7 @@ func TestPause_outlivesTheProcess(t *testing.T) {
 	})
 }
 
-// A secondsStore is one whose commits take a second, so that what is asked for meanwhile is one group.
+// A secondsStore is a store whose commits take a second, so that the operations of that second form one group.
 type secondsStore struct{ *memstore.Store }
 
 func (s secondsStore) Commit(changes []engine.Change) error {
@@ -41,8 +41,8 @@ func (s secondsStore) Commit(changes []engine.Change) error {
 	return s.Store.Commit(changes)
 }
 
-// The start of an overdue run is made durable first. A verb that is durable with it comes before the run: when
-// it has returned, no run starts.
+// The start of an overdue run is made durable first. A verb in the same commit comes before the run: once the verb has
+// returned, no run starts.
 func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 	for name, do := range map[string]func(k *kit.Kit) error{
 		"pause":      func(k *kit.Kit) error { return k.Pause(ctx, "a") },
@@ -77,7 +77,7 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 				if i, ok, err := k.Get(ctx, "a"); err != nil || name != "remove" && (!ok || i.Attempts != 0) {
 					t.Errorf("%+v, %v", i, err)
 				}
-				_ = k.Resume(ctx, "a") // its error is that it is removed
+				_ = k.Resume(ctx, "a") // it fails if the task is removed
 				k.Must(k.ResumeKind(ctx, "note"))
 				k.Must(k.ResumeAll(ctx))
 				for _, c := range k.RunsAfter(2 * time.Hour) {

@@ -25,7 +25,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A kind that is paused is paused in the next process, too, from its first moment.
+// A paused kind is also paused in the next process, from its first moment on.
 func TestPauseKind_outlivesTheProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
@@ -45,7 +45,7 @@ func TestPauseKind_outlivesTheProcess(t *testing.T) {
 	})
 }
 
-// The overdue tasks of a kind that is paused take nothing of the rate from those of the others.
+// The overdue tasks of a paused kind use nothing of the rate that other kinds need.
 func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("late", sleeper(0))
@@ -77,8 +77,7 @@ func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
 	}, durable.WithCatchUp(1))
 }
 
-// A kind that is paused and has no handler is not reported: neither counted as unhandled nor logged, until it is
-// resumed.
+// A paused kind without a handler is neither counted as unhandled nor logged until it is resumed.
 func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 	log := testkit.Quiet()
 	var lines []string
@@ -96,7 +95,7 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 		k.Start()
 		k.After(10 * sec)
 		unhandled(k, 1)
-		k.Must(k.PauseKind(ctx, "fail")) // an alarm that was heard
+		k.Must(k.PauseKind(ctx, "fail")) // an alarm that was noticed
 		k.After(2 * hour)
 		unhandled(k, 0)
 		synctest.Wait()
@@ -114,8 +113,9 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 	}, durable.WithLogger(log))
 }
 
-// Pauses, handlers, verbs and time that come at random: at every moment what is due, not paused and handled has run
-// once, and nothing else; what is due, not paused and not handled is counted. Every second walk has no pauses.
+// Random pauses, handlers, verbs and advances of time. At every moment exactly the due tasks that are handled and not
+// paused have run, once each, and the due tasks that are neither paused nor handled are counted. Every second walk has
+// no pauses.
 func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 	testkit.NotForRaces(t)
 	walks(t, 60, 60, 60, func(t *testing.T, seed uint64) {
@@ -193,7 +193,7 @@ func TestPauseKind_randomWalk_agreesWithTheStore(t *testing.T) {
 	})
 }
 
-// Two pauses that are made durable together are both true.
+// Two pauses in one commit both take effect.
 func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		s, store := openHeld(k)
@@ -215,7 +215,7 @@ func TestPauseKind_twoInOneCommit_areBothTrue(t *testing.T) {
 	})
 }
 
-// Settings of a later version are not understood, and so nothing starts.
+// Settings of a later version cannot be read, so nothing starts.
 func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 	later := []byte(`{"version":2,"some":"thing"}`)
 	store := memstore.New()
@@ -265,7 +265,7 @@ func TestPauses_ofALaterVersion_startNothing(t *testing.T) {
 	}, durable.WithLogger(log))
 }
 
-// A node that does not learn for two seconds what is paused starts nothing until it does.
+// A node that cannot read the pauses for two seconds starts nothing until it can.
 func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		other, _ := connect(k)
@@ -304,7 +304,7 @@ func unstarted(t *testing.T, e *memengine.Engine, key string) {
 	}
 }
 
-// attempted fails the test unless these are the runs since it was asked last, each with its attempt.
+// attempted fails the test unless these are the runs since its last call, each with its attempt.
 func attempted(k *kit.Kit, want ...string) {
 	k.T.Helper()
 	var got []string
@@ -317,7 +317,8 @@ func attempted(k *kit.Kit, want ...string) {
 	}
 }
 
-// A start that the engine confirms while the node does not know what is paused does not begin, and is no attempt.
+// A start that the engine confirms while the node does not know the pauses does not begin, and does not count as an
+// attempt.
 func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
@@ -337,14 +338,14 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	})
 }
 
-// What a node knows of the pauses may become too old while the engine confirms a start. The start does not
-// begin, and is no attempt.
+// A node's copy of the pauses may become too old while the engine confirms a start. The start does not begin, and does
+// not count as an attempt.
 func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
 		other, _ := connect(k)
 		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
-		k.After(600 * time.Millisecond) // it has read the settings, which are good for two seconds
+		k.After(600 * time.Millisecond) // it has read the settings, which are valid for two seconds
 		s.Link.SetFaults(func(method string) memengine.Fault {
 			if method == "Confirm" {
 				return memengine.Fault{Delay: 200 * time.Millisecond}
@@ -363,7 +364,7 @@ func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
 	})
 }
 
-// A start whose confirmation was lost, as its kind was paused, is no attempt.
+// A start whose confirmation was lost while its kind was paused does not count as an attempt.
 func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // it asks again meanwhile
 		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
@@ -382,7 +383,7 @@ func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 	}
 }
 
-// A slowToCommit is a store whose commits take a time.
+// A slowToCommit is a store whose commits take some time.
 type slowToCommit struct {
 	*memstore.Store
 	takes time.Duration
@@ -394,7 +395,7 @@ func (s slowToCommit) Commit(changes []engine.Change) error {
 }
 
 // On a store, the start of an overdue run may be counted in the commit that pauses its kind. The run does not begin,
-// and is no attempt.
+// and does not count as an attempt.
 func TestPauseKind_countedMeanwhile_isNoAttempt(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		open := func(takes time.Duration) {
@@ -412,7 +413,7 @@ func TestPauseKind_countedMeanwhile_isNoAttempt(t *testing.T) {
 		}
 		k.After(500 * time.Millisecond)
 		var both sync.WaitGroup
-		both.Go(func() { // the keeper is busy with that when a has run, and the worker comes to b
+		both.Go(func() { // the keeper is busy with that when a has run and the worker reaches b
 			if err := k.AddTask(ctx, durable.Task{Key: "c", Kind: "note", Delay: time.Hour}); err != nil {
 				t.Error(err)
 			}
@@ -434,7 +435,7 @@ func TestPauseKind_countedMeanwhile_isNoAttempt(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
-// A lateReader answers with settings that it has read a while ago.
+// A lateReader answers with settings that it read a while ago.
 type lateReader struct {
 	engine.Engine
 	late     time.Duration
@@ -455,7 +456,7 @@ func (l *lateReader) Walk(ctx context.Context, over engine.Range) iter.Seq2[engi
 	}
 }
 
-// An answer that comes late ends no pause that was made meanwhile.
+// A late answer does not end a pause that was made in the meantime.
 func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		s := k.Join(func(to engine.Engine) engine.Engine {
@@ -465,7 +466,7 @@ func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
 		for i := range 30 { // at other times between two readings
 			k.After(3*time.Second + time.Duration(i)*17*time.Millisecond)
 			k.Must(s.PauseKind(ctx, "note"))
-			k.After(100 * time.Millisecond) // a run that was confirmed before begins within that
+			k.After(100 * time.Millisecond) // a run that was confirmed earlier begins within that time
 			if before := len(k.Runs()); before == 0 {
 				t.Errorf("nothing ran before pause %d", i)
 			}
@@ -478,7 +479,7 @@ func TestPauseKind_settingsThatWereReadBefore_endNoPause(t *testing.T) {
 	})
 }
 
-// An engine that was restored from a copy has older settings. They hold.
+// An engine that was restored from a copy has older settings. They apply.
 func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		var over *lateReader
@@ -496,7 +497,7 @@ func TestPauseKind_ofAnEngineThatWasRestored(t *testing.T) {
 	})
 }
 
-// A node finds out whether a pause whose answer was lost has taken effect, and does not make it again.
+// A node finds out whether a pause whose answer was lost took effect, and does not repeat it.
 func TestPauseKind_lostAnswers(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		k.Join(nil)
@@ -516,7 +517,7 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 			t.Errorf("the call failed: %v", err)
 		}
 		is(true)
-		synctest.Wait() // the node has read again what it has changed
+		synctest.Wait() // the node has reread its own change
 		k.Link.Next("Walk Notes", memengine.Fault{Fail: true})
 		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the question failed: %v", err)
@@ -541,8 +542,8 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 	})
 }
 
-// A start that the engine has confirmed as its kind was paused does not begin, and is no attempt. The node gives back
-// what it holds.
+// A start that the engine confirmed while its kind was being paused does not begin, and does not count as an attempt.
+// The node gives back its tasks.
 func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
@@ -563,7 +564,8 @@ func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 	})
 }
 
-// What a node claims while its kind is being paused is given back, for others to have it when it is resumed.
+// A node gives back tasks that it claims while their kind is being paused, so that other nodes can have them after the
+// resumption.
 func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "due", Kind: "note", Delay: 4900 * time.Millisecond},
@@ -578,7 +580,7 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 		}
 		k.After(3500 * time.Millisecond)
 		claims(memengine.Fault{Fail: true})
-		k.After(850 * time.Millisecond)                        // the node claims each tenth of a second, twice
+		k.After(850 * time.Millisecond)                        // the node claims every tenth of a second, twice
 		claims(memengine.Fault{Delay: 700 * time.Millisecond}) // until after due is due, and before soon is
 		k.After(150 * time.Millisecond)
 		k.Must(k.PauseKind(ctx, "note"))
@@ -593,8 +595,8 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 	}, durable.WithLease(5*sec))
 }
 
-// A scanner counts the claims of what is overdue from the beginning on, each of which takes a while: it passes over
-// what is paused.
+// A scanner counts the claims of overdue tasks from the beginning on. Each takes a while, because it passes over paused
+// tasks.
 type scanner struct {
 	engine.Engine
 	n atomic.Int64
@@ -608,7 +610,7 @@ func (e *scanner) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 	return e.Engine.Claim(ctx, r)
 }
 
-// To pass over what is paused takes a node a tenth of its time at most. When it is resumed it is found at once.
+// Passing over paused tasks takes at most a tenth of a node's time. After the resumption they are found at once.
 func TestPauseKind_ofAMillion_costsABoundedPart(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		var scans *atomic.Int64
@@ -636,7 +638,8 @@ func TestPauseKind_ofAMillion_costsABoundedPart(t *testing.T) {
 	}, durable.WithLease(5*sec))
 }
 
-// What a node learns from the engine's books, for the answer of its claim was lost, is overdue as what it has claimed.
+// Tasks that a node learns of from the engine's records, because the answer to its claim was lost, are overdue like
+// claimed tasks.
 func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
 	const tasks, rate = 1000, 100
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
@@ -662,7 +665,7 @@ func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
 	}, durable.WithCatchUp(rate), durable.WithLease(5*sec))
 }
 
-// A name that no kind can have is the caller's mistake.
+// A name that no kind can have is an invalid argument.
 func TestPauseKind_ofAWrongName_isInvalid(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		for _, kind := range []string{"", strings.Repeat("k", durable.MaxKind+1), "k\x1f2"} {

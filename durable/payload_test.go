@@ -21,7 +21,7 @@ var version2 = durable.WithPayloadVersion(2, func(payload []byte, _ int) ([]byte
 	return append([]byte("2:"), payload...), nil
 })
 
-// A rolling deploy: one node takes payloads of version 2, and the others do not know that there are any.
+// A rolling deploy: one node accepts payloads of version 2, and the others do not know that version.
 func TestPayloadVersion_rollingDeploy(t *testing.T) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		older := k.Nodes[:2]
@@ -35,7 +35,7 @@ func TestPayloadVersion_rollingDeploy(t *testing.T) {
 			delay := time.Duration(i) * 100 * time.Millisecond
 			m.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Payload: []byte("ada"), Delay: delay + time.Millisecond})
 		}
-		// An old node may add what it does not know.
+		// An old node may add a payload that it does not know.
 		older[0].Add(durable.Task{Key: "60", Kind: "k", Payload: []byte("ada"), PayloadVersion: 2,
 			Delay: time.Millisecond})
 		calls := k.RunsAfter(10 * time.Second)
@@ -72,7 +72,7 @@ func TestPayloadVersion_rollingDeploy(t *testing.T) {
 	})
 }
 
-// A process that is rolled back leaves new payloads alone, and the next one runs them.
+// After a rollback the process leaves new payloads alone, and the next process runs them.
 func TestPayloadVersion_rolledBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", ok, version2)
@@ -120,7 +120,7 @@ func TestWithPayloadVersion_wrong(t *testing.T) {
 	})
 }
 
-// A kind that looks like another with the version of a payload is refused.
+// A kind that looks like another kind with a payload version is refused.
 func TestKind_withTheMarkOfAVersion_isRefused(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]

@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// onSlowOnes runs a test on a scheduler whose store is slow, and on a node whose engine is. It is started, and
-// has the kind "note".
+// onSlowOnes runs a test on a scheduler with a slow store, and on a node with a slow engine. It is started, and has the
+// kind "note".
 func onSlowOnes(t *testing.T, test func(t *testing.T, k *kit.Kit)) {
 	t.Run("store", func(t *testing.T) {
 		kit.In(t, func(t *testing.T, k *kit.Kit) {
@@ -33,7 +33,7 @@ func onSlowOnes(t *testing.T, test func(t *testing.T, k *kit.Kit)) {
 	})
 }
 
-// Unlike with Bulk, a task that runs or is moved meanwhile is removed, or moved, all the same.
+// Unlike with Bulk, a task that runs or is moved meanwhile is still removed or moved.
 func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
 	onSlowOnes(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 1500
@@ -66,8 +66,7 @@ func TestPrefix_ofTasksThatChange_isDone(t *testing.T) {
 	})
 }
 
-// When all tasks of a step are removed by something else before it is done, the steps after it are done all the
-// same.
+// The later steps are still done when all tasks of a step are removed by something else before it ends.
 func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		const tasks, gone = 1500, 1200
@@ -100,7 +99,7 @@ func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 	})
 }
 
-// When ctx is done, what was done so far is counted, and a further call does the rest.
+// When ctx is done the tasks handled so far are counted, and a further call handles the rest.
 func TestRemovePrefix_untilItsContextIsDone_isContinued(t *testing.T) {
 	onSlowOnes(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 5000

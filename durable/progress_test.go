@@ -13,10 +13,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// near reports whether a time is what it should be, but for some ticks.
+// near reports whether a time is within some ticks of the wanted one.
 func near(got, want time.Duration) bool { return (got - want).Abs() <= 3*tick }
 
-// What is running is counted by kind, with how long the longest has taken, and since when no handler was called.
+// Running tasks are counted by kind, with the duration of the longest run, and the time since the last call of a
+// handler.
 func TestStats_runsInProgress(t *testing.T) {
 	onEach(t, func(t *testing.T, k *kit.Kit) {
 		end := make(chan struct{})
@@ -57,7 +58,7 @@ func TestStats_runsInProgress(t *testing.T) {
 	}, durable.WithTick(tick), durable.WithPoolSize(8))
 }
 
-// Every node says since when a task is running, by the engine's clock, and where.
+// Every node reports where a task is running, and since when by the engine's clock.
 func TestInfo_started_onANode(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]

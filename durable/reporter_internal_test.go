@@ -23,7 +23,7 @@ func parkedRecord(kind, failure string) *task.Record {
 	return &task.Record{Key: "k", Kind: kind, Failed: []task.Failure{{Text: failure}}}
 }
 
-// However many tasks are parked for however many causes, the lines are bounded, and count all tasks.
+// However many tasks are parked and for however many causes, the number of lines is bounded, and they count all tasks.
 func TestReporter_parkedTasks_ofManyCauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logrus.New()

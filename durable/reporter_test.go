@@ -20,7 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Tasks that are parked for the same cause are one line of the log at once, and one for each ten seconds after that.
+// Tasks parked for the same cause are logged with one line at once, and one line per ten seconds after that.
 func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
 		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },

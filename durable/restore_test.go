@@ -20,9 +20,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// leftBehind returns the records of a parked task, one that is tried again, a repeating one that has missed
-// periods, one of a calendar with jitter, a group and a note, one of a burst, a paused one, and one that is due in
-// an hour.
+// leftBehind returns records of these tasks: parked; being retried; repeating, with missed periods; on a calendar, with
+// jitter, a group and a note; in a burst; paused; due in an hour.
 func leftBehind(t *testing.T) (all []engine.Record) {
 	k := &kit.Kit{T: t, Store: memstore.New(), Begin: time.Now()}
 	k.Open(k.Store, "fail")
@@ -74,7 +73,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 		if st := k.Stats(); st.Pending != len(records) || st.Parked != 1 || st.Added != uint64(len(records)) {
 			t.Errorf("the accounts are %+v", st)
 		}
-		// Nothing has run, and what is restored can be operated.
+		// Nothing has run, and the restored tasks can be operated.
 		k.After(2 * hour)
 		if st := k.Stats(); st.Started != 0 || st.Pending != len(records) {
 			t.Errorf("the accounts are %+v", st)
@@ -82,7 +81,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 		if err := errors.Join(k.Reschedule(ctx, "parked", hour), k.RemoveTask(ctx, "later")); err != nil {
 			t.Error(err)
 		}
-		// A burst is not longer, and a calendar as much later, as they were.
+		// The burst keeps its length, and the calendar its jitter.
 		k.Handle("done", sleeper(0))
 		at := slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == "burst" })
 		latest := time.Unix(0, records[at].Due).Add(hour)
@@ -90,7 +89,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 		if i, _, err2 := k.Get(ctx, "burst"); err != nil || err2 != nil || !i.Next.Equal(latest) {
 			t.Errorf("the burst is due at %v, %v, %v, want %v", i.Next, err, err2, latest)
 		}
-		// With handlers, all runs as it would have.
+		// With handlers, every task runs as it would have run before.
 		ran := make(chan durable.Run, 100)
 		note := func(_ context.Context, run durable.Run) error { ran <- run; return nil }
 		k.Handle("fail", note)
@@ -202,7 +201,7 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 	}
 }
 
-// SetTask gives a task a greater generation than that of the task that it replaces, also if that is ahead of the clock.
+// SetTask gives a task a greater generation than that of the task that it replaces, even if that is ahead of the clock.
 func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
@@ -217,7 +216,7 @@ func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T)
 	})
 }
 
-// The caller of Restore may use its bytes again.
+// The caller of Restore may reuse its bytes.
 func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: k.Begin.Add(sec)})
@@ -229,7 +228,7 @@ func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
 	})
 }
 
-// Restore refuses more than MaxBatch at once, and then restores nothing.
+// Restore refuses more than MaxBatch bytes at once, and then restores nothing.
 func TestRestore_tooMuchAtOnce_isRefused(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		rec := recordOf(durable.Task{Key: "k", Kind: "note", Payload: make([]byte, durable.MaxPayload), Delay: hour})

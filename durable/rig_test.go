@@ -21,7 +21,7 @@ const (
 	lease = kit.Lease
 )
 
-// inBubble runs the test on a started scheduler on a store in memory, and once more on one without fingerprints.
+// inBubble runs the test on a started scheduler on a store in memory, and again on one without fingerprints.
 func inBubble(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.Option) {
 	t.Run("fingerprints", func(t *testing.T) { kit.OnStore(t, test, opts...) })
 	t.Run("none", func(t *testing.T) {
@@ -30,7 +30,7 @@ func inBubble(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable
 	})
 }
 
-// onEach runs the test on a scheduler that is not started and handles no kind: one on a store, and one that is a node.
+// onEach runs the test on schedulers that are not started and handle no kind: one on a store, and one that is a node.
 func onEach(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.Option) {
 	opts = append([]durable.Option{durable.WithLogger(testkit.Quiet())}, opts...)
 	for name, open := range map[string]func() (*durable.Scheduler, error){
@@ -47,7 +47,8 @@ func onEach(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.O
 }
 
 // ranAt fails the test unless the key, and nothing else, ran at each of the times since its beginning, or less than two
-// ticks later: one is the wheel's, one is what the wheel's own start may be apart from the kit's.
+// ticks later. One tick is the wheel's precision, and one the possible difference between the wheel's start and the
+// kit's.
 func ranAt(k *kit.Kit, key string, times ...time.Duration) []kit.Call {
 	k.T.Helper()
 	calls := k.Runs()
@@ -61,7 +62,7 @@ func ranAt(k *kit.Kit, key string, times ...time.Duration) []kit.Call {
 	return calls
 }
 
-// times fails the test unless the task of the key has that number of runs left.
+// times fails the test unless the task of the key has this number of runs left.
 func times(k *kit.Kit, key string, want int) {
 	k.T.Helper()
 	if n, err := k.GetTaskTimes(ctx, key); n != want || err != nil {

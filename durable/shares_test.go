@@ -14,8 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// addGroup adds n tasks of the kind "k", due a microsecond after each other. Their keys begin with the group
-// and a colon.
+// addGroup adds n tasks of the kind "k", due one microsecond apart. Their keys begin with the group and a colon.
 func addGroup(k *kit.Kit, group string, n int, delay time.Duration) {
 	k.T.Helper()
 	tasks := make([]durable.Task, n)
@@ -28,10 +27,11 @@ func addGroup(k *kit.Kit, group string, n int, delay time.Duration) {
 	k.Add(tasks...)
 }
 
-// groupOf returns the group of a call of a task of addGroup.
+// groupOf returns the group of a call for a task of addGroup.
 func groupOf(c kit.Call) string { return c.Key[:strings.IndexByte(c.Key, ':')] }
 
-// A group delays the others by one run each, whatever it has due before them, however that comes into memory.
+// A group delays the others by one run each, however many of its tasks are due before them, and however they come into
+// memory.
 func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 	testkit.NotForRaces(t)
 	const many, groups, few = 5 * gateMost, 5, 10
@@ -104,8 +104,8 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 	}
 }
 
-// The tasks of a group run in due order, those that are added while others of it are left to the store as
-// well. With one task each, more groups than there is room for are no different.
+// The tasks of a group run in due order, including tasks added while others of the group are left to the store. The
+// same holds for more groups than there is room for, with one task each.
 func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 	testkit.NotForRaces(t)
 	const many = 2 * gateMost
@@ -123,11 +123,11 @@ func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 				for i := range many {
 					add(i, sec+time.Duration(i))
 				}
-				k.After(sec + 2*tick) // what is due at one tick is queued in any order
+				k.After(sec + 2*tick) // tasks due at one tick are queued in any order
 				first := k.Runs()
 				k.After(many / 8 * tick)
 				for i := range many {
-					add(many+i, 1) // as many as run, so that there is always something of the group in memory
+					add(many+i, 1) // as many as run, so that the group always has tasks in memory
 					k.After(tick)
 				}
 				k.After(hour)
@@ -147,7 +147,7 @@ func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 	}
 }
 
-// Payloads of which few are held are left to the store, and lost as little.
+// If few tasks are held because of large payloads, the others are left to the store, and none is lost.
 func TestLimit_ofLargePayloads(t *testing.T) {
 	const tasks = 400
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -167,7 +167,7 @@ func TestLimit_ofLargePayloads(t *testing.T) {
 	})
 }
 
-// Two groups with more than is held take turns until one of them has none left.
+// Two groups with more tasks than are held take turns until one of them has none left.
 func TestLimit_ofTwoGroupsWithMany_isEven(t *testing.T) {
 	const many, most = 5 * gateMost, 40
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -190,7 +190,7 @@ func TestLimit_ofTwoGroupsWithMany_isEven(t *testing.T) {
 	})
 }
 
-// More groups than there is room for all run, in bounded memory.
+// All groups run in bounded memory, even if there are more than there is room for.
 func TestLimit_ofManyGroups(t *testing.T) {
 	testkit.NotForRaces(t)
 	const groups, each = 3 * gateMost, 2
@@ -224,7 +224,7 @@ func TestLimit_ofManyGroups(t *testing.T) {
 	}
 }
 
-// While a group has more due than is held, what others have due later takes no room from it.
+// While a group has more due tasks than are held, later tasks of other groups take no room from it.
 func TestLimit_ofWhatIsDueLater(t *testing.T) {
 	testkit.NotForRaces(t)
 	const many, others, took = 5 * gateMost, 3 * gateMost, 10 * time.Millisecond
@@ -245,7 +245,7 @@ func TestLimit_ofWhatIsDueLater(t *testing.T) {
 	})
 }
 
-// What falls due while another group has more due than is held takes its turns from then on.
+// A group whose tasks fall due while another has more due tasks than are held takes its turns from then on.
 func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 	const many, others = 5 * gateMost, 2 * gateMost
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
@@ -268,8 +268,7 @@ func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 	})
 }
 
-// What is left to the store is read in time, and when there is room, although no run ends and nothing else
-// happens.
+// Tasks left to the store are read in time and when there is room, although no run ends and nothing else happens.
 func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
 	const many = gateMost / 2
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {

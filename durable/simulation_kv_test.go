@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
-// A restartable is an Engine on a KV that can be restarted.
+// A restartable is an Engine on a KV, and can be restarted.
 type restartable struct {
 	engine.Engine
 	restart func()
@@ -18,7 +18,7 @@ type restartable struct {
 
 func (r restartable) Restart() { r.restart() }
 
-// The simulation finds nothing on an Engine on a KV either, with a clock and without one, and for one process alone.
+// The simulation also finds no violation on an Engine on a KV, with and without a clock, and for a single process.
 func TestSimulation_onKV(t *testing.T) {
 	counts := make(map[string]int)
 	for name, on := range map[string]func(*memory.KV) engine.KV{

@@ -25,9 +25,9 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Three nodes do random verbs on few keys, while answers are lost, calls are delayed, leases run out, the
-// engine is away, and nodes crash. In the end the ledger must have nothing to object. The tasks are of all
-// sorts, and their runs end in every way.
+// Three nodes call random verbs on few keys, while answers are lost, calls are delayed, leases expire, the engine is
+// away, and nodes crash. At the end the ledger must report no violation. The tasks are of all sorts, and their runs end
+// in every way.
 func TestSimulation(t *testing.T) {
 	counts := make(map[string]int)
 	seeds := walks(t, simWalks, 200, 50, func(t *testing.T, seed uint64) {
@@ -43,8 +43,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// The simulation finds each fault that is built in, or it proves nothing. The numbers up to 15 are those of the
-// details in the design of the cluster.
+// The simulation must find each built-in fault, or it proves nothing. The numbers up to 15 refer to the details in the
+// design of the cluster.
 func TestSimulation_findsFaults(t *testing.T) {
 	testkit.NotForRaces(t)
 	for _, fault := range []string{
@@ -78,7 +78,7 @@ const (
 	simKeys     = 6
 	simBound    = 500 * time.Millisecond // of a run of the kind "bounded"
 	simLimit    = 1                      // of the runs of the kind "limited" on each node
-	simShared   = 1                      // of those of the kind "shared" on all nodes
+	simShared   = 1                      // of the runs of the kind "shared" on all nodes
 )
 
 // A simulation is one seed.
@@ -88,19 +88,19 @@ type simulation struct {
 	engine engine.Engine
 	ledger *ledger
 	nodes  [simNodes]*simNode
-	calls  sync.WaitGroup // that no node waits for
+	calls  sync.WaitGroup // of calls that no node waits for
 }
 
 type simNode struct {
 	*durable.Scheduler
 	link    *memengine.Link
 	crashed atomic.Bool
-	slow    atomic.Int64 // how long each call takes in addition
+	slow    atomic.Int64 // the extra time of each call
 }
 
-// simulate runs a seed on an empty engine, with a fault built in or none, and returns its ledger.
+// simulate runs a seed on an empty engine, with or without a built-in fault, and returns its ledger.
 func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what happens at one instant happens mostly in the same order
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // events of one instant happen mostly in the same order
 	var l *ledger
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(58 * time.Second))) // a minute begins in between
@@ -127,21 +127,21 @@ func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger
 		s.unpause()
 		s.drain()
 		for _, n := range s.nodes {
-			_ = n.Shutdown(ctx) // a node that has crashed does not get its membership to end
+			_ = n.Shutdown(ctx) // a crashed node cannot end its membership
 		}
 		s.calls.Wait()
 	})
 	return l
 }
 
-// draws returns the numbers of one part of the simulation.
+// draws returns the random numbers of one part of the simulation.
 func (s *simulation) draws(part ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, part...)
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
-// open returns a node of that name, which is not started, over a slow link.
+// open returns a node of that name over a slow link. The node is not started.
 func (s *simulation) open(t *testing.T, name, workers int) *simNode {
 	n := &simNode{link: memengine.NewLink(s.ledger)}
 	over := s.over(slow{n.link, s.draws("answers", name), new(sync.Mutex)}, name)
@@ -155,7 +155,7 @@ func (s *simulation) open(t *testing.T, name, workers int) *simNode {
 	return n
 }
 
-// over returns the engine of a node with the fault, if it is one of the node's.
+// over returns the engine of a node, with the fault if it belongs to the node.
 func (s *simulation) over(to engine.Engine, node int) engine.Engine {
 	switch s.fault {
 	case "4 the node's own clock":
@@ -206,7 +206,7 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 	return n
 }
 
-// locked returns f for any number of goroutines.
+// locked makes f safe for concurrent use.
 func locked(f func() float64) func() float64 {
 	var mu sync.Mutex
 	return func() float64 {
@@ -216,7 +216,7 @@ func locked(f func() float64) func() float64 {
 	}
 }
 
-// faults begins the faults of single calls.
+// faults starts the faults of single calls.
 func (s *simulation) faults(i int, n *simNode) {
 	rnd := s.draws("faults", i)
 	n.link.SetFaults(func(string) memengine.Fault {
@@ -316,7 +316,7 @@ func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 	return task
 }
 
-// bursting returns a new task of which a burst of SetTask is one run.
+// bursting returns a new task for which a burst of SetTask makes one run.
 func (s *simulation) bursting(rnd *rand.Rand, key string) durable.Task {
 	return durable.Task{Key: key, Kind: "work", Payload: fmt.Append(nil, rnd.Uint64()), Delay: 1500 * time.Millisecond,
 		MaxDelay: 2 * time.Second}
@@ -327,7 +327,7 @@ func (s *simulation) pauseKind(rnd *rand.Rand, node int, what string) {
 	s.pauseKindOn(rnd, s.nodes[node], node, what)
 }
 
-// pauseKindOn pauses or resumes a kind on a node, which the ledger knows by a number.
+// pauseKindOn pauses or resumes a kind on a node, which has a number in the ledger.
 func (s *simulation) pauseKindOn(rnd *rand.Rand, n *simNode, number int, what string) {
 	kind := []string{"work", "bounded", "limited", "shared", allKinds}[rnd.IntN(5)]
 	v := s.ledger.verb(what, durable.Task{Kind: kind})
@@ -346,7 +346,7 @@ func kindVerb(s *durable.Scheduler, what, kind string) error {
 	return s.ResumeKind(ctx, kind)
 }
 
-// unpause resumes the kinds that are paused, when they have been for long enough to see that they are.
+// unpause resumes kinds that have been paused for long enough to observe the pause.
 func (s *simulation) unpause() {
 	notes, err := notesOf(s.engine, pausesNote)
 	if err != nil {
@@ -374,7 +374,7 @@ func (s *simulation) alive() int {
 	return slices.IndexFunc(s.nodes[:], func(n *simNode) bool { return !n.crashed.Load() })
 }
 
-// verbs does the verbs of a node.
+// verbs calls the verbs of a node.
 func (s *simulation) verbs(i int) {
 	n, rnd, l := s.nodes[i], s.draws("verbs", i), s.ledger
 	for range simVerbs {
@@ -448,7 +448,7 @@ func (s *simulation) transaction(rnd *rand.Rand, key string) {
 	s.ledger.commit(tx, w)
 }
 
-// trouble causes what befalls whole nodes, and the engine.
+// trouble causes the faults of whole nodes and of the engine.
 func (s *simulation) trouble() {
 	rnd := s.draws("trouble")
 	some := func(most time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(most))) }
@@ -472,7 +472,7 @@ func (s *simulation) trouble() {
 		case 3: // the engine is away
 			s.away(some(3*simLease), 0, 1, 2)
 			s.ledger.mu.Lock()
-			if e, ok := s.engine.(interface{ Restart() }); ok { // it can tell how long it has been up
+			if e, ok := s.engine.(interface{ Restart() }); ok { // it knows how long it has been up
 				s.ledger.restart = time.Now()
 				if s.fault != "10 reaping after an outage" {
 					e.Restart()
@@ -496,8 +496,8 @@ func (s *simulation) away(d time.Duration, nodes ...int) {
 	}
 }
 
-// drain waits until every task has ended or is parked, and notes those that have not. It resumes what is
-// paused, and does not wait for the next minute.
+// drain waits until every task has ended or is parked, and records the others. It resumes paused tasks, and does not
+// wait for the next minute.
 func (s *simulation) drain() {
 	const patience = 20 * time.Second
 	left := ""
@@ -523,7 +523,7 @@ func (s *simulation) drain() {
 	s.ledger.breaks("D3", "these tasks are left over:%s", left)
 }
 
-// hurry resumes a task that is paused, and moves one that is to wait for the next minute.
+// hurry resumes a paused task, and moves a task that waits for the next minute.
 func (s *simulation) hurry(task engine.Stored) {
 	_, info := token(task.Record)
 	only := durable.Task{Key: task.Key}
@@ -537,7 +537,7 @@ func (s *simulation) hurry(task engine.Stored) {
 	}
 }
 
-// Some answers of a slow engine take long.
+// A slow engine delays some of its answers.
 type slow struct {
 	engine.Engine
 	rnd *rand.Rand
@@ -590,14 +590,14 @@ func (s slow) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stor
 
 func (s slow) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) ([]bool, int64, error) {
-	defer s.answer(false) // the ledger allows for no longer than 100 ms between a decision and the call
+	defer s.answer(false) // the ledger allows at most 100 ms between a decision and the call
 	return s.Engine.Confirm(ctx, by, claims)
 }
 
-// groupByOne is a fault of TestD2_startsThatAreConfirmedTogether: a simulation has few starts at one tick.
+// groupByOne is a fault for TestD2_startsThatAreConfirmedTogether, because a simulation has few starts at one tick.
 const groupByOne = "a group of starts is confirmed by one of them"
 
-// A flawed engine has a fault built in.
+// A flawed engine has a built-in fault.
 type flawed struct {
 	engine.Engine
 	fault string
@@ -686,7 +686,7 @@ func isPaused(r engine.Record) bool {
 	return info.State == durable.Paused
 }
 
-// A blind engine is one for a node that sees no pauses but its own.
+// A blind engine is for a node that sees only its own pauses.
 type blind struct {
 	engine.Engine
 	mu  sync.Mutex // protects own
@@ -721,7 +721,7 @@ func (b *blind) Commit(ctx context.Context, by engine.MemberID, batches []engine
 	return results, err
 }
 
-// A short engine is one for a node whose walks over keys end with the first.
+// A short engine is for a node whose walks over keys end after the first.
 type short struct{ engine.Engine }
 
 func (s short) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
@@ -736,8 +736,7 @@ func (s short) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Sto
 	}
 }
 
-// An untimely engine is one for a node that makes tasks due later than they are, when they are resumed, after a run
-// or in a burst.
+// An untimely engine is for a node that makes tasks due too late: when they are resumed, after a run or in a burst.
 type untimely struct {
 	engine.Engine
 	fault string
@@ -767,8 +766,8 @@ func (u untimely) Commit(ctx context.Context, by engine.MemberID, batches []engi
 	}))
 }
 
-// A forgetful engine is one for a node that does not compare its claims with the engine's books: it learns of none
-// whose answer was lost.
+// A forgetful engine is for a node that does not compare its claims with the engine's records: it never learns of
+// claims whose answer was lost.
 type forgetful struct {
 	engine.Engine
 	mu   sync.Mutex // protects told
@@ -817,7 +816,7 @@ func (f *forgetful) Walk(ctx context.Context, over engine.Range) iter.Seq2[engin
 	}
 }
 
-// A cursor is an engine for a node that claims only what is due after what it has claimed.
+// A cursor is an engine for a node that claims only tasks due after those it has already claimed.
 type cursor struct {
 	engine.Engine
 	mu sync.Mutex // protects at
@@ -834,7 +833,7 @@ func (c *cursor) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claim
 	return c.Engine.Claim(ctx, r)
 }
 
-// A hasty engine is one for a node that has a claim confirmed as it falls due, before it has a worker.
+// A hasty engine is for a node that confirms a start when the task falls due, before it has a worker.
 type hasty struct {
 	engine.Engine
 	calls *sync.WaitGroup
@@ -889,7 +888,7 @@ func (h *hasty) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 	return h.Engine.Confirm(ctx, by, claims)
 }
 
-// An engine is ahead for a node whose clock is ahead, and which uses that.
+// An ahead engine is for a node whose clock is ahead, and which uses that clock.
 type ahead struct{ engine.Engine }
 
 const aheadBy = int64(500 * time.Millisecond)

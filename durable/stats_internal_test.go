@@ -30,7 +30,7 @@ func TestTiming_buckets_haveTheirBounds(t *testing.T) {
 	}
 }
 
-// A rate is that of the last ten seconds that are over, and known when there are as many.
+// A rate covers the last ten complete seconds, and is known once there are ten.
 func TestRate_isOfTheSecondsThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r rate

@@ -40,7 +40,7 @@ func (s *slowStore) Close() error {
 	return s.Store.Close()
 }
 
-// bucketOf is the index of the bucket that d belongs to.
+// bucketOf returns the index of the bucket that d belongs to.
 func bucketOf(d time.Duration) int {
 	for i := range durable.TimingBuckets {
 		if d <= durable.TimingBound(i) {
@@ -81,7 +81,7 @@ func TestStats_countsCommitsAndRetries(t *testing.T) {
 	})
 }
 
-// A commit that fails is none.
+// A failed commit does not count.
 func TestStats_failedCommits_areNotCounted(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
@@ -139,10 +139,10 @@ func TestStats_ofANode_leaseAndCalls(t *testing.T) {
 	})
 }
 
-// reapEvery is how often a node looks after its membership at least.
+// reapEvery is the longest time between two checks of a node's membership.
 const reapEvery = 250 * time.Millisecond
 
-// What a node claims, takes over, and is refused.
+// The claims, takeovers and refusals of a node.
 func TestStats_ofANode_claims(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a, b := k.Nodes[0], k.Nodes[1]
@@ -179,7 +179,7 @@ func TestStats_ofANode_claims(t *testing.T) {
 		is(b, 1, 1, 0, 0)
 		a.Link.SetDown(false)
 		k.After(time.Second)
-		// An end that comes after the lease is refused without a call.
+		// An end after the lease is refused without a call.
 		b.Add(durable.Task{Key: "late", Kind: "long", Delay: time.Millisecond})
 		k.After(500 * time.Millisecond)
 		b.Link.SetDown(true)
@@ -192,8 +192,8 @@ func TestStats_ofANode_claims(t *testing.T) {
 	})
 }
 
-// What waits for a worker is in the accounts while it waits, with the age of the oldest. After Shutdown there
-// are no tasks, neither pending nor parked.
+// Runs that wait for a worker are in the counters while they wait, with the age of the oldest. After Shutdown there are
+// neither pending nor parked tasks.
 func TestStats_stuckWorkers_andShutdown(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		end := make(chan struct{})

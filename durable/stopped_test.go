@@ -28,7 +28,7 @@ func firstError(walk iter.Seq2[durable.Info, error]) error {
 	return nil
 }
 
-// verbs has a call of each verb that returns an error. AddTask and its like need the kind "k".
+// verbs maps the name of each verb that returns an error to a call of it. AddTask and similar verbs need the kind "k".
 var verbs = map[string]func(s *durable.Scheduler) error{
 	"Handle":     func(s *durable.Scheduler) error { return s.Handle("later", ok) },
 	"Start":      func(s *durable.Scheduler) error { return s.Start() },
@@ -83,7 +83,7 @@ var (
 	aRecord = recordOf(anyTask)
 )
 
-// recordOf returns the task as it is kept.
+// recordOf returns the stored form of the task.
 func recordOf(task durable.Task) engine.Record {
 	w, err := durable.NewWrite(task, 1)
 	if err != nil {
@@ -92,10 +92,11 @@ func recordOf(task durable.Task) engine.Record {
 	return w.Record
 }
 
-// notVerbs are the methods that have nothing to refuse, and those that say how the scheduler has ended.
+// notVerbs are the methods that have nothing to refuse, and the methods that report how the scheduler has ended.
 var notVerbs = []string{"Shutdown", "Err", "Len", "Stats", "Kinds"}
 
-// After Shutdown each verb says so, on every scheduler. The table has every method of a Scheduler.
+// After Shutdown each verb returns an error that says so, on every scheduler. The table contains every method of a
+// Scheduler.
 func TestShutdown_eachVerbIsStopped(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		opts := []durable.Option{durable.WithLogger(testkit.Quiet())}

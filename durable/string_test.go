@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// What is printed says what its numbers are.
+// The printed form names its numbers.
 func TestString_ofStatsAndInfo_reads(t *testing.T) {
 	store := durable.Stats{Pending: 5, Parked: 1, Waiting: 2, Running: 3, Workers: 4, Added: 9, Removed: 6, ParkedTotal: 7,
 		Started: 8, Retried: 1, Succeeded: 2, Failed: 5, Changes: 20, Commits: durable.Timing{Count: 10}}

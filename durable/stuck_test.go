@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What is due waits for a worker wherever it is: all workers of all nodes hang, and each node says so, in its accounts
-// and in what the others see of it.
+// All workers of all nodes hang, so due tasks wait for a worker everywhere. Each node reports it, in its own counters
+// and in its reports to the others.
 func TestStuck_everyNodeSaysSo(t *testing.T) {
 	for _, nodes := range []int{1, 2} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestStuck_everyNodeSaysSo(t *testing.T) {
 	}
 }
 
-// Only what this node would run if it had a worker waits for one: not what is paused, what a limit holds back or what
-// has no handler here, and no backlog that is worked off by short runs.
+// Only tasks that this node would run if it had a worker count as waiting for one. Paused tasks, tasks held back by a
+// limit and tasks without a handler here do not count, nor does a backlog that is worked off by short runs.
 func TestStuck_whatDoesNotWaitForAWorker(t *testing.T) {
 	overdue := func(kind string, n int) (all []durable.Task) {
 		for i := range n {
@@ -73,7 +73,7 @@ func TestStuck_whatDoesNotWaitForAWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		workers int
 		make    func(t *testing.T, k *kit.Kit, hangs durable.Handler)
-		least   time.Duration // of the oldest wait
+		least   time.Duration // of the longest wait
 	}{
 		"paused": {2, func(t *testing.T, k *kit.Kit, hangs durable.Handler) {
 			k.Handle("paused", hangs)
@@ -121,9 +121,9 @@ func TestStuck_whatDoesNotWaitForAWorker(t *testing.T) {
 	}
 }
 
-// After downtime a worker is kept free for what falls due now. If no other ends its run, the rest of the backlog waits
-// for a worker. A backlog that is worked off waits for none, and nothing has waited for longer than the scheduler is
-// there.
+// After downtime a worker is kept free for tasks that fall due now. If no other worker ends its run, the rest of the
+// backlog waits for a worker. A backlog that is being worked off does not count as waiting, and no wait is longer than
+// the scheduler has existed.
 func TestStuck_backlogAfterDowntime(t *testing.T) {
 	for kind, least := range map[string]time.Duration{"hang": 25 * time.Second, "brief": 0} {
 		t.Run(kind, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// What a task is added with is in each of its runs, in a later process, too.
+// The trace with which a task is added is in each of its runs, even in a later process.
 func TestTrace_isInEveryRun(t *testing.T) {
 	trace := strings.Repeat("x", durable.MaxTrace)
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {

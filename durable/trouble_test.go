@@ -25,7 +25,7 @@ import (
 
 func newStore() *memstore.Store { return memstore.New() }
 
-// A failing store fails while its flags are set: with errDisk, or with errDamage if damaged is set, too.
+// A failing store fails while its flags are set: with errDisk, or with errDamage if damaged is also set.
 type failing struct {
 	*memstore.Store
 	commit, get, due, keys, damaged atomic.Bool
@@ -71,7 +71,7 @@ func (f *failing) Keys() iter.Seq2[string, error] {
 	return f.Store.Keys()
 }
 
-// withFailing runs the test on a started scheduler, on a store that can be made to fail.
+// withFailing runs the test on a started scheduler with a store that can be made to fail.
 func withFailing(t *testing.T, test func(t *testing.T, k *kit.Kit, f *failing)) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		f := &failing{Store: k.Store}
@@ -116,7 +116,7 @@ func TestStoreFails_onCommit_nothingChangesOrRunsAnyMoreAndReadsGoOn(t *testing.
 	})
 }
 
-// While very many due tasks wait for a worker, no more are read into memory: they run later.
+// While very many due tasks wait for a worker, further ones are not read into memory: they run later.
 func TestFeed_whileVeryManyWait_readsNoMore(t *testing.T) {
 	testkit.NotForRaces(t)
 	const waiting, more = 1<<16 + 1000, 1000
@@ -145,7 +145,7 @@ func TestFeed_whileVeryManyWait_readsNoMore(t *testing.T) {
 	})
 }
 
-// A store that fails in the middle of a large backlog ends it: also when no start is to be made durable any more.
+// A store that fails in the middle of a large backlog ends it, even if no further start has to be made durable.
 func TestStoreFails_inALargeBacklog_nothingRunsAnyMore(t *testing.T) {
 	const tasks, before = 12_000, 9000
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
@@ -216,7 +216,7 @@ func TestStoreFails_onRead_theVerbSaysSoAndNothingElse(t *testing.T) {
 	})
 }
 
-// A scheduler that cannot read what is due must not behave as if nothing were due.
+// A scheduler that cannot read due tasks must not behave as if nothing were due.
 func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 	withFailing(t, func(t *testing.T, k *kit.Kit, f *failing) {
 		f.due.Store(true)
@@ -227,7 +227,7 @@ func TestStoreFails_onReadingWhatIsDue_saysSo(t *testing.T) {
 	})
 }
 
-// The walk over the keys is how a store checks itself, whether or not there are fingerprints of them.
+// A store checks itself with the walk over the keys, whether or not there are fingerprints of them.
 func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
 	for name, opts := range map[string][]durable.Option{"fingerprints": nil, "none": {durable.WithoutKeyFilter()}} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestStoreFails_onReadingTheKeys_saysSo(t *testing.T) {
 	}
 }
 
-// A read that meets damage fails the scheduler, whichever it is.
+// Any read that meets damage fails the scheduler.
 func TestStoreFails_corruptRead_failsTheScheduler(t *testing.T) {
 	for name, read := range map[string]func(k *kit.Kit, f *failing) error{
 		"Get": func(k *kit.Kit, f *failing) error {
@@ -342,7 +342,7 @@ func TestStoreFails_inTheBackground_isReportedAtOnce(t *testing.T) {
 	})
 }
 
-// A store that can report failures, and has none, leaves no goroutine behind: the bubble would not end.
+// A store that can report failures, and has none, leaves no goroutine behind: otherwise the bubble would not end.
 func TestStoreFails_notInTheBackground_watchEnds(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		store := &reporting{Store: newStore(), failed: make(chan struct{})}
@@ -356,7 +356,7 @@ type callingHook func(*logrus.Entry)
 func (callingHook) Levels() []logrus.Level       { return logrus.AllLevels }
 func (h callingHook) Fire(e *logrus.Entry) error { h(e); return nil }
 
-// The keeper calls no logger: one that calls the scheduler, blocks, panics or ends its goroutine holds up
+// The keeper does not call the logger: a logger that calls the scheduler, blocks, panics or ends its goroutine holds up
 // nothing.
 func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 	log := testkit.Quiet()
@@ -390,7 +390,8 @@ func TestLogger_doesAsItLikes_holdsUpNothing(t *testing.T) {
 		if s := k.Stats(); s.ParkedTotal != 20 {
 			t.Errorf("the accounts are %+v", s)
 		}
-		// The first notice takes ten seconds. What comes up in these is one more, and so in the next ten.
+		// The first notice takes ten seconds. The events of that time make one more notice, and so do the events of the
+		// next ten.
 		if n, a := parked.Load(), added.Load(); n != 3 || a < n {
 			t.Errorf("%d notices, and %d tasks that the hook added", n, a)
 		}
@@ -472,7 +473,7 @@ func TestInput_bad_isRefusedAndChangesNothing(t *testing.T) {
 		if n := k.Len(); n != 0 {
 			t.Errorf("%d tasks were added", n)
 		}
-		// As large as it may be.
+		// The maximum size.
 		k.Add(durable.Task{Key: long(durable.MaxKey), Kind: "note", Delay: hour, Payload: make([]byte, durable.MaxPayload)},
 			durable.Task{Key: "end of time", Kind: "note", Delay: math.MaxInt64, Interval: math.MaxInt64, Times: 2})
 		if calls := k.RunsAfter(2 * hour); len(calls) != 1 || len(calls[0].Payload) != durable.MaxPayload {
@@ -513,7 +514,7 @@ func TestOptions_bad_areRefused(t *testing.T) {
 	})
 }
 
-// The error of a time that no task can have names it, and what is allowed.
+// The error for a time that no task can have names it and the allowed range.
 func TestInput_timeOutOfRange_namesTheBounds(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		for at, want := range map[time.Time]string{

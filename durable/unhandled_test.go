@@ -22,7 +22,7 @@ func unhandled(k *kit.Kit, want int) {
 	}
 }
 
-// A kind that a release forgot: its tasks wait as they are, for a process that handles it.
+// A kind that a release forgot: its tasks wait unchanged for a process that handles it.
 func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "overdue", Kind: "note", Delay: sec}, durable.Task{Key: "due", Kind: "note", Delay: 2 * hour},
@@ -37,7 +37,7 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 			}
 		}
 		unhandled(k, 2)
-		if s := k.Stats(); s.ParkedTotal != 1 || s.Pending != 4 || s.Waiting != 0 { // the one that failed ten times
+		if s := k.Stats(); s.ParkedTotal != 1 || s.Pending != 4 || s.Waiting != 0 { // the task that failed ten times
 			t.Errorf("the accounts are %+v", s)
 		}
 		k.Runs()
@@ -53,7 +53,7 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 	}, durable.WithPoolSize(1))
 }
 
-// A handler that comes after Start has what waited for it run as overdue: the oldest first, at the rate.
+// Tasks that waited for a handler registered after Start run as overdue: oldest first, at the rate.
 func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 	testkit.NotForRaces(t)
 	const tasks, rate = 1500, 100

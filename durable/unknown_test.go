@@ -20,7 +20,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// A verb whose call has failed says so once, however many tasks it is about.
+// A verb whose call has failed says so once, however many tasks it concerns.
 func TestUnknown_isSaidOnce(t *testing.T) {
 	const said = "(it may or may not have taken effect)"
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
@@ -39,7 +39,7 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 			},
 		}
 		for name, verb := range verbs {
-			if name != "RemoveTask" { // which has to have something to remove
+			if name != "RemoveTask" { // which needs something to remove
 				m.Link.Next("Commit", memengine.Fault{Fail: true})
 			}
 			err := verb()
@@ -54,7 +54,7 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 	})
 }
 
-// A full engine refuses each commit, and says that it had no effect.
+// A full engine refuses each commit, with an error that says that it had no effect.
 type full struct{ engine.Engine }
 
 func (full) Commit(context.Context, engine.MemberID, []engine.Batch) ([]engine.Result, error) {
@@ -65,7 +65,7 @@ func (full) SetSettings(context.Context, []byte, int64) (bool, error) {
 	return false, fmt.Errorf("the disk is full: %w", engine.ErrNotDone)
 }
 
-// A verb that has certainly had no effect does not say that it may have had one.
+// If a verb certainly had no effect, its error does not say that it may have had one.
 func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		s := k.Join(func(to engine.Engine) engine.Engine { return full{to} })
@@ -80,7 +80,7 @@ func TestUnknown_isNotSaidOfACallThatHadNoEffect(t *testing.T) {
 	})
 }
 
-// A brieflyFull engine refuses commits until then.
+// A brieflyFull engine refuses commits until the given time.
 type brieflyFull struct {
 	engine.Engine
 	until time.Time
@@ -94,7 +94,7 @@ func (e brieflyFull) Commit(ctx context.Context, by engine.MemberID, batches []e
 	return e.Engine.Commit(ctx, by, batches)
 }
 
-// A call that has certainly had no effect is made again for a second.
+// A call that certainly had no effect is retried for a second.
 func TestNode_makesACallThatHadNoEffectAgain(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		m := k.Join(func(to engine.Engine) engine.Engine {
@@ -105,7 +105,7 @@ func TestNode_makesACallThatHadNoEffectAgain(t *testing.T) {
 	})
 }
 
-// The answer to a commit is lost. Of many callers that set one task each hears whether the last of them has set it.
+// The answer to a commit is lost. Many callers have set one task, and each learns whether the last of them has set it.
 func TestUnknown_ofManyThatSetOneTask_isAnsweredForAll(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		m := k.Nodes[0]
@@ -122,7 +122,7 @@ func TestUnknown_ofManyThatSetOneTask_isAnsweredForAll(t *testing.T) {
 	})
 }
 
-// An undeleting engine fails the test at a write that deletes a task whatever it is: no verb of the test does that.
+// An undeleting engine fails the test at a write that deletes a task unconditionally: no verb of the test does that.
 type undeleting struct {
 	engine.Engine
 	t *testing.T
@@ -139,7 +139,7 @@ func (e undeleting) Commit(ctx context.Context, by engine.MemberID, batches []en
 	return e.Engine.Commit(ctx, by, batches)
 }
 
-// Many set one task that a transaction has locked. When that has ended each of them sets it.
+// Many callers set one task that a transaction has locked. When the transaction has ended each of them sets it.
 func TestNode_manyThatSetALockedTask_setIt(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		m := k.Join(func(to engine.Engine) engine.Engine { return undeleting{to, t} })
@@ -160,7 +160,7 @@ func TestNode_manyThatSetALockedTask_setIt(t *testing.T) {
 	})
 }
 
-// onLimited runs the test on a node over an engine with room for 2,000 bytes a task, and maybe something in front of it.
+// onLimited runs the test on a node over an engine that allows 2,000 bytes per task, possibly wrapped by over.
 func onLimited(t *testing.T, over func(engine.Engine) engine.Engine, test func(t *testing.T, s *durable.Scheduler)) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := kv.New(ctx, memory.Limited(engine.Limits{Value: 2000}))
@@ -185,8 +185,8 @@ func large(of durable.Task) durable.Task {
 	return of
 }
 
-// What does not fit into the engine is an invalid task, at once, and no other verb fails with it: not one in the same commit,
-// nor one that sets the same task, nor after a call that had no effect.
+// A task that is too large for the engine is invalid at once, and no other verb fails with it: none in the same commit,
+// none that sets the same task, and none after a call that had no effect.
 func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
 	for _, full := range []time.Duration{0, 100 * time.Millisecond} {
 		over := func(to engine.Engine) engine.Engine { return undeleting{brieflyFull{to, time.Now().Add(full)}, t} }
@@ -205,7 +205,7 @@ func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
 					}
 					err := verb(ctx, task)
 					if big && err == nil && task.Key == "one" {
-						return // another has replaced it at once
+						return // another caller has replaced it at once
 					}
 					if errors.Is(err, durable.ErrInvalidTask) != big || (err != nil) != big || errors.Is(err, durable.ErrUnavailable) {
 						t.Errorf("%v, task %d: %v", full, i, err)
@@ -226,7 +226,7 @@ func TestNode_refusesWhatTheEngineHasNoRoomFor(t *testing.T) {
 	}
 }
 
-// A task that fits, and would not with what its attempts have left in words, loses these, and is parked in the end.
+// A task may fit, but not together with the error texts of its attempts. It loses these, and is parked in the end.
 func TestNode_forgetsTheErrorsThatTheEngineHasNoRoomFor(t *testing.T) {
 	none := func(to engine.Engine) engine.Engine { return to }
 	onLimited(t, none, func(t *testing.T, s *durable.Scheduler) {

@@ -20,7 +20,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// busy starts a run of the key on a cluster that takes a minute, whatever its context, and returns its node.
+// busy starts a run of the key on a cluster. The run takes a minute, whatever its context. busy returns its node.
 func busy(k *kit.Kit, key string) *kit.Node {
 	k.T.Helper()
 	k.Handle("busy", func(context.Context, durable.Run) error { time.Sleep(time.Minute); return nil })
@@ -43,7 +43,7 @@ func unasked(k *kit.Kit) {
 	}
 }
 
-// A run on a node that is cut off counts as ended when that node has been reaped, and not before.
+// A run on a node that is cut off counts as ended once that node has been reaped, not before.
 func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		dead, asks := busy(k, "a"), k.Nodes[0]
@@ -62,7 +62,7 @@ func TestRemoveTaskWait_ofARunOnADeadNode_endsWithItsLease(t *testing.T) {
 	})
 }
 
-// What a caller has given up, or asked over a link that loses answers, is right all the same.
+// The result is right even if the caller gives up, or asks over a link that loses answers.
 func TestRemoveTaskWait_lostAnswers(t *testing.T) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		on, asks := busy(k, "a"), k.Nodes[0]
@@ -102,7 +102,7 @@ func TestRemoveTaskWait_lostAnswers(t *testing.T) {
 	})
 }
 
-// A scheduler that is no member asks the nodes, too.
+// A scheduler that is not a member also asks the nodes.
 func TestRemoveTaskWait_connected(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		busy(k, "a")
@@ -125,7 +125,7 @@ func TestRemoveTaskWait_connected(t *testing.T) {
 	})
 }
 
-// Cancel finds a run whose start is being confirmed, and the run starts cancelled, also if that takes a second try.
+// Cancel finds a run whose start is being confirmed. The run starts cancelled, even if that takes a second try.
 func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 	const slow = 4 * sec / 5 // longer than it takes another node to read the question, and not given up
 	for name, faults := range map[string][]memengine.Fault{
@@ -137,7 +137,7 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 				caught := make(chan error, 1)
-				k.Nodes[0].Handle("k", func(ctx context.Context, _ durable.Run) error { // no other may claim what it adds
+				k.Nodes[0].Handle("k", func(ctx context.Context, _ durable.Run) error { // no other node may claim its tasks
 					caught <- context.Cause(ctx)
 					return nil
 				})
@@ -158,7 +158,7 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 	}
 }
 
-// After Shutdown the engine may be closed: neither verb asks it anything.
+// After Shutdown the engine may be closed: neither verb calls it.
 func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		link := memengine.NewLink(memengine.New())
@@ -180,7 +180,7 @@ func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
 	})
 }
 
-// Without a node that is left to reap the others, a scheduler that is no member does.
+// If no node is left to reap the others, a scheduler that is not a member does.
 func TestRemoveTaskWait_connected_whenAllNodesAreDead_ends(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		dead := busy(k, "a")
@@ -216,7 +216,7 @@ func TestRemoveTaskWait_ofAContextWithACause_wrapsTheErrorOfTheContext(t *testin
 	})
 }
 
-// A slowAnswers engine does not end a walk over questions, and takes no answer, before the context is done.
+// A slowAnswers engine ends no walk over questions, and accepts no answer, before the context is done.
 type slowAnswers struct{ engine.Engine }
 
 func (e slowAnswers) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
@@ -242,7 +242,7 @@ func (e slowAnswers) Commit(ctx context.Context, by engine.MemberID, batches []e
 	return e.Engine.Commit(ctx, by, batches)
 }
 
-// However long the engine takes to take answers, a node knows what is paused, and starts what is due.
+// However long the engine takes to accept answers, a node knows the pauses and starts due tasks.
 func TestRemoveTaskWait_slowAnswers_holdNoStartBack(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		for range 2 {
@@ -268,7 +268,7 @@ func TestRemoveTaskWait_slowAnswers_holdNoStartBack(t *testing.T) {
 	})
 }
 
-// A node that has lost its membership, and is back as another member, answers for the runs from before.
+// A node that has lost its membership and is back as another member answers for its earlier runs.
 func TestRemoveTaskWait_ofARunFromBeforeTheNodeRejoined_waitsForIt(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		var running atomic.Int64
@@ -302,7 +302,7 @@ func TestRemoveTaskWait_ofARunFromBeforeTheNodeRejoined_waitsForIt(t *testing.T)
 	})
 }
 
-// Nothing is left of a question whose caller has given up: no later run is cancelled, or asked after.
+// Nothing is left of a question whose caller has given up: it neither cancels nor asks for a later run.
 func TestRemoveTaskWait_givenUp_leavesNoQuestion(t *testing.T) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		on := busy(k, "a")
@@ -348,7 +348,7 @@ func TestRemoveTaskWait_atTheShutdown_leavesNoQuestion(t *testing.T) {
 	})
 }
 
-// An engine that does not answer holds the Shutdown up for a part of a lease.
+// An engine that does not answer holds up Shutdown for a part of a lease.
 func TestRemoveTaskWait_atTheShutdown_doesNotWaitForTheEngine(t *testing.T) {
 	testkit.NotForRaces(t)
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
@@ -382,7 +382,7 @@ func TestRemoveTaskWait_ofARunThatAShutdownGaveUp_endsWithTheNode(t *testing.T) 
 			defer cancel()
 			_ = on.Shutdown(within)
 		}()
-		k.Nodes = []*kit.Node{asks}   // that the end of the test shuts down
+		k.Nodes = []*kit.Node{asks}   // to shut down at the end of the test
 		defer time.Sleep(time.Minute) // for the handler
 		_, err := asks.RemoveTaskWait(ctx, "a")
 		if waited := time.Since(began); err != nil || waited < 2*sec || waited > 10*sec {

@@ -15,8 +15,8 @@ var (
 	simSeed  = flag.Uint64("seed", 1, "the first of them")
 )
 
-// walks does a random walk with one seed after the other until one fails, and returns how many there were. They are
-// those of the flags, or all; in short mode at most short, and under the race detector race.
+// walks runs a random walk for one seed after another until one fails, and returns their number. The seeds come from
+// the flags, or are all of them; at most short in short mode, and race under the race detector.
 func walks(t *testing.T, all, short, race int, walk func(t *testing.T, seed uint64)) (n int) {
 	t.Helper()
 	if *simSeeds > 0 {

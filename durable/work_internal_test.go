@@ -10,7 +10,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A node names the kind with most runs, of several the one with the longest, and none that JSON would change.
+// A node names the kind with the most runs. Among several it names the one with the longest run, and never one that
+// JSON would change.
 func TestBusiest_isWhatAReportCanHold(t *testing.T) {
 	ago := func(runs int, d time.Duration) progress { return progress{runs, time.Now().Add(-d)} }
 	for want, kinds := range map[string]map[string]progress{

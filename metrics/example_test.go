@@ -57,10 +57,10 @@ func Example() {
 	// timewheel_tasks_removed_total{wheel="sessions"} 0
 }
 
-// A durable scheduler needs an observer for the histograms alone.
+// A durable scheduler needs an observer only for the histograms.
 func ExampleNewSchedulerCollector() {
 	attempts := metrics.NewAttempts()
-	store := memstore.New() // or one that keeps its tasks, such as package durable/pebble
+	store := memstore.New() // or a persistent store, such as package durable/pebble
 	s, err := durable.New(store, durable.WithObserver(attempts.Observe))
 	if err != nil {
 		log.Fatal(err)
@@ -106,7 +106,7 @@ type engineOf struct{ health engine.Health }
 
 func (e engineOf) Health(context.Context) (engine.Health, error) { return e.health, nil }
 
-// One process of a cluster collects the engine that all share.
+// One process of a cluster collects the metrics of the shared engine.
 func ExampleNewEngineCollector() {
 	var engine engine.HealthReporter = engineOf{engine.Health{
 		OldestTransaction: time.Minute, DeadRows: 1000, Size: 1 << 20, Replicated: true, Standbys: 2,

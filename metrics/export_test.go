@@ -2,7 +2,7 @@
 
 package metrics
 
-// What a test puts in the place of a wheel and a scheduler.
+// Tests use these instead of a wheel and a scheduler.
 var (
 	NewCollectorOf          = newWheelCollector
 	NewSchedulerCollectorOf = newSchedulerCollector

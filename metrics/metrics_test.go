@@ -44,9 +44,9 @@ func add(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
 	}
 }
 
-// work gives the wheel one of everything: a run that takes half a second, one that waits for it, missed
-// periods, a panic, a withdrawn run and a removal. What is pending, waits and runs stays so for half a
-// second or more.
+// work gives the wheel one of everything: a run that takes half a second, a run that waits for it, missed periods, a
+// panic, a withdrawn run and a removal. The pending tasks, and the waiting and running runs, stay so for half a second
+// or more.
 func work(t *testing.T, tw *timewheel.TimeWheel) {
 	t.Helper()
 	nothing := func(*timewheel.Task) {}
@@ -110,8 +110,8 @@ func TestCollector_tellsTheAccounts(t *testing.T) {
 	})
 }
 
-// checkTypeAndLabel fails the test unless a name that ends with _total is a counter, any other a gauge, and the
-// label is the only one.
+// checkTypeAndLabel fails the test unless names that end with _total are counters, all others are gauges, and the label
+// is the only one.
 func checkTypeAndLabel(t *testing.T, name string, m *dto.Metric, label, value string) {
 	t.Helper()
 	if isCounter := strings.HasSuffix(name, "_total"); isCounter != (m.GetCounter() != nil) {
@@ -138,7 +138,7 @@ func TestCollector_stopped_isOneBeforeStartAndAfterStop(t *testing.T) {
 	})
 }
 
-// A fakeWheel gives out what it is set to.
+// A fakeWheel returns the values to which it is set.
 type fakeWheel struct {
 	stats timewheel.Stats
 	runs  []timewheel.Run
@@ -267,7 +267,7 @@ func TestCollector_splitsTheLateness(t *testing.T) {
 	})
 }
 
-// gather returns what the collectors collect.
+// gather returns the metrics of the collectors.
 func gather(t *testing.T, of ...prometheus.Collector) []*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -279,7 +279,7 @@ func gather(t *testing.T, of ...prometheus.Collector) []*dto.MetricFamily {
 	return families
 }
 
-// series returns how many series the collector has in the text format.
+// series returns the number of the collector's series in the text format.
 func series(t *testing.T, c prometheus.Collector) (n int) {
 	t.Helper()
 	for _, f := range gather(t, c) {
@@ -303,7 +303,7 @@ func find(t *testing.T, c prometheus.Collector, name string) *dto.Metric {
 	return nil
 }
 
-// lint fails the test if a name or a text of the collector is against the conventions.
+// lint fails the test if a name or text of the collector violates the conventions.
 func lint(t *testing.T, c prometheus.Collector) {
 	t.Helper()
 	problems, err := testutil.CollectAndLint(c)
@@ -363,7 +363,7 @@ func TestCollector_withoutRuns_hasTheAccountsAlone(t *testing.T) {
 	})
 }
 
-// A mistake panics where it is made, and does not wait for the first scrape to end the process.
+// A mistake panics where it is made, rather than ending the process at the first scrape.
 func TestNewCollector_ofNothing_panics(t *testing.T) {
 	for what, do := range map[string]func(){
 		"wheel":     func() { metrics.NewCollector(nil, "name") },

@@ -68,9 +68,8 @@ func addDurable(t *testing.T, s *durable.Scheduler, kind string, delay time.Dura
 	}
 }
 
-// inTrouble returns a scheduler that has one or more of everything for a minute: tasks that were added and
-// removed, parked tasks, a task whose kind has no handler, a run that has succeeded, one that is running and
-// two that wait for it.
+// inTrouble returns a scheduler that has something of everything for a minute. It has added, removed and parked tasks,
+// a task whose kind has no handler, a run that succeeded, one in progress and two waiting for it.
 func inTrouble(t *testing.T) *durable.Scheduler {
 	t.Helper()
 	store := memstore.New()
@@ -163,7 +162,7 @@ func TestSchedulerCollector_storeFailed(t *testing.T) {
 	})
 }
 
-// A fakeScheduler gives out what it is set to. While it hangs, it answers no question before the end of its context.
+// A fakeScheduler returns the values to which it is set. While it hangs, no call returns before the end of its context.
 type fakeScheduler struct {
 	stats    durable.Stats
 	kinds    []durable.KindInfo
@@ -171,7 +170,7 @@ type fakeScheduler struct {
 	catchUp  durable.CatchUp
 	counting bool // the first counts are not finished
 	nodes    []durable.NodeInfo
-	due      map[string]durable.Found // what is found of each kind
+	due      map[string]durable.Found // the found tasks of each kind
 	hangs    bool
 	asked    []durable.Query
 }
@@ -223,7 +222,7 @@ func TestSchedulerCollector_countersNeverFall(t *testing.T) {
 	}, 13)
 }
 
-// node is a fake of a node, with another value for everything.
+// node returns a fake of a node, with a different value for each metric.
 func node() *fakeScheduler {
 	timing := durable.Timing{Count: 6, Total: 3 * time.Second}
 	timing.Buckets[0], timing.Buckets[5] = 1, 3
@@ -284,7 +283,7 @@ func TestSchedulerCollector_reportsTheNode(t *testing.T) {
 	})
 }
 
-// A scheduler of Connect has an engine and no lease: it is not counted as a node.
+// A scheduler from Connect has an engine but no lease: it does not count as a node.
 func TestSchedulerCollector_ofNoMember_hasNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := node()
@@ -297,7 +296,7 @@ func TestSchedulerCollector_ofNoMember_hasNoLease(t *testing.T) {
 	})
 }
 
-// byLabels returns the values of a metric by those of its labels but the first, which is the scheduler.
+// byLabels returns the values of a metric by its label values, without the first label, the scheduler.
 func byLabels(t *testing.T, c prometheus.Collector, name string) map[string]float64 {
 	t.Helper()
 	all := make(map[string]float64)
@@ -340,15 +339,16 @@ func TestSchedulerCollector_kinds(t *testing.T) {
 		f.kinds = append(f.kinds, durable.KindInfo{Kind: "sms"})
 		is(t, c, backlog, map[string]float64{"mail": 11, "sms": 0})
 		is(t, c, age, map[string]float64{"mail": 12, "sms": 0})
-		f.kinds = nil // it has got its handler just now
+		f.kinds = nil // its handler was registered just now
 		is(t, c, backlog, map[string]float64{"mail": 11})
-		// What is no text becomes text, and what has the same text then is one.
+		// Kinds that are not valid text are converted to text, and kinds with the same text are merged.
 		f.kinds = []durable.KindInfo{{Kind: "\xff", Started: 1}, {Kind: "\xfe", Started: 2}}
 		is(t, c, "timewheel_durable_kind_runs_started_total", map[string]float64{"\uFFFD": 3})
 	})
 }
 
-// What is being counted is left out, and no part of it is taken for the whole. The age of what is overdue is known.
+// Unfinished counts are left out, and a part is never reported as the whole. The age of the oldest overdue task is
+// known.
 func TestSchedulerCollector_whileItIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := node()
@@ -446,12 +446,12 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 		}
 		is(t, c, paused, map[string]float64{"here": 1, "there": 1, "parked": 0, "paused": 0, "nowhere": 1, "not due": 0, "cut": 0})
 		is(t, c, name, map[string]float64{"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 0, "not due": 0})
-		f.nodes[1].NodeReport = durable.NodeReport{} // it has joined just now
+		f.nodes[1].NodeReport = durable.NodeReport{} // it joined just now
 		is(t, c, name, map[string]float64{})
 	})
 }
 
-// A scrape ends although the engine does not answer, with what is known without it.
+// A scrape ends even if the engine does not answer, with the metrics that do not need it.
 func TestSchedulerCollector_engineHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := node()
@@ -468,7 +468,7 @@ func TestSchedulerCollector_engineHangs(t *testing.T) {
 	})
 }
 
-// A store has no accounts of a node, and one that does not know its size has none.
+// A store has no metrics of a node, and no size if it does not know it.
 func TestSchedulerCollector_ofAStore_hasNoNode(t *testing.T) {
 	c := metrics.NewSchedulerCollectorOf(&fakeScheduler{}, "orders")
 	for _, f := range gather(t, c) {
@@ -578,7 +578,7 @@ func TestEngineCollector(t *testing.T) {
 	})
 }
 
-// everything is a fake that has a value of every metric.
+// everything returns a fake that has a value for every metric.
 func everything() *fakeScheduler {
 	f := node()
 	f.nodes = []durable.NodeInfo{{NodeReport: durable.NodeReport{Workers: 1}}}
@@ -664,7 +664,7 @@ func TestNames_areThoseOfTheReadme(t *testing.T) {
 	}
 }
 
-// After an engine has hung for long, the metrics are those of the present within three seconds.
+// After an engine has hung for long, the metrics are current again within three seconds.
 func TestSchedulerCollector_afterAnEngineHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := memengine.NewLink(memengine.New())

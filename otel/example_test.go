@@ -16,9 +16,9 @@ import (
 	"github.com/seed581295f1/timewheel/otel"
 )
 
-// What adds a task puts its trace context into it, and each handler gets a span.
+// The code that adds a task puts its trace context into it, and each handler gets a span.
 func Example() {
-	spans := tracetest.NewInMemoryExporter() // or one that sends them to a collector
+	spans := tracetest.NewInMemoryExporter() // or an exporter that sends them to a collector
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
 
 	s, err := durable.New(memstore.New())

@@ -25,7 +25,7 @@ import (
 
 var ctx = context.Background()
 
-// newProvider returns a tracer provider, and where its spans go.
+// newProvider returns a tracer provider and the exporter that receives its spans.
 func newProvider(t *testing.T) (*trace.TracerProvider, *tracetest.InMemoryExporter) {
 	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
@@ -48,7 +48,7 @@ var schedulers = map[string]func(opts ...durable.Option) (*durable.Scheduler, er
 	},
 }
 
-// Each run is the root of a trace of its own, and linked to the span that has added its task.
+// Each run is the root of a separate trace, and is linked to the span that added its task.
 func TestHandler_eachRun_isASpanWithALink(t *testing.T) {
 	for name, open := range schedulers {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func attributes(span tracetest.SpanStub) map[attribute.Key]attribute.Value {
 	return all
 }
 
-// A handler that panics or ends its goroutine has a span, too, and the scheduler hears of it as without one.
+// A handler that panics or ends its goroutine also has a span, and the scheduler notices it as it would without one.
 func TestHandler_panicAndGoexit_areErrors(t *testing.T) {
 	for name, h := range map[string]durable.Handler{
 		"handler panicked: on purpose":  func(context.Context, durable.Run) error { panic("on purpose") },
@@ -187,7 +187,7 @@ func TestHandler_panicAndGoexit_areErrors(t *testing.T) {
 	}
 }
 
-// A task that was added without a span runs in a span without a link, and so does one with another's text.
+// A task that was added without a span runs in a span without a link, and so does a task with a foreign trace text.
 func TestHandler_withoutATrace_hasNoLink(t *testing.T) {
 	provider, spans := newProvider(t)
 	h := otel.Handler(provider, func(context.Context, durable.Run) error { return nil })

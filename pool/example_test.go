@@ -19,7 +19,7 @@ func Example() {
 	}
 	squares := make([]int, 5)
 	for i := range squares {
-		// does not wait, though no more than two run at once
+		// does not block, although at most two jobs run at once
 		if err := p.Submit(func() { squares[i] = i * i }); err != nil {
 			fmt.Println(err)
 		}
@@ -49,7 +49,7 @@ func ExamplePool_Close() {
 	<-began
 
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // no patience at all
+	cancel() // the deadline has passed
 	fmt.Println(p.Close(ctx))
 
 	close(release)
@@ -60,7 +60,7 @@ func ExamplePool_Close() {
 	// <nil>
 }
 
-// The queue has no bound of its own. A program can refuse work while too many jobs wait.
+// The queue is unbounded. A program can refuse work while too many jobs wait.
 func ExamplePool_Waiting() {
 	p, err := pool.New(1)
 	if err != nil {

@@ -26,12 +26,12 @@ import (
 type rig struct {
 	*testing.T
 	*Pool
-	release chan struct{} // lets go the jobs that block
+	release chan struct{} // releases the blocked jobs
 	ran     []int         // the numbers, in order; by jobs that run one at a time
 }
 
-// in runs f in a bubble with a pool of the given size. In the end the pool must get done, and not leave a
-// goroutine.
+// in runs f in a bubble with a pool of the given size. At the end the pool must finish its jobs and leave no goroutine
+// behind.
 func in(t *testing.T, size int, f func(t *testing.T, p *rig), opts ...Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func in(t *testing.T, size int, f func(t *testing.T, p *rig), opts ...Option) {
 	})
 }
 
-// want fails the test if, all being quiet, other numbers of jobs run and wait.
+// want waits until all is quiet, and fails the test unless these numbers of jobs are running and waiting.
 func (p *rig) want(running, waiting int) {
 	p.Helper()
 	synctest.Wait()
@@ -78,7 +78,7 @@ func (p *rig) block(n int) {
 	}
 }
 
-// number submits jobs with the numbers from up to below to, for a pool that runs one at a time.
+// number submits the jobs from up to to, exclusive, for a pool that runs one at a time.
 func (p *rig) number(from, to int) {
 	p.Helper()
 	for i := from; i < to; i++ {
@@ -86,7 +86,7 @@ func (p *rig) number(from, to int) {
 	}
 }
 
-// wantRan fails the test if, all being quiet, the jobs did not run in order, each once.
+// wantRan waits until all is quiet, and fails the test unless the jobs ran in order, once each.
 func (p *rig) wantRan(n int) {
 	p.Helper()
 	synctest.Wait()
@@ -99,8 +99,8 @@ func (p *rig) wantRan(n int) {
 	}
 }
 
-// antsGoroutines counts the goroutines of the bubble that ants started. Its default pool has others, and so may
-// an earlier test, which are about to end.
+// antsGoroutines counts the goroutines of the bubble that ants started. The default pool of ants has goroutines too,
+// and those of an earlier test may still be about to end.
 func antsGoroutines() (n int) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -112,7 +112,7 @@ func antsGoroutines() (n int) {
 	return n
 }
 
-// logged returns what f has written to the standard logger.
+// logged returns the output of f to the standard logger.
 func logged(f func()) string {
 	var buf bytes.Buffer
 	old := log.Writer()
@@ -138,7 +138,7 @@ func TestNew_wrongArgument_isNamed(t *testing.T) {
 	}
 }
 
-// What only a programmer can have written panics.
+// A mistake that only a programmer can make panics.
 func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
 	in(t, 1, func(t *testing.T, p *rig) {
 		for want, f := range map[string]func(){
@@ -182,7 +182,7 @@ func TestPool_jobsThatBlock_growsToItsCapAndNotBeyond(t *testing.T) {
 					p.block(1)
 					p.want(min(n, size), max(n-size, 0))
 				}
-				p.block(size) // at one go
+				p.block(size) // all at once
 				p.want(size, 2*size)
 				for range 2 * size {
 					p.release <- struct{}{}
@@ -233,7 +233,7 @@ func TestPool_manySubmitters_runEachJobOnceAndKeepTheBound(t *testing.T) {
 	})
 }
 
-// goroutine returns the name of the one that calls.
+// goroutine returns the name of the calling goroutine.
 func goroutine() string {
 	buf := make([]byte, 64)
 	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), " [")
@@ -368,7 +368,7 @@ func TestPool_jobEndsItsGoroutine_itsPlaceIsFilled(t *testing.T) {
 				}
 				p.wantRan(10)
 				p.want(0, 0)
-				p.submit(runtime.Goexit) // with nothing after it
+				p.submit(runtime.Goexit) // with no job after it
 				p.want(0, 0)
 			}, opts...)
 		})
@@ -514,7 +514,7 @@ func TestClose_whileJobsEndInAnyWay_isDone(t *testing.T) {
 					t.Error("Close did not wait")
 				}
 				close(p.release)
-				p.want(0, 0) // and the Close in the end must return
+				p.want(0, 0) // and the Close at the end must return
 			}, WithPanicHandler(func(any, []byte) {}))
 		})
 	}
@@ -522,7 +522,7 @@ func TestClose_whileJobsEndInAnyWay_isDone(t *testing.T) {
 
 func TestPool_atRest_holdsNoGoroutineAfterASecond(t *testing.T) {
 	in(t, 4, func(t *testing.T, p *rig) {
-		for round := range 3 { // a pool that was at rest must be good for more
+		for round := range 3 { // an idle pool must accept more jobs
 			p.block(4)
 			p.want(4, 0)
 			for range 4 {
@@ -530,7 +530,7 @@ func TestPool_atRest_holdsNoGoroutineAfterASecond(t *testing.T) {
 			}
 			p.want(0, 0)
 			time.Sleep(time.Second / 2)
-			p.submit(func() {}) // another job puts it off
+			p.submit(func() {}) // another job postpones it
 			testkit.Settle(time.Second - 1)
 			if n := antsGoroutines(); n == 0 {
 				t.Errorf("round %d: the goroutines are gone before their time", round)
@@ -554,7 +554,7 @@ func TestPool_longJob_keepsTheGoroutines(t *testing.T) {
 	})
 }
 
-// What Submit has accepted has run when Close returns, and nothing runs later.
+// Every job that Submit accepted has run when Close returns, and none runs later.
 func TestSubmit_whileThePoolIsClosed_isRefusedOrDone(t *testing.T) {
 	for range 300 {
 		p, err := New(1)

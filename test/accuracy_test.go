@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// These run in real time. How late a run is depends on the machine; that it is not early does not.
+// These tests run in real time. How late a run is depends on the machine. That it is never early does not.
 
 func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
@@ -44,9 +44,9 @@ func TestAccuracy_inRealTime_neverEarly(t *testing.T) {
 	})
 }
 
-// A loop wakes up some microseconds after each tick. A task that repeats at every tick, and is due
-// between that and the tick, must not miss a period for it. A period is missed only if its tick has come before
-// the run of the period before begins, which a busy machine may cause; not at every try.
+// A loop wakes up some microseconds after each tick. A task that repeats every tick, and is due between the tick and
+// the wake-up, must not miss a period because of that. A period is missed only if its tick comes before the previous
+// period's run begins. A busy machine may cause that, but not at every try.
 func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		if testkit.Race {
@@ -63,7 +63,7 @@ func TestAccuracy_inRealTime_intervalOfOneTick_missesNoPeriod(t *testing.T) {
 			}
 			before := time.Now()
 			tw := startWheel(t, tick, 16, timewheel.WithObserver(note))
-			made := time.Now()                      // the wheel counts its ticks from some microseconds earlier on
+			made := time.Now()                      // the wheel counts its ticks from some microseconds earlier
 			least := make(map[string]time.Duration) // from a run's due time to the tick of its next period
 			for i := range tasks {
 				for time.Since(made) < tick+time.Duration(i)*10*time.Microsecond {
@@ -113,7 +113,7 @@ func TestAccuracy_inRealTime_repeatsKeepTheirGrid(t *testing.T) {
 					t.Errorf("the first run was due %v after AddTask", first.Sub(start))
 				}
 			}
-			// The order of the accounts may differ from that of the runs, and a stalled machine misses periods.
+			// The order of the reports may differ from that of the runs, and a stalled machine misses periods.
 			if off := r.Due.Sub(first) % interval; off != 0 || r.Started.Before(r.Due) || r.Dispatched.Before(r.Due) {
 				t.Errorf("%v off the grid; due %v, dispatched %v, started %v", off, r.Due, r.Dispatched, r.Started)
 			}

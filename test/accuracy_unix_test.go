@@ -19,7 +19,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// suspendable names the environment variable that makes the test below play the process that is suspended.
+// suspendable names the environment variable that makes the test below act as the suspended process.
 const suspendable = "TIMEWHEEL_TEST_SUSPENDABLE"
 
 // A process is stopped by a signal and continues half a second later. Overdue tasks run at once, in due
@@ -37,7 +37,7 @@ func TestAccuracy_suspendedProcess_catchesUp(t *testing.T) {
 	})
 }
 
-// suspend runs the same test in a process of its own, and suspends that.
+// suspend runs the same test in a separate process, and suspends it.
 func suspend(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
 	child.Env = append(os.Environ(), suspendable+"=1")
@@ -62,8 +62,8 @@ func suspend(t *testing.T) {
 	}
 }
 
-// catchUp is the test in the process that is suspended after it has said that it is ready, and before its
-// input ends.
+// catchUp is the test in the process that is suspended. The suspension comes after it has reported that it is ready,
+// and before its input ends.
 func catchUp(t *testing.T) {
 	const interval, n = 20 * ms, 100
 	runs := make(chan timewheel.Run, 10*n)
@@ -93,7 +93,7 @@ func catchUp(t *testing.T) {
 			}
 		}
 	}
-	// In the order of the ticks, that is: what is due a tick later never runs before.
+	// That is, in the order of the ticks: a task due a tick later never runs first.
 	latest := overdue[0]
 	for _, at := range overdue {
 		if latest.Sub(at) >= 5*ms {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// TestContract_ofEveryScheduler is the suite that the durable scheduler passes, too.
+// TestContract_ofEveryScheduler runs the suite that the durable scheduler also passes.
 func TestContract_ofEveryScheduler(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {

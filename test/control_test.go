@@ -59,7 +59,7 @@ func TestK7_pausedTask_keepsItsKeyItsRunsAndTheTimeThatWasLeft(t *testing.T) {
 	})
 }
 
-// A run that waits for a worker is withdrawn: it begins when the task was resumed, and not before.
+// Pause withdraws a run that waits for a worker: it begins after the task is resumed, not before.
 func TestK7_pausedWhileWaiting_runsAtOnceWhenResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal()
@@ -104,7 +104,7 @@ func TestK7_verbsOfAPausedTask(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		do    func(tw *timewheel.TimeWheel, job timewheel.Job) error
-		runs  []time.Duration // when it runs, an hour and 30 ms before Resume being 0
+		runs  []time.Duration // when it runs, relative to an hour and 30 ms before Resume
 		left  int             // live tasks
 		added int
 	}{
@@ -214,14 +214,14 @@ func TestK8_removeWait_returnsWhenNoRunIsInProgress(t *testing.T) {
 		wait("k", false, 0, timewheel.ErrTaskKeyNotFound)
 		must(t, tw.AddTask(every("k", 30*ms, job)))
 		testkit.Settle(100 * ms)
-		wait("k", true, 90*ms, nil) // three runs, which began 30, 60 and 90 ms after the add
+		wait("k", true, 90*ms, nil) // three runs, started 30, 60 and 90 ms after the add
 		began, ended := j.count("began"), j.count("ended")
 		testkit.Settle(time.Hour)
 		if j.count("began") != began || began != ended {
 			t.Errorf("%d runs began and %d ended, in the end %d", began, ended, j.count("began"))
 		}
 
-		// Runs of a task that was replaced, and one that was paused.
+		// Runs of a replaced task, and of a paused one.
 		must(t, tw.AddTask(every("k", 30*ms, job)))
 		testkit.Settle(40 * ms)
 		must(t, tw.SetTask(once("k", time.Hour, nothing)))
@@ -239,7 +239,7 @@ func TestK8_removeWait_givesUpWithItsContext(t *testing.T) {
 		must(t, tw.AddTask(every("k", 20*ms, func(*timewheel.Task) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 50*ms, cause)
 			defer cancel()
-			_, inside = tw.RemoveWait(ctx, "k") // it waits for itself
+			_, inside = tw.RemoveWait(ctx, "k") // it waits for its own run
 		})))
 		testkit.Settle(25 * ms)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
@@ -285,7 +285,7 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 		for i := range 1000 {
 			key := fmt.Sprintf("%c/%03d", 'a'+i%4, i)
 			if i%4 == 0 {
-				key += "/b/c/" // other prefixes, but not where the key begins
+				key += "/b/c/" // other prefixes, but not at the beginning of the key
 			}
 			must(t, tw.AddTask(once(key, time.Hour, j.job)))
 		}
@@ -336,8 +336,7 @@ func TestK9_prefix_hitsTheTasksWithItAndNoOther(t *testing.T) {
 	})
 }
 
-// A hooked is a context whose Err calls a function first. RemovePrefix and ReschedulePrefix ask for it before
-// each key.
+// A hooked is a context whose Err first calls a function. RemovePrefix and ReschedulePrefix call Err before each key.
 type hooked struct {
 	context.Context
 	before func()
@@ -353,7 +352,7 @@ func TestK9_prefix_whileTasksAreRemoved_hitsAllTheOthers(t *testing.T) {
 		for _, c := range []struct {
 			name string
 			do   func(tw *timewheel.TimeWheel, ctx context.Context) (int, error)
-			left int // of those that are live all the while
+			left int // of the tasks that stay live
 		}{
 			{"RemovePrefix", func(tw *timewheel.TimeWheel, ctx context.Context) (int, error) {
 				return tw.RemovePrefix(ctx, "k")
@@ -388,7 +387,7 @@ func TestK9_prefix_whileTasksAreRemoved_hitsAllTheOthers(t *testing.T) {
 					}
 				}
 			}})
-			if n < 150 || n > 151 || err != nil { // the first of AllPrefix may be one that is removed then
+			if n < 150 || n > 151 || err != nil { // the first one of AllPrefix may be removed at that moment
 				t.Errorf("%s is %d, %v, want 150", c.name, n, err)
 			}
 			wantEqual(t, c.name+": live tasks", tw.Len(), c.left)
@@ -411,7 +410,7 @@ func TestGetMany_returnsTheLiveTasksInTheOrderOfTheKeys(t *testing.T) {
 	})
 }
 
-// A task that is live all the while is seen, whatever is done to it: Pause and Resume replace its entry.
+// A walk sees a task that stays live, even while Pause and Resume replace its entry.
 func TestAll_whileTasksArePausedAndResumed_yieldsEachOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)
@@ -482,13 +481,13 @@ func TestL6_errorOfAJob_isReported(t *testing.T) {
 			t.Errorf("without a handler the error was logged %d times", len(logged))
 		}
 	})
-	timewheel.JobFunc(func(ctx context.Context) error { // called by something else than a wheel
+	timewheel.JobFunc(func(ctx context.Context) error { // not called by a wheel
 		wantEqual(t, "the context", ctx, context.Background())
 		return trouble
 	})(&timewheel.Task{})
 }
 
-// The context of a JobFunc is that of the run.
+// A JobFunc gets the context of the run.
 func TestL6_contextOfAJobFunc_isDoneWhenTheWheelStops(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		got := make(chan error, 1)
@@ -515,7 +514,7 @@ func TestL6_contextOfAJobFunc_isDoneWhenTheWheelStops(t *testing.T) {
 	})
 }
 
-// Timers have no key, and so RemoveWait without one waits for none of them.
+// Timers have no key, so RemoveWait with an empty key waits for none of them.
 func TestK8_withoutAKey_noTimerIsWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := newWheel(t, 10*ms, 16)
@@ -531,8 +530,8 @@ func TestK8_withoutAKey_noTimerIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A Reschedule that meets a Pause or a Resume finds the task replaced, and must not be lost with the old one:
-// whatever the two do, and no time passes here, the task is due when the last Reschedule said.
+// A Reschedule that meets a Pause or a Resume finds the task replaced, and must not be lost with the old one. Whatever
+// the others do, the task is due at the time of the last Reschedule: no time passes here.
 func TestK7_rescheduledWhilePausedAndResumed_isDueThen(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)

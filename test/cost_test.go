@@ -16,7 +16,7 @@ import (
 
 type ballast [1 << 14]byte
 
-// heavy returns a job that holds on to something large, and a way to see when that is gone.
+// heavy returns a job that references a large object, and a weak pointer to that object.
 func heavy() (func(), weak.Pointer[ballast]) {
 	b := new(ballast)
 	return func() { b[0]++ }, weak.Make(b)
@@ -31,8 +31,8 @@ func freed(w weak.Pointer[ballast]) bool {
 	return false
 }
 
-// What a task holds is let go with it, whatever takes it out and wherever it is: hours before it is due,
-// while it waits for a worker, before Start and after Stop.
+// A removed task keeps nothing alive, however and whenever it is removed: hours before it is due, while it waits for a
+// worker, before Start and after Stop.
 func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 	keyed := func(task timewheel.Task, remove func(tw *timewheel.TimeWheel) error) func(
 		*timewheel.TimeWheel, func()) func() error {
@@ -44,10 +44,10 @@ func TestC2_removedTask_isFreedAtOnce(t *testing.T) {
 		}
 	}
 	remove := func(tw *timewheel.TimeWheel) error { return tw.RemoveTask("heavy") }
-	const soon = 20 * ms // when it has to wait for a worker
+	const soon = 20 * ms // for a task that must wait for a worker
 	ways := []struct {
 		name string
-		// add adds a task with the job, and returns what takes it out again.
+		// add adds a task with the job, and returns a function that removes it.
 		add func(tw *timewheel.TimeWheel, job func()) func() error
 	}{
 		{"RemoveTask", keyed(timewheel.Task{Interval: time.Hour, Delay: soon}, remove)},
@@ -158,8 +158,7 @@ func TestC2_finishedTask_isFreedAtOnce(t *testing.T) {
 	})
 }
 
-// wakeUps returns how often a goroutine of the program was put on a processor. The runtime counts one in
-// eight.
+// wakeUps returns how often a goroutine of the program was scheduled. The runtime counts one in eight.
 func wakeUps() (n uint64) {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// faults are what jobs, executors, handlers and observers can do wrong: for each the options of the wheel,
-// and a job. release ends what blocks.
+// faults returns the faults of jobs, executors, handlers and observers: for each the options of the wheel and a job.
+// Closing release ends blocked calls.
 func faults(release chan struct{}) map[string]struct {
 	opts []timewheel.Option
 	job  timewheel.Job
@@ -67,7 +67,7 @@ func faults(release chan struct{}) map[string]struct {
 	}
 }
 
-// Each fault, with the wheel stopped or shut down in the middle of it, or not at all before the end.
+// Each fault, with the wheel stopped or shut down in the middle of it, or only at the end.
 func TestFaults_whateverGoesWrong_theAccountsBalance(t *testing.T) {
 	const tasks = 300
 	names := faults(nil)
@@ -156,8 +156,8 @@ func TestFaults_aHundredThousandGoroutines_addAtTheSameMoment(t *testing.T) {
 	})
 }
 
-// Five million tasks in 1.25 GB, or a tenth of both: 250 bytes for each, its key included, and what the collector
-// needs to work.
+// Five million tasks in 1.25 GB, or a tenth of both: 250 bytes per task including its key, plus the needs of the
+// garbage collector.
 func TestFaults_fiveMillionTasks_underAMemoryLimit(t *testing.T) {
 	if testkit.Race {
 		t.Skip("takes more memory")

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Every test that a table of guarantees names must exist, and so must a row for every line of the contract.
+// Every test named in a table of guarantees must exist, and so must a row for every line of the contract.
 func TestGuarantees_nameTestsThatExist(t *testing.T) {
 	testkit.NotForRaces(t)
 	tests := tests(t, "../*/*_test.go", "../durable/pebble/*_test.go", "../durable/postgres/*_test.go", "../durable/internal/*/*_test.go")

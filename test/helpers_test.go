@@ -26,8 +26,8 @@ const (
 	year = 365 * 24 * time.Hour
 )
 
-// newWheel returns a wheel that has not been started. When the test ends it is stopped, and its jobs have
-// ended: after a test no time passes in its bubble any more.
+// newWheel returns a wheel that is not started. At the end of the test it is stopped, and its jobs have ended: no time
+// passes in a bubble after its test.
 func newWheel(t *testing.T, tick time.Duration, slots int, opts ...timewheel.Option) *timewheel.TimeWheel {
 	t.Helper()
 	tw, err := timewheel.New(tick, slots, append([]timewheel.Option{timewheel.WithLayout(layout)}, opts...)...)
@@ -49,7 +49,7 @@ func startWheel(t *testing.T, tick time.Duration, slots int, opts ...timewheel.O
 	return tw
 }
 
-// must ends the test if err is not nil. It is for the test's own goroutine.
+// must ends the test if err is not nil. Call it only on the test's goroutine.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -72,24 +72,24 @@ func wantEqual(t *testing.T, what string, got, want any) {
 	}
 }
 
-// once is a task with one run.
+// once returns a task with one run.
 func once(key string, delay time.Duration, job timewheel.Job) *timewheel.Task {
 	return &timewheel.Task{Key: key, Interval: delay, Job: job}
 }
 
-// times is a task with n runs.
+// times returns a task with n runs.
 func times(key string, interval time.Duration, n int, job timewheel.Job) *timewheel.Task {
 	return &timewheel.Task{Key: key, Interval: interval, Times: n, Job: job}
 }
 
-// every is a task that runs until it is removed.
+// every returns a task that runs until it is removed.
 func every(key string, interval time.Duration, job timewheel.Job) *timewheel.Task {
 	return &timewheel.Task{Key: key, Interval: interval, Times: timewheel.Forever, Job: job}
 }
 
 func nothing(*timewheel.Task) {}
 
-// A journal notes which runs began and when.
+// A journal records which runs began and when.
 type journal struct {
 	origin time.Time
 
@@ -104,7 +104,7 @@ type note struct {
 
 func newJournal() *journal { return &journal{origin: time.Now()} }
 
-// job is a job that notes its task's key.
+// job is a job that records its task's key.
 func (j *journal) job(task *timewheel.Task) { j.note(task.Key) }
 
 func (j *journal) note(key string) {
@@ -114,7 +114,7 @@ func (j *journal) note(key string) {
 	j.notes = append(j.notes, note{key, at})
 }
 
-// keys returns the keys in the order in which the runs began.
+// keys returns the keys in start order.
 func (j *journal) keys() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -148,8 +148,8 @@ func (j *journal) want(t *testing.T, key string, at ...time.Duration) {
 	}
 }
 
-// occupy takes n workers of the wheel, in the bubble, until release is called. It adds n timers. At the
-// beginning of a tick it takes no time.
+// occupy keeps n workers of the wheel busy, in the bubble, until release is called. It adds n timers. At the beginning
+// of a tick it takes no time.
 func occupy(t *testing.T, tw *timewheel.TimeWheel, n int) (release func()) {
 	t.Helper()
 	gate := make(chan struct{})
@@ -169,8 +169,8 @@ func occupy(t *testing.T, tw *timewheel.TimeWheel, n int) (release func()) {
 	return release
 }
 
-// balanced fails the test unless the accounts of the wheel balance and show that added tasks were added. The
-// wheel must be quiet. The first sum alone would prove little: the wheel may compute Added from it.
+// balanced fails the test unless the counters of the wheel balance and count the given number of added tasks. The wheel
+// must be quiet. The first sum alone would prove little: the wheel may compute Added from it.
 func balanced(t *testing.T, tw *timewheel.TimeWheel, added int) timewheel.Stats {
 	t.Helper()
 	s := tw.Stats()
@@ -198,16 +198,16 @@ func keysOf(tw *timewheel.TimeWheel) []string {
 	return keys
 }
 
-// seeded returns random numbers that are the same in every run of the test.
+// seeded returns a random source that is the same in every run of the test.
 func seeded() *rand.Rand { return rand.New(rand.NewPCG(1987, 6)) }
 
-// A logBook keeps what was logged.
+// A logBook keeps log entries.
 type logBook struct {
 	mu      sync.Mutex // protects entries
 	entries []string
 }
 
-// logger returns a logger that writes into the book, as one text per entry, and nowhere else.
+// logger returns a logger that writes only into the book, one text per entry.
 func (b *logBook) logger() *logrus.Logger {
 	l := logrus.New()
 	l.SetLevel(logrus.DebugLevel)
@@ -222,7 +222,7 @@ func (b *logBook) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// with returns the entries that hold all the texts.
+// with returns the entries that contain all the texts.
 func (b *logBook) with(texts ...string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -235,18 +235,18 @@ func (b *logBook) with(texts ...string) []string {
 	return found
 }
 
-// quiet is an option for wheels whose jobs panic: what they log is of no interest to the test.
+// quiet is an option for wheels whose jobs panic: their log lines do not matter to the test.
 func quiet() timewheel.Option { return timewheel.WithLogger(testkit.Quiet()) }
 
 // name returns the key of the i-th of many tasks.
 func name(i int) string { return fmt.Sprintf("task-%06d", i) }
 
-// An executor is a function that takes what is to be run.
+// An executor is an Executor made of a function.
 type executor func(f func()) error
 
 func (e executor) Submit(f func()) error { return e(f) }
 
-// meanwhile calls f n times, and check again and again while it does, until one of them fails.
+// meanwhile calls f n times, and check repeatedly in the meantime, until one of them fails.
 func meanwhile(t *testing.T, f func() error, n int, check func() error) {
 	t.Helper()
 	var failed atomic.Bool

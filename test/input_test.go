@@ -61,7 +61,7 @@ func TestNew_badArguments_areNamed(t *testing.T) {
 	}
 }
 
-// What only a programmer can have written panics, as in package time.
+// A mistake that only a programmer can make panics, as in package time.
 func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		tw := newWheel(t, ms, 60)
@@ -243,7 +243,7 @@ func panicOf(f func()) (value any) {
 	return nil
 }
 
-// infosOf returns what is known of the live tasks, by key.
+// infosOf returns the Infos of the live tasks, by key.
 func infosOf(tw *timewheel.TimeWheel) map[string]timewheel.Info {
 	infos := map[string]timewheel.Info{}
 	for info := range tw.All() {
@@ -252,7 +252,7 @@ func infosOf(tw *timewheel.TimeWheel) map[string]timewheel.Info {
 	return infos
 }
 
-// A key, a delay and a job are a task that runs once.
+// A task with a key, a delay and a job runs once.
 func TestAddTask_delayAlone_runsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
@@ -313,7 +313,7 @@ func TestWithSlog_logsWhatLogrusWouldBeGiven(t *testing.T) {
 	})
 }
 
-// What a stopped wheel refuses is named, with the verb.
+// The errors of a stopped wheel name the verb and the key.
 func TestStopped_errorsNameTheVerbAndTheKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := newWheel(t, 10*ms, 16)

@@ -14,8 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// states are the ways a wheel can be in while the key of a task is asked for. Each makes one and calls f in
-// it.
+// states are the states of a wheel while a task's key is looked up. Each creates a wheel in that state and calls f.
 var states = []struct {
 	name string
 	in   func(t *testing.T, f func(tw *timewheel.TimeWheel))
@@ -43,7 +42,7 @@ func TestK1_addedTask_isThereAtOnce(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				state.in(t, func(tw *timewheel.TimeWheel) {
 					before := tw.Len()
-					for range 100 { // nothing in between gives the loop time
+					for range 100 { // no pause, so that the loop gets no time
 						if err := tw.AddTask(once("k", time.Hour, nothing)); err != nil {
 							t.Error(err)
 							return
@@ -79,7 +78,7 @@ func TestK1_addsOfOneKeyAtTheSameTime_oneWins(t *testing.T) {
 		var ready, won, others atomic.Int64
 		together(adders, func(int) {
 			for round := range int64(rounds) {
-				// No goroutine is woken up, which would take longer than the add: all wait for the last.
+				// The goroutines spin until the last one is ready. Waking them up would take longer than the add.
 				for ready.Add(1); ready.Load() < (2*round+1)*adders; {
 					runtime.Gosched()
 				}
@@ -135,7 +134,7 @@ func TestK2_repeatingTask_neverFlickers(t *testing.T) {
 	})
 }
 
-// K2 in real time: a look-up at any instant finds the task.
+// K2 in real time: a lookup at any instant finds the task.
 func TestK2_askedWithoutAPause_isAlwaysThere(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		tw := startWheel(t, ms, 4)
@@ -175,7 +174,7 @@ func TestK2_replacedTask_neverFlickers(t *testing.T) {
 	})
 }
 
-// withdrawals are the ways to keep a task from running that has a key.
+// withdrawals are the ways to keep a task with a key from running.
 var withdrawals = []struct {
 	name  string
 	apply func(t *testing.T, tw *timewheel.TimeWheel)
@@ -272,7 +271,7 @@ func TestK3_removedDuringARun_theRunGoesOn(t *testing.T) {
 	})
 }
 
-// The executor has been asked for workers, and they come after the removal.
+// The executor was asked for workers, and they start after the removal.
 func TestK3_removedAfterAWorkerWasAskedFor_neverRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var held []func()
@@ -331,7 +330,7 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 		tw, old, young := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(1)), newJournal(), newJournal()
 		release := occupy(t, tw, 1)
 		added := 1
-		for i := range 50 { // the old and the young are now and then waiting, or in the very same slot
+		for i := range 50 { // the old and the new task are sometimes waiting, or in the same slot
 			must(t, tw.AddTask(every("k", time.Duration(1+i%3)*20*ms, old.job)))
 			testkit.Settle(time.Duration(i%5) * 10 * ms)
 			must(t, tw.RemoveTask("k"))
@@ -358,7 +357,7 @@ func TestK5_taskThatReusesTheKey_isNotHitByTheOldOne(t *testing.T) {
 	})
 }
 
-// A job that ends while a later task has its key must not take that one along.
+// A job that ends while a later task has its key must not remove that task.
 func TestK5_lastRunThatEnds_leavesTheLaterTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16)

@@ -55,7 +55,7 @@ func TestS1_beforeStart_allVerbsWorkAndDelaysCountFromTheCall(t *testing.T) {
 	})
 }
 
-// More tasks than any buffer between the callers and the loop will hold.
+// More tasks than fit into any buffer between the callers and the loop.
 func TestS1_beforeStart_addsDoNotBlock(t *testing.T) {
 	testkit.NotForRaces(t)
 	inBubble(t, func(t *testing.T) {
@@ -114,14 +114,14 @@ func TestS2_startAndStop_inAnyOrderAndAsOftenAsYouLike(t *testing.T) {
 	}
 }
 
-// The wheel may be stopped, and started, by what it calls.
+// The functions that the wheel calls may stop and start it.
 func TestS2_startAndStop_fromInside(t *testing.T) {
 	within := func(tw *timewheel.TimeWheel) {
 		tw.Start()
 		tw.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*ms)
 		defer cancel()
-		if err := tw.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) { // it waits for itself
+		if err := tw.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) { // it waits for its own run
 			t.Errorf("Shutdown inside a run: %v", err)
 		}
 		tw.Start()
@@ -248,7 +248,7 @@ func TestS3_afterStop_addsAreRefusedAndTheRestGoesOn(t *testing.T) {
 	}
 }
 
-// More than any buffer between the callers and the loop will hold, and no loop to empty it.
+// More tasks than fit into any buffer between the callers and the loop, and no loop to empty it.
 func TestS3_afterStop_removalsDoNotBlock(t *testing.T) {
 	testkit.NotForRaces(t)
 	inBubble(t, func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestContext_isDoneWhenTheWheelStops(t *testing.T) {
 	wantEqual(t, "Context of a task that is no run's", once("k", ms, nothing).Context(), context.Background())
 }
 
-// Shutdown cancels the context once the last run has ended, so that goroutines which a job started can end, too.
+// Shutdown cancels the context once the last run has ended, so that goroutines started by a job can end too.
 func TestContext_isDoneAfterShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16), newJournal()
@@ -420,7 +420,7 @@ func TestS5_stoppedWheel_leavesNoGoroutine(t *testing.T) {
 						t.Error("no goroutine seen while the wheel runs")
 					}
 					stop(tw)
-					testkit.Settle(5 * ms) // the runs that went on
+					testkit.Settle(5 * ms) // the runs that were in progress
 					for _, stack := range startedSince(before) {
 						t.Errorf("left behind:\n%s", stack)
 					}
@@ -433,7 +433,7 @@ func TestS5_stoppedWheel_leavesNoGoroutine(t *testing.T) {
 // An executor may be closed once the wheel is stopped: the wheel has no further use for it.
 func TestS5_afterStop_theExecutorIsNotAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		for range 20 { // which of two things that are ready comes first is a matter of chance
+		for range 20 { // select picks one of two ready cases at random
 			gate, asked := make(chan struct{}), 0
 			tw := startWheel(t, 10*ms, 16, timewheel.WithExecutor(executor(func(f func()) error {
 				asked++
@@ -441,7 +441,7 @@ func TestS5_afterStop_theExecutorIsNotAsked(t *testing.T) {
 				go f()
 				return nil
 			})))
-			for i := range 10 { // at several ticks, so that several workers are wanted
+			for i := range 10 { // at several ticks, so that several workers are requested
 				must(t, tw.AddTask(once(name(i), time.Duration(i+1)*10*ms, nothing)))
 			}
 			testkit.Settle(200 * ms)
@@ -488,7 +488,7 @@ func TestLifecycle_isLoggedForDebugging(t *testing.T) {
 	})
 }
 
-// A logger that fails or takes its time keeps no task from running.
+// A logger that fails or is slow keeps no task from running.
 func TestL4_loggerThatPanicsOrBlocks_harmsNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -536,14 +536,14 @@ func TestL4_loggerThatAlwaysPanics_harmsNothing(t *testing.T) {
 	})
 }
 
-// A brokenHandler is a handler of package log/slog that panics whatever it is given.
+// A brokenHandler is a handler of package log/slog that panics on every record.
 type brokenHandler struct{ slog.Handler }
 
 func (brokenHandler) Enabled(context.Context, slog.Level) bool  { return true }
 func (brokenHandler) Handle(context.Context, slog.Record) error { panic("the logger fails") }
 
-// A log hook may be slow, and may itself stop the wheel. No other call waits for it. In real time, since a
-// bubble does not notice that a goroutine waits for a mutex.
+// A log hook may be slow, and may itself stop the wheel. No other call waits for it. The test runs in real time,
+// because a bubble does not notice that a goroutine waits for a mutex.
 func TestS2_startAndStop_whileTheLifecycleIsLogged(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		var tw *timewheel.TimeWheel

@@ -21,7 +21,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// hooks has the wheel call f wherever it calls the user's code, but for jobs and executors.
+// hooks returns options that make the wheel call f wherever it calls the user's code, except jobs and executors.
 func hooks(f func()) []timewheel.Option {
 	l := logrus.New()
 	l.SetOutput(io.Discard)
@@ -42,12 +42,12 @@ func (h hook) Fire(*logrus.Entry) error {
 	return nil
 }
 
-// Whatever of the user's code does not return, the next task runs at its time.
+// Whichever part of the user's code does not return, the next task runs on time.
 func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		opts func(stuck func()) []timewheel.Option
-		job  func(stuck func()) // of the task that is stuck
+		job  func(stuck func()) // the job of the stuck task
 	}{
 		{"job", nil, func(stuck func()) { stuck() }},
 		{"observer", func(stuck func()) []timewheel.Option {
@@ -93,7 +93,7 @@ func TestL1_slowJob_delaysNoTickAndNoOtherTask(t *testing.T) {
 	}
 }
 
-// With no free worker the loop still notices what is due, and answers.
+// With no free worker the loop still notices due tasks, and answers.
 func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -171,8 +171,8 @@ func TestL1_stuckWorkers_delayNoTickAndNoVerb(t *testing.T) {
 // verbsAdded is how many tasks everyVerb adds.
 const verbsAdded = 6
 
-// everyVerb calls every method that neither starts, stops nor drains the wheel, which may be stopped, and
-// leaves it with the tasks it had.
+// everyVerb calls every method that does not start, stop or drain the wheel. The wheel may be stopped. Afterwards it
+// has the same tasks as before.
 func everyVerb(t *testing.T, tw *timewheel.TimeWheel) {
 	t.Helper()
 	check := func(what string, err error) {
@@ -252,7 +252,7 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 			}
 		}
 		testkit.Settle(n*10*ms + 10*ms)
-		for i := 0; i < n; i += 7 { // some go out from the middle
+		for i := 0; i < n; i += 7 { // some are removed from the middle
 			must(t, tw.RemoveTask(name(i)))
 		}
 		release()
@@ -264,7 +264,8 @@ func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 	})
 }
 
-// The wait for a worker begins when the run is dispatched. A run that was overdue before has not waited for a worker.
+// The wait for a worker begins when the run is dispatched. The time for which a run was overdue before that does not
+// count.
 func TestStats_oldestWait_beginsWithTheDispatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := newWheel(t, 10*ms, 16, timewheel.WithPoolSize(1))
@@ -328,7 +329,7 @@ func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
 		must(t, tw.SetTask(once("c", 50*ms, nothing)))
 		full("AddTask of a fourth", tw.AddTask(once("d", time.Hour, nothing)))
 		full("SetTask of a fourth", tw.SetTask(once("d", time.Hour, nothing)))
-		must(t, tw.SetTask(once("a", 2*time.Hour, nothing))) // takes the place of one
+		must(t, tw.SetTask(once("a", 2*time.Hour, nothing))) // replaces one
 		if err := tw.AddTask(once("a", time.Hour, nothing)); !errors.Is(err, timewheel.ErrDuplicateTaskKey) {
 			t.Errorf("AddTask of a key that is there: %v", err)
 		}
@@ -349,7 +350,7 @@ func TestL3_maxPending_boundsTheLiveTasks(t *testing.T) {
 	})
 }
 
-// A bound that a SetTask could lift for an instant would let one more task in for each.
+// If a SetTask could lift the bound for an instant, each one would let in one more task.
 func TestL3_replacingTasks_keepsTheBound(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		const bound = 2
@@ -370,7 +371,7 @@ func TestL3_replacingTasks_keepsTheBound(t *testing.T) {
 	})
 }
 
-// An add that fails must not take the place of one that need not.
+// An add that fails must not take the place of one that could succeed.
 func TestL3_addsThatFail_refuseNoOther(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		tw := startWheel(t, ms, 16, timewheel.WithMaxPending(2))
@@ -465,7 +466,7 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				calls := 0
 				opts := append(hooks(func() {
-					if calls++; calls > 1 { // not at Start, where it would end the test's own goroutine
+					if calls++; calls > 1 { // not at Start, where it would end the test's goroutine
 						c.fail()
 					}
 				}), timewheel.WithPoolSize(1))
@@ -486,7 +487,7 @@ func TestL4_handlersThatFail_harmNothing(t *testing.T) {
 	}
 }
 
-// What a handler of the user's does wrong is logged each time as well; what does nothing wrong is not.
+// Every failure of a user's handler is also logged each time, and nothing is logged for a handler that does not fail.
 func TestL4_handlersThatPanic_areLogged(t *testing.T) {
 	for _, c := range []struct{ observer, handler bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
 		inBubble(t, func(t *testing.T) {
@@ -593,7 +594,7 @@ func TestL5_accountsBalance_afterEveryKindOfTrouble(t *testing.T) {
 	})
 }
 
-// The accounts of the single runs add up to the accounts of the wheel.
+// The reports of the single runs add up to the counters of the wheel.
 func TestL5_observer_isToldOfEveryRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var runs []timewheel.Run
@@ -664,7 +665,7 @@ func TestExecutor_thatRefuses_isAskedAgain(t *testing.T) {
 	}
 }
 
-// A job on an executor that runs it at once may end the goroutine that called the executor.
+// If an executor runs a job at once, the job may end the goroutine that called the executor.
 func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw := startWheel(t, 10*ms, 16, quiet(), timewheel.WithExecutor(executor(func(f func()) error {
@@ -693,14 +694,14 @@ func TestExecutor_thatRunsAtOnce_survivesJobsThatFail(t *testing.T) {
 	})
 }
 
-// A task that is gone no longer counts. One that is just ending may take its room for a moment still; the job of its last
-// run finds it free, and so does the caller of a RemoveTask that has returned.
+// A task that is gone no longer counts. A task that is just ending may take up its room for a moment longer. The job of
+// its last run finds the room free, and so does the caller of a RemoveTask that has returned.
 func TestL3_goneTask_hasLeftItsRoom(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			delay time.Duration
-			end   func(tw *timewheel.TimeWheel) error // on a goroutine of its own
+			end   func(tw *timewheel.TimeWheel) error // on a separate goroutine
 		}{
 			{"by_its_last_run", ms, func(*timewheel.TimeWheel) error { return nil }},
 			{"by_RemoveTask", time.Hour, func(tw *timewheel.TimeWheel) error { return tw.RemoveTask("k") }},

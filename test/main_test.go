@@ -14,12 +14,13 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// layout is that of the wheels under test. Outside of eachLayout it is none, and no wheel can be made with it.
+// layout is the layout of the wheels under test. Outside of eachLayout it is an invalid one, with which no wheel can be
+// created.
 var layout = noLayout
 
 const noLayout timewheel.Layout = -1
 
-// eachLayout runs the test once for each layout of the wheels that it makes.
+// eachLayout runs the test once for each layout of its wheels.
 func eachLayout(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	for _, l := range []timewheel.Layout{timewheel.Hashed, timewheel.Hierarchical} {
@@ -48,9 +49,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// goroutines returns the stacks of the goroutines that come from this module or from ants, by their number.
-// ants starts two for its default pool when the program begins, so what counts is the difference to an
-// earlier call.
+// goroutines returns the stacks of the goroutines started by this module or by ants, by their number. ants starts two
+// for its default pool when the program begins, so only the difference from an earlier call matters.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	for {
@@ -71,7 +71,7 @@ func goroutines() map[string]string {
 	return found
 }
 
-// startedSince returns the stacks of the goroutines that were not there before.
+// startedSince returns the stacks of goroutines that did not exist before.
 func startedSince(before map[string]string) (stacks []string) {
 	for number, stack := range goroutines() {
 		if before[number] == "" {
@@ -81,7 +81,8 @@ func startedSince(before map[string]string) (stacks []string) {
 	return stacks
 }
 
-// leaked is startedSince, after giving them time to end. It is not for bubbles, where no time passes in it.
+// leaked is startedSince after giving the goroutines time to end. It does not work in a bubble, where no time would
+// pass.
 func leaked(before map[string]string) (stacks []string) {
 	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
 		stacks = startedSince(before)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The right-hand column of MIGRATING.md is here word for word, section by section, and does what it says.
+// This is the right-hand column of MIGRATING.md, word for word and section by section, and it behaves as described.
 var migrating = map[string]func(t *testing.T){
 	"the classic ants + concurrent-map wheel": migrateClassic,
 	"RussellLuo/timingwheel":                  migrateRussellLuo,
@@ -26,7 +26,7 @@ var migrating = map[string]func(t *testing.T){
 	"time.AfterFunc with a map":               migrateAfterFunc,
 }
 
-// elsewhere has the sections that are tested in the packages that they are about.
+// elsewhere lists the sections that are tested in the packages that they describe.
 var elsewhere = map[string]bool{
 	"go-zero's Cache": true, "River": true, "a table that is polled with SKIP LOCKED": true, "a delayed queue in Redis": true,
 }

@@ -38,7 +38,7 @@ func number(key string) int {
 	return i
 }
 
-// All here is in real time, with several goroutines at once: what a bubble cannot bring about.
+// These tests run in real time, with several goroutines at once, which a bubble cannot provide.
 
 // together calls f on n goroutines, with their number, and returns when all have returned.
 func together(n int, f func(i int)) {
@@ -100,8 +100,8 @@ func TestStress_startStopAndShutdown_byAllAtOnce(t *testing.T) {
 	})
 }
 
-// S3 with the loop, workers and many due runs in full swing. A run that the accounts show as begun when Stop
-// returns may still be on its way to the job's first line; none may begin after that.
+// S3 with the loop, workers and many due runs in full swing. A run that the counters show as begun when Stop returns
+// may not have reached the job's first line. No run may begin after that.
 func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		rounds := 100
@@ -131,8 +131,8 @@ func TestS3_stopInFullSwing_noRunStartsAfterIt(t *testing.T) {
 	})
 }
 
-// A task is taken out just as it falls due: either that succeeds and the task does not run, or it fails and the
-// task runs. One after the other falls due, and each is taken out when the loop is about to wake up for it.
+// A task is removed just as it falls due: either the removal succeeds and the task does not run, or it fails and the
+// task runs. The tasks fall due one after another, and each is removed when the loop is about to wake up for it.
 func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		const n, apart = 1000, 20 * time.Microsecond
@@ -142,7 +142,7 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name string
-			// takeOut takes out the i-th task, and those in whose place ok is called.
+			// takeOut removes the i-th task, and calls ok for each task that it has removed.
 			takeOut func(tw *timewheel.TimeWheel, timers []*timewheel.Timer, i int, ok func(i int))
 		}{
 			{"RemoveTask", func(tw *timewheel.TimeWheel, _ []*timewheel.Timer, i int, ok func(int)) {
@@ -224,7 +224,7 @@ func TestK3_takenOutAsItFallsDue_runsOrNotButNeverBoth(t *testing.T) {
 						}
 					}
 					total += count(out)
-					switch taken := count(out); { // how late a task runs is up to the machine
+					switch taken := count(out); { // how late a task runs depends on the machine
 					case taken > n*3/4:
 						latency *= 2
 					case taken < n/4:
@@ -249,7 +249,7 @@ func TestK5_keyTakenAsItFallsFree_staysTaken(t *testing.T) {
 			for i := range keys {
 				must(t, tw.AddTask(once(name(i), time.Duration(1+i%3)*ms, nothing)))
 			}
-			for i := range keys { // by this goroutine as soon as the worker lets go of it
+			for i := range keys { // by this goroutine as soon as the worker releases it
 				for {
 					err := tw.AddTask(once(name(i), time.Hour, nothing))
 					if err == nil {
@@ -272,8 +272,8 @@ func TestK5_keyTakenAsItFallsFree_staysTaken(t *testing.T) {
 	})
 }
 
-// C2: what Drain takes out while others add is let go of, too. It has much to do at first, so that much is
-// added meanwhile.
+// C2: tasks that Drain removes while other goroutines add are freed too. Drain has much to do at first, so that many
+// tasks are added meanwhile.
 func TestC2_drainedWhileOthersAdd_isFreed(t *testing.T) {
 	testkit.NotForRaces(t)
 	eachLayout(t, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestC2_drainedWhileOthersAdd_isFreed(t *testing.T) {
 		_, err := tw.Drain(func(*timewheel.Task) {})
 		must(t, err)
 		<-done
-		for key := range infosOf(tw) { // a second Drain would make good for what the first had left behind
+		for key := range infosOf(tw) { // a second Drain would also free tasks that the first had left behind
 			must(t, tw.RemoveTask(key))
 		}
 		wantEqual(t, "Pending", balanced(t, tw, adders*each+before).Pending, 0)
@@ -356,7 +356,7 @@ func TestSkipIfRunning_underManyCalls_runsOneAtATime(t *testing.T) {
 	})
 }
 
-// S6: every verb, by many goroutines and jobs at once, for the race detector; and L5 after it.
+// S6: every verb, called by many goroutines and jobs at once, for the race detector; then L5.
 func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -446,7 +446,7 @@ func TestS6_everyVerbAtOnce_keepsTheAccounts(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				must(t, tw.Shutdown(ctx))
-				// A run that was the last may have added one more.
+				// The last run may have added one more.
 				if s := balanced(t, tw, int(added.Load())); s.Running != 0 || s.Panicked == 0 {
 					t.Errorf("Started %d, Panicked %d, Running %d", s.Started, s.Panicked, s.Running)
 				}

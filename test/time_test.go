@@ -22,8 +22,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// latenesses adds tasks by every verb that sets a due time, at odd moments and for odd delays, and returns
-// for each of them by how much its run began after it was due.
+// latenesses adds tasks by every verb that sets a due time, at odd moments and for odd delays, and returns how late the
+// run of each task began.
 func latenesses(t *testing.T, tick time.Duration, slots int) (late []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,9 +49,9 @@ func latenesses(t *testing.T, tick time.Duration, slots int) (late []time.Durati
 				err := tw.AddTask(once(key, year, nothing))
 				return errors.Join(err, tw.SetTask(once(key, d, job(expect(d)))))
 			},
-			func(key string, d time.Duration) error { // the due time comes nearer
+			func(key string, d time.Duration) error { // the due time becomes sooner
 				err := tw.AddTask(once(key, d+year, job(expect(d))))
-				synctest.Wait() // it has its slot
+				synctest.Wait() // it is in its slot
 				return errors.Join(err, tw.Reschedule(key, d))
 			},
 			func(key string, d time.Duration) error { // the due time is pushed back
@@ -119,8 +119,8 @@ func TestT2_lateByLessThanOneTick(t *testing.T) {
 	})
 }
 
-// While adds keep the loop busy it looks for them now and then; a task that is due before the next look must
-// not wait for that.
+// While adds keep the loop busy it looks for them from time to time. A task that is due before the next look must not
+// wait for it.
 func TestT2_amidManyAdds_lateByLessThanOneTick(t *testing.T) {
 	const tick, rounds, far = 10 * time.Microsecond, 100, 300
 	inBubble(t, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestT3_slowJob_keepsTheGrid(t *testing.T) {
 	})
 }
 
-// A wheel that starts an hour after its tasks were added finds what a stalled one finds. In one tick there is
-// no order.
+// A wheel that starts an hour after its tasks were added is in the same situation as a stalled one. Within a tick the
+// order is free.
 func TestT4_afterAStall_overdueTasksRunAtOnceInTheOrderOfTheirTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const tick, n = 10 * ms, 10_000
@@ -261,8 +261,8 @@ func TestT4_afterAStall_repeatsRunOnceAndRejoinTheirGrid(t *testing.T) {
 	})
 }
 
-// The wall clock cannot be set in a test. What can be seen to is that it is not read: a time.Time keeps its
-// monotonic reading unless one of these drops or ignores it.
+// The wall clock cannot be set in a test. But a test can ensure that it is not read: a time.Time keeps its monotonic
+// reading unless one of these drops or ignores it.
 func TestT5_theWallClockIsNotRead(t *testing.T) {
 	wall := []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "UTC", "Local", "In", "Round", "Truncate",
 		"Date", "Clock", "Hour", "Minute", "Second", "Nanosecond", "AddDate", "Parse"}
@@ -301,7 +301,7 @@ func TestT5_theWallClockIsNotRead(t *testing.T) {
 	}
 }
 
-// A time.Time from the wheel can be compared with the present whatever happens to the wall clock.
+// A time.Time from the wheel can be compared with the current time, whatever happens to the wall clock.
 func TestT5_timesCarryAMonotonicReading(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		runs := make(chan timewheel.Run, 1)
@@ -403,7 +403,7 @@ func TestT6_anyDuration_neverOverflows(t *testing.T) {
 	}
 }
 
-// The first run is soon, and the grid after it leaves the reach of every clock.
+// The first run is soon, and the rest of the grid is beyond the reach of every clock.
 func TestT6_longestInterval_runsOnceAndStaysPending(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, time.Second, 60), newJournal()

@@ -16,9 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The same script is played with a timer of package time and with one of the wheel, whose tick the times are
-// multiples of: they must not differ in anything. No script stops a timer of 0 at once, which may have fired
-// or not.
+// The same script is played with a timer of package time and with a timer of the wheel: they must behave exactly the
+// same. All times are multiples of the tick. No script stops a timer of 0 at once, because it may have fired or not.
 func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 	type timer interface {
 		Stop() bool
@@ -27,7 +26,7 @@ func TestTimer_meansWhatATimeTimerMeans(t *testing.T) {
 	play := func(script string, afterFunc func(d time.Duration, f func()) timer) (log []string) {
 		start := time.Now()
 		var mu sync.Mutex
-		var fires []string // apart from the answers: what falls due at once may fire before Reset returns
+		var fires []string // separate from the answers: a timer that is due at once may fire before Reset returns
 		say := func(what string, v any) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -141,7 +140,7 @@ func TestAddTask_copiesTheTask(t *testing.T) {
 			t.Errorf("the task was changed: %+v", task)
 		}
 		*task = timewheel.Task{Key: "k2", Interval: 70 * ms, Job: j.job}
-		must(t, tw.AddTask(task)) // the caller may use it again
+		must(t, tw.AddTask(task)) // the caller may reuse it
 		testkit.Settle(time.Second)
 		j.want(t, "k", 30*ms, 50*ms, 70*ms)
 		j.want(t, "k2", 80*ms)
@@ -205,7 +204,7 @@ func TestReschedule_movesTheNextRun(t *testing.T) {
 	})
 }
 
-// Every way from one slot to another, with the hand before, at and after both of them.
+// Every move from one slot to another, with the hand before, at and after both of them.
 func TestReschedule_fromAnySlotToAnyOther_isRight(t *testing.T) {
 	const slots = 5
 	inBubble(t, func(t *testing.T) {
@@ -304,7 +303,7 @@ func TestAll_isAWalkWithoutALock(t *testing.T) {
 			}
 		}
 		wantEqual(t, "steps of a walk that is left", walked, 3)
-		for info := range tw.All() { // a task that is gone when the walk comes by is not seen
+		for info := range tw.All() { // a task that is gone when the walk reaches it is not seen
 			if !tw.Exist(info.Key) {
 				t.Fatalf("%s is not there", info.Key)
 			}
@@ -375,7 +374,7 @@ func TestDrain_takesEveryPendingTaskInDueOrder(t *testing.T) {
 			}
 			tw.Start()
 			testkit.Settle(24 * time.Hour)
-			wantEqual(t, "runs", j.keys(), []string{"c"}) // by hand
+			wantEqual(t, "runs", j.keys(), []string{"c"}) // by the test
 			balanced(t, tw, added)
 		})
 	}
@@ -455,7 +454,7 @@ func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
 			j.job(task)
 			time.Sleep(250 * ms)
 			if trouble = !trouble; trouble {
-				panic("trouble") // the next run is not skipped for that
+				panic("trouble") // the next run is not skipped because of it
 			}
 		}))))
 		testkit.Settle(10 * time.Second)
@@ -466,7 +465,7 @@ func TestSkipIfRunning_doesNothingWhileAnEarlierRunGoesOn(t *testing.T) {
 	})
 }
 
-// A job may do all that anybody else may.
+// A job may call every method that other callers may call.
 func TestJob_thatCallsEveryVerb_doesNotWaitForItself(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tw, j := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2)), newJournal()

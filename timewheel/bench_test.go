@@ -13,8 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// bench runs f for few live tasks and for many: what is measured must depend on their number no more than
-// memory does.
+// bench runs f with few live tasks and with many: their number may affect the result only through memory access.
 func bench(b *testing.B, f func(b *testing.B, live int)) {
 	b.Helper()
 	for _, live := range []int{1_000, 1_000_000} {
@@ -33,7 +32,7 @@ func benchKeys(prefix string, n int) []string {
 	return keys
 }
 
-// benchWheel returns a wheel that runs and has a live task, due after some hours, for each key.
+// benchWheel returns a running wheel with one live task per key, each due after some hours.
 func benchWheel(b *testing.B, keys []string) *TimeWheel {
 	b.Helper()
 	tw := NewTimeWheel(10*time.Millisecond, 4096)
@@ -52,7 +51,7 @@ func mustAdd(b testing.TB, tw *TimeWheel, key string, d time.Duration) {
 	}
 }
 
-// Fresh keys come in and, unmeasured, go again now and then, so that the number of live tasks stays about
+// Fresh keys are added, and removed in batches outside the measurement, so that the number of live tasks stays about
 // the same.
 func BenchmarkAdd(b *testing.B) {
 	bench(b, func(b *testing.B, live int) {
@@ -121,7 +120,7 @@ func BenchmarkReschedule(b *testing.B) {
 	}
 }
 
-// A walk over all tasks, of which none has the prefix.
+// A walk over all tasks when none has the prefix.
 func BenchmarkAllPrefix(b *testing.B) {
 	bench(b, func(b *testing.B, live int) {
 		tw := benchWheel(b, benchKeys("live-", live))
@@ -133,7 +132,7 @@ func BenchmarkAllPrefix(b *testing.B) {
 	})
 }
 
-// A tick at which few are due, while many wait in the same slot for a later circle, and in all others.
+// A tick with few due tasks, while many wait in its slot for a later circle, and in all other slots.
 func BenchmarkLayout_tickWithFewDue(b *testing.B) {
 	const slots, due = 1024, 4
 	bench(b, func(b *testing.B, waiting int) {
@@ -173,8 +172,8 @@ func BenchmarkLayout_tickWithNothingDue(b *testing.B) {
 	})
 }
 
-// Five million tasks of half an hour, added within ten seconds: the longest piece of work until the first is
-// due, and the longest at which some are due, but for what the dispatcher does with them.
+// Five million tasks of half an hour, added within ten seconds: the longest visit before the first is due, and the
+// longest with due tasks, excluding the dispatcher's work.
 func BenchmarkLayout_longestVisit(b *testing.B) {
 	for _, kind := range []Layout{Hashed, Hierarchical} {
 		b.Run(kind.String(), func(b *testing.B) {
@@ -206,7 +205,7 @@ func BenchmarkLayout_longestVisit(b *testing.B) {
 	}
 }
 
-// A tick with n tasks due, up to the end of the last job. The jobs do nothing, and the tasks repeat.
+// A tick with n due tasks, until the last job has ended. The jobs do nothing, and the tasks repeat.
 func BenchmarkDispatch(b *testing.B) {
 	for _, due := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("due=%d", due), func(b *testing.B) {

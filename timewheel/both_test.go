@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Both layouts are driven through the same operations. After each step they must have run the same tasks, and
-// report the same of the tasks that wait.
+// Both layouts go through the same operations. After each step they must have run the same tasks, and report the same
+// about the waiting ones.
 func TestLayouts_anyOperations_differInNothing(t *testing.T) {
 	testkit.NotForRaces(t)
 	for seed := range uint64(150) {
@@ -62,7 +62,7 @@ func runBoth(t *testing.T, script []byte) {
 	if start > 1<<40 {
 		tick = 1
 	}
-	span := func() time.Duration { // around one turn, or one of a level, or anything
+	span := func() time.Duration { // about one circle, or a circle of one level, or anything
 		n := uint64(slots)
 		ticks := []uint64{1, n, n * n, n * n * n, 64 * n, 100_000}[draw(6)]*uint64(1+draw(3)) + uint64(draw(3)) - 1
 		return time.Duration(ticks)*tick + time.Duration(draw(3)-1)
@@ -88,14 +88,14 @@ func runBoth(t *testing.T, script []byte) {
 	})
 }
 
-// timed is a job that notes the time as well.
+// timed is a job that also notes the time.
 func (w *rig) timed(task *Task) {
 	w.runs.Lock()
 	defer w.runs.Unlock()
 	w.ran = append(w.ran, fmt.Sprint(task.Key, "@", w.hand.Fake.Now()))
 }
 
-// step does one operation and returns what came of it: the answer, the runs, the accounts and all tasks.
+// step does one operation and returns its result: the answer, the runs, the counters and all tasks.
 func (w *rig) step(op int, task *Task, d time.Duration) string {
 	var err error
 	switch op {
@@ -109,10 +109,10 @@ func (w *rig) step(op int, task *Task, d time.Duration) string {
 		err = w.SetTask(task)
 	case 6:
 		w.Start()
-		synctest.Wait() // else it is chance whether what is overdue runs before the clock moves on
+		synctest.Wait() // otherwise chance decides whether overdue tasks run before the clock moves on
 	}
 	if op >= 6 {
-		for left := uint64(max(d, 0)); left > 0; { // tick by tick, if those are not too many
+		for left := uint64(max(d, 0)); left > 0; { // tick by tick, unless there are too many
 			step := uint64(w.loop.ticks)
 			if left > 300*step {
 				step = left
@@ -123,7 +123,7 @@ func (w *rig) step(op int, task *Task, d time.Duration) string {
 		}
 	}
 	w.verify()
-	slices.Sort(w.ran) // those due at one tick have no promised order
+	slices.Sort(w.ran) // tasks due at one tick run in any order
 	answer := fmt.Sprintf("%v, ran %q, %+v, now %d", err, w.ran, w.Stats(), w.hand.Now())
 	w.ran = nil
 	infos := slices.Collect(w.All())
@@ -131,7 +131,7 @@ func (w *rig) step(op int, task *Task, d time.Duration) string {
 	return fmt.Sprintf("%s, %v", answer, infos)
 }
 
-// A wheel that has one task wakes up once for each level that the task comes down, and not at every tick.
+// A wheel with one task wakes up once for each level that the task moves down, not at every tick.
 func TestHierarchy_oneTask_wakesTheLoopOnceALevel(t *testing.T) {
 	plan{tick: time.Millisecond, slots: 20}.with(Hierarchical, t, func(t *testing.T, w *rig) {
 		w.Start()

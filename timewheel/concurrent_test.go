@@ -16,10 +16,10 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The tests in this file let two goroutines meet. A plain run seldom brings them together at the one step that
-// matters; `make interleave` does.
+// The tests in this file make two goroutines meet. In a plain run they seldom meet at the step that matters; `make
+// interleave` makes them.
 
-// deadEntry returns an entry that the loop has nothing to do with. They spread over the inboxes.
+// deadEntry returns an entry that needs no work from the loop. The entries spread over the inboxes.
 func deadEntry(i int) *entry {
 	e := new(entry)
 	e.due.Store(uint64(i))
@@ -27,16 +27,15 @@ func deadEntry(i int) *entry {
 	return e
 }
 
-// pause lets others run for a while. How long that is varies.
+// pause lets other goroutines run, each time for a different while.
 func pause(r *rand.Rand, n int) {
 	for range r.IntN(n) {
 		runtime.Gosched()
 	}
 }
 
-// Each post is seen by a look that comes after it, at the next poll at the latest, whether the loop rests, is
-// busy, or is about to rest. The last of the posts is the one that matters: those before may be seen thanks
-// to it.
+// A look no later than the next poll sees each post, whether the loop is at rest, busy, or about to rest. The last post
+// is the one that matters: earlier ones may be seen thanks to it.
 func TestPost_whileTheLoopFallsAsleep_isSeen(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -86,7 +85,7 @@ func TestPost_whileTheLoopEnds_isSeen(t *testing.T) {
 			mustAdd(t, w.TimeWheel, fmt.Sprint(p), time.Hour)
 			e := w.entry(fmt.Sprint(p))
 			posters.Go(func() {
-				for i := 0; !enough.Load(); i++ { // nearer and nearer, of which the loop must know
+				for i := 0; !enough.Load(); i++ { // nearer and nearer, so the loop must be called
 					w.move(e, later(w.loop.now(), time.Hour-time.Duration(i%3000)*time.Second))
 				}
 			})
@@ -103,8 +102,8 @@ func TestPost_whileTheLoopEnds_isSeen(t *testing.T) {
 	}
 }
 
-// Callers know that the loop is running before it looks for the first time. Else one of them may post after
-// that look, and wait for the lock until it finds the loop running and asleep.
+// Callers can see that the loop is running before its first look. Otherwise one of them could post after that look, and
+// wait for the lock until the loop is running and asleep.
 func TestLoop_firstLook_isMadeByARunningLoop(t *testing.T) {
 	for range 100 {
 		plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
@@ -120,8 +119,8 @@ func TestLoop_firstLook_isMadeByARunningLoop(t *testing.T) {
 	}
 }
 
-// A caller that has found no loop running waits for the lock, and then the loop is running: it must leave the
-// layout alone.
+// A caller finds no running loop and waits for the lock. When it gets the lock the loop is running, so the caller must
+// leave the layout alone.
 func TestPost_loopStartsWhileItWaitsForTheLock_doesNotLook(t *testing.T) {
 	w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60)}
 	defer w.TimeWheel.Stop()
@@ -166,7 +165,7 @@ func TestDo_beforeStart_waitsForTheLock(t *testing.T) {
 func TestDo_afterAPost_seesWhatWasPosted(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
-		w.busy() // and so does not look by itself
+		w.busy() // and so does not look unless it is called
 		w.once("k", time.Hour)
 		e, placed := w.entry("k"), false
 		if w.loop.do(func() { placed = e.placed() }); !placed {
@@ -175,7 +174,7 @@ func TestDo_afterAPost_seesWhatWasPosted(t *testing.T) {
 	})
 }
 
-// What was posted before Stop was called has been seen when it returns.
+// When Stop returns, every post made before the call has been seen.
 func TestStop_returns_afterTheLastLook(t *testing.T) {
 	for range 500 {
 		w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60)}
@@ -190,8 +189,8 @@ func TestStop_returns_afterTheLastLook(t *testing.T) {
 	}
 }
 
-// Two goroutines move an entry, and the loop meets it. When all is quiet, the entry is not placed after its due
-// time. Few moves are made at a time, since a later one would mend what an earlier one has spoilt.
+// Two goroutines move an entry, and the loop meets it. When all is quiet, the entry is not placed after its due time.
+// Each round makes few moves, because a later move would hide the damage of an earlier one.
 func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -226,8 +225,8 @@ func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	}
 }
 
-// The loop fires a task while it is moved. The Reschedule has succeeded: whether it came first or withdrew
-// the run, the task waits for its new due time.
+// The loop fires a task that is being moved. The Reschedule succeeds: whether it came first or withdrew the run, the
+// task waits for its new due time.
 func TestMove_whileTheLoopFires_wins(t *testing.T) {
 	for _, times := range []int{1, 3} {
 		for range 300 {
@@ -263,7 +262,7 @@ func TestMove_whileTheLoopFires_wins(t *testing.T) {
 	}
 }
 
-// A removal is final, whatever a Reschedule at the same time is about to do.
+// A removal is final, whatever a concurrent Reschedule does.
 func TestRemove_whileItIsMoved_isFinal(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -291,7 +290,7 @@ func TestRemove_whileItIsMoved_isFinal(t *testing.T) {
 	}
 }
 
-// A Reschedule that meets a Pause or a Resume finds the entry replaced. It must not get lost with the old one.
+// A Reschedule that meets a Pause or a Resume finds the entry replaced. It must not be lost with the old entry.
 func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		r := random(1)
@@ -317,10 +316,10 @@ func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
 	})
 }
 
-// What ends an entry while it is moved wins, and the move says so. If it did not, a Reschedule that meets a
-// Pause would be lost with the entry that the Pause has replaced.
+// If an entry ends while it is being moved, the end wins and the move reports it. Otherwise a Reschedule that meets a
+// Pause would be lost with the replaced entry.
 func TestMove_ofAnEntryThatEndsMeanwhile_saysSo(t *testing.T) {
-	const enough, most = 100, 1_000_000 // how often they are to meet, and how often that is tried
+	const enough, most = 100, 1_000_000 // how often they must meet, and how many attempts are made
 	tw := NewTimeWheel(time.Millisecond, 8)
 	defer tw.Stop()
 	var at atomic.Pointer[entry]
@@ -347,7 +346,7 @@ func TestMove_ofAnEntryThatEndsMeanwhile_saysSo(t *testing.T) {
 	t.Logf("they met %d times", met.Load())
 }
 
-// So it is when the entry is paused, and a Resume has read what was left before the Reschedule has written that.
+// The same holds when the entry is paused, and a Resume reads the time left before the Reschedule writes it.
 func TestSetLeft_ofAnEntryThatHasEnded_saysSo(t *testing.T) {
 	e := newEntry("k", ignore, 0, 1, 1)
 	for state, left := range map[uint32]bool{paused: true, removed: false} {
@@ -358,8 +357,8 @@ func TestSetLeft_ofAnEntryThatHasEnded_saysSo(t *testing.T) {
 	}
 }
 
-// The entries of a task that is paused and resumed all the time are replaced all the time. The task is live,
-// none of its times makes no sense, and Drain finds it.
+// Pausing and resuming a task again and again keeps replacing its entries. Throughout, the task is live, all its times
+// are valid, and Drain finds it.
 func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
@@ -385,7 +384,7 @@ func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
 				t.Errorf("drained %+v", task)
 			}
 		})
-		if n != 1 && w.Exist("k") { // what was in no slot may be replaced before Drain comes to it
+		if n != 1 && w.Exist("k") { // an entry in no slot may be replaced before Drain reaches it
 			n, err = w.Drain(ignore)
 		}
 		if enough.Store(true); n != 1 || err != nil {
@@ -395,7 +394,7 @@ func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
 	})
 }
 
-// Of two removals one wins, and of an add and a removal of the key each has its effect.
+// Of two concurrent removals one wins. Of an add and a removal of the same key, both take effect.
 func TestRemove_byTwo_oneWins(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(10))
 	defer tw.Stop()
@@ -457,8 +456,8 @@ func TestRemove_whileAllAreDrained_oneWins(t *testing.T) {
 	}
 }
 
-// While no run begins, the number of runs that have not begun stays the same, however often the task falls
-// due and the run is withdrawn.
+// While no run begins, the number of remaining runs stays the same, however often the task falls due and its run is
+// withdrawn.
 func TestTimes_whileRunsAreQueuedAndWithdrawn_areExact(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
 	defer tw.Stop()
@@ -521,8 +520,8 @@ func TestBegin_whileTheTaskIsRemoved_oneWins(t *testing.T) {
 	}
 }
 
-// A worker has taken a run, the task is removed, and the wheel is stopped. When the worker gives the run back,
-// nothing runs any more.
+// A worker has taken a run, the task is removed, and the wheel is stopped. When the worker gives the run back, it does
+// not run.
 func TestGiveBack_afterStop_endsTheWheel(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -551,7 +550,7 @@ func TestGiveBack_afterStop_endsTheWheel(t *testing.T) {
 	})
 }
 
-// A task that is refused is never there.
+// A refused task is never visible.
 func TestAdd_thatIsRefused_isNeverSeen(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(1))
 	defer tw.Stop()
@@ -581,7 +580,7 @@ func TestAdd_thatIsRefused_isNeverSeen(t *testing.T) {
 	}
 }
 
-// Adds that come together do not share the last room.
+// Of concurrent adds only one takes the last place.
 func TestAdd_byMany_keepsTheBound(t *testing.T) {
 	const bound = 3
 	for range 300 {
@@ -606,7 +605,7 @@ func TestAdd_byMany_keepsTheBound(t *testing.T) {
 	}
 }
 
-// Of two Resets of a timer that has fired, one starts it and one moves it: there is one more call, and not two.
+// Of two Resets of a fired timer, one starts it and one moves it: there is one more call, not two.
 func TestTimer_twoResets_areOneSetting(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -635,7 +634,7 @@ func TestTimer_twoResets_areOneSetting(t *testing.T) {
 	})
 }
 
-// A Stop that comes after a Reset stops what that has set, and one that comes before stops nothing of it.
+// A Stop after a Reset cancels its setting, and a Stop before the Reset does not.
 func TestTimer_resetAndStop_oneComesSecond(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -666,7 +665,7 @@ func TestTimer_resetAndStop_oneComesSecond(t *testing.T) {
 	})
 }
 
-// A run that falls due just as the submitter has found nothing to submit, and is about to wait, is submitted.
+// A run is submitted even if it falls due when the submitter has found nothing to submit and is about to wait.
 func TestSubmitter_calledAsItFallsAsleep_submits(t *testing.T) {
 	p := with(func(work func()) error {
 		go work()
@@ -682,9 +681,9 @@ func TestSubmitter_calledAsItFallsAsleep_submits(t *testing.T) {
 			w.hand.Advance(10 * time.Millisecond)
 			pause(r, 60)
 			w.hand.Advance(10 * time.Millisecond)
-			w.advance(10 * time.Millisecond) // a loop that was about to set its timer sleeps too long
+			w.advance(10 * time.Millisecond) // a loop that was about to set its timer would sleep too long
 			w.advance(10 * time.Millisecond)
-			w.wantTicks([]string{"a", "b"}) // each on a goroutine of its own
+			w.wantTicks([]string{"a", "b"}) // each on a separate goroutine
 			if t.Failed() {
 				return
 			}
@@ -692,8 +691,8 @@ func TestSubmitter_calledAsItFallsAsleep_submits(t *testing.T) {
 	})
 }
 
-// The accounts are not read at one instant, but in an order in which no task is counted out before it was
-// counted in.
+// The counters are not read at one instant, but in an order in which no task is counted as gone before it is counted as
+// added.
 func TestStats_whileATaskComesAndGoes_pendingIsNotNegative(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -732,8 +731,8 @@ func TestStartAndStop_byTwo_happenOnce(t *testing.T) {
 	}
 }
 
-// A worker stalls between taking a run and beginning it, until the task's next period comes. A Reschedule after
-// the run has begun holds, whatever the loop is doing about that period.
+// A worker stalls between taking a run and beginning it, until the task's next period comes. A Reschedule after the
+// start of the run takes effect, whatever the loop does about that period.
 func TestReschedule_whileThePeriodAfterTheRunComes_holds(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
 	d := tw.dispatch
@@ -772,7 +771,7 @@ func TestReschedule_whileThePeriodAfterTheRunComes_holds(t *testing.T) {
 	}
 }
 
-// What waits, in a slot or for a worker, is in Upcoming, also while it falls due.
+// Upcoming includes every task that waits in a slot or for a worker, even while it falls due.
 func TestUpcoming_whileATaskFallsDue_hasIt(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithPoolSize(1))
 	defer tw.Stop()

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// at returns the time of day that is d from now.
+// at returns the wall time d from now.
 func (w *rig) at(d time.Duration) time.Time { return w.hand.Time(w.hand.Fake.Now()).Add(d) }
 
-// dated adds a task that is due once, when the wall clock shows what is now d from now.
+// dated adds a task that is due once, when the wall clock shows the time that is d ahead of its current time.
 func (w *rig) dated(key string, d time.Duration) {
 	w.Helper()
 	w.addAt(d, &Task{Key: key})
@@ -52,8 +52,8 @@ func TestT7_at_isDueByTheWallClock(t *testing.T) {
 	})
 }
 
-// The clock is set, or the machine was suspended: either way the wall clock is ahead of the monotonic one, or
-// behind it, from one moment to the next. The task is due when it shows the time, or a second after it was set.
+// The clock is set, or the machine was suspended: either way the wall clock is suddenly ahead of the monotonic clock,
+// or behind it. The task is due when the wall clock shows its time, or within a second after the change.
 func TestT7_at_followsTheWallClock(t *testing.T) {
 	const ahead, second = 40 * time.Minute, time.Second
 	plan{}.in(t, func(t *testing.T, w *rig) {
@@ -94,14 +94,14 @@ func TestT7_at_followsTheWallClock(t *testing.T) {
 	})
 }
 
-// The wall clock is set between the looks, and back again, and tasks are added meanwhile.
+// The wall clock is set and set back between two looks, and tasks are added in between.
 func TestT7_addedWhileTheClockIsSetAndSetBack_isDueByTheClockInTheEnd(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		w.dated("before", 10*time.Minute)
 		w.advance(10 * time.Millisecond)
 		w.hand.SetWall(time.Hour)
-		w.dated("meanwhile", 70*time.Minute) // 130 by the clock as it is again soon
+		w.dated("meanwhile", 70*time.Minute) // 130 by the clock after it is set back
 		w.hand.SetWall(0)
 		w.advance(time.Second)
 		w.advance(10*time.Minute - time.Second - 20*time.Millisecond)
@@ -125,7 +125,7 @@ func TestT7_setBeforeStart_isSeenAtStart(t *testing.T) {
 	})
 }
 
-// What is overdue by both clocks when the wheel starts, or after a stall, keeps the order of its ticks.
+// Tasks that are overdue by both clocks when the wheel starts, or after a stall, run in the order of their ticks.
 func TestT7_overdueWhenTheClockIsSet_runsInTheOrderOfItsTicks(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		keys := []string{"1", "2", "3", "4", "5", "6", "7", "8"}
@@ -144,10 +144,10 @@ func TestT7_overdueWhenTheClockIsSet_runsInTheOrderOfItsTicks(t *testing.T) {
 	})
 }
 
-// What is given another time, or another task, no longer follows the wall clock.
+// A task that is moved or replaced no longer follows the wall clock.
 func TestT7_movedPausedOrReplaced_followsNoMore(t *testing.T) {
 	for name, do := range map[string]func(w *rig) error{
-		"Reschedule": func(w *rig) error { return w.Reschedule("k", time.Hour) }, // the very same time
+		"Reschedule": func(w *rig) error { return w.Reschedule("k", time.Hour) }, // exactly the same time
 		"Pause": func(w *rig) error {
 			if err := w.Pause("k"); err != nil {
 				return err
@@ -176,7 +176,7 @@ func TestT7_movedPausedOrReplaced_followsNoMore(t *testing.T) {
 	}
 }
 
-// A dated task that is removed, or has run, leaves nothing behind, and a refused one never was there.
+// A dated task leaves nothing behind when it is removed or has run, nor when it is refused.
 func TestDates_tasksThatAreGone_areForgotten(t *testing.T) {
 	plan{opts: []Option{WithMaxPending(2)}}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -200,7 +200,7 @@ func TestDates_tasksThatAreGone_areForgotten(t *testing.T) {
 	})
 }
 
-// Without a date the loop does not look at the wall clock, and with one it does once a second.
+// The loop looks at the wall clock once a second, and only while there are tasks with a date.
 func TestDates_loopLooks_onceASecondWhileThereAreSome(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -229,7 +229,7 @@ func TestDates_loopLooks_onceASecondWhileThereAreSome(t *testing.T) {
 	})
 }
 
-// The loop moves no task while the two clocks have moved apart by less than a tick.
+// The loop moves no task while the difference between the clocks has changed by less than a tick.
 func TestDates_clocksMoveApartByLessThanATick_movesNothing(t *testing.T) {
 	const tick = 10 * time.Millisecond
 	for _, way := range []time.Duration{1, -1} {
@@ -251,7 +251,7 @@ func TestDates_clocksMoveApartByLessThanATick_movesNothing(t *testing.T) {
 	}
 }
 
-// The loop looks while the entry is not in the index yet. If that refuses it, it must not run.
+// The loop looks while the entry is not yet in the index. If the index refuses the entry, it must not run.
 func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -318,13 +318,13 @@ func TestDates_whileTheClockIsSetAllTheTime_loseNothing(t *testing.T) {
 	})
 }
 
-// A repeating task follows the wall clock until its first run. Then it costs the loop no looks any more.
+// A repeating task follows the wall clock until its first run. After that the loop no longer looks at the clock for it.
 func TestDates_repeatingTaskThatHasRun_isForgotten(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
 		w.addAt(time.Hour, &Task{Key: "k", Interval: 24 * time.Hour, Times: Forever})
 		w.advance(10 * time.Minute)
-		w.hand.SetWall(-2 * time.Hour) // it waits in the slot of its old tick, and is met there too early
+		w.hand.SetWall(-2 * time.Hour) // it waits in the slot of its old tick, where the loop finds it too early
 		w.advance(2 * time.Hour)
 		w.wantRuns()
 		w.hand.SetWall(-time.Hour)

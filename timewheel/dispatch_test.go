@@ -24,7 +24,7 @@ type executorFunc func(func()) error
 
 func (f executorFunc) Submit(work func()) error { return f(work) }
 
-// with is a plan for a wheel that uses the executor.
+// with returns a plan for a wheel that uses the executor.
 func with(f executorFunc, opts ...Option) plan {
 	return plan{opts: append(opts, WithExecutor(f))}
 }
@@ -51,7 +51,7 @@ func TestDispatch_moreDueThanAChunk_allRun(t *testing.T) {
 	})
 }
 
-// A watchedCrew notes how many runs wait each time a worker is called. The dispatcher's lock protects it.
+// A watchedCrew records the number of waiting runs each time a worker is called. The dispatcher's lock protects it.
 type watchedCrew struct {
 	callers
 	waiting []int
@@ -89,8 +89,8 @@ func TestDispatch_veryManyDue_areQueuedInChunks(t *testing.T) {
 	})
 }
 
-// A worker that has ended a run waits for the lock, and others rely on it to take the next one. It may end
-// its goroutine instead.
+// A worker that has ended a run waits for the lock, and the others rely on it to take the next run. It may end its
+// goroutine instead.
 func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 64, WithPoolSize(4), WithLogger(testkit.Quiet()))
 	defer tw.Stop()
@@ -109,10 +109,10 @@ func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runs.Wait() // for ever, if one is left
+	runs.Wait() // forever, if one is left
 }
 
-// However many are due, few workers are about to start, and each that begins has the next called.
+// However many tasks are due, few workers are about to start, and each worker that begins calls the next.
 func TestDispatch_workers_areCalledByTheHandful(t *testing.T) {
 	plan{opts: []Option{WithPoolSize(15)}}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -136,7 +136,7 @@ func TestDispatch_workers_areCalledByTheHandful(t *testing.T) {
 	})
 }
 
-// One Submit is one run. The function runs what has waited longest; what was removed is not run.
+// One Submit is one run. The function runs the task that has waited longest, but never a removed one.
 func TestExecutor_oneSubmit_isOneRun(t *testing.T) {
 	var works []func()
 	p := with(func(work func()) error {
@@ -258,15 +258,14 @@ func TestSubmitter_stopWhileTheExecutorRefuses_endsIt(t *testing.T) {
 		w.Start()
 		w.numbered(2, time.Second)
 		w.advance(time.Second)
-		w.Stop() // the bubble fails when a goroutine stays
+		w.Stop() // the bubble fails if a goroutine remains
 		if s := w.Stats(); s.Waiting != 2 || s.Pending != 2 {
 			t.Errorf("after the stop %+v, want 2 waiting", s)
 		}
 	})
 }
 
-// An executor may run functions before Submit returns; a job that ends its goroutine then ends the one that
-// submits.
+// An executor may run functions before Submit returns; a job that ends its goroutine then ends the submitter.
 func TestSubmitter_jobEndsItsGoroutine_anotherSubmits(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	p := with(func(work func()) error {
@@ -321,7 +320,7 @@ func TestSubmitter_executorThatBlocks_doesNotHoldUpTheLoop(t *testing.T) {
 	})
 }
 
-// set gives the task a state that it has else only between two steps of another goroutine.
+// set gives the task a state that otherwise occurs only between two steps of another goroutine.
 func (w *rig) set(key string, state uint32) *entry {
 	w.Helper()
 	synctest.Wait()
@@ -330,8 +329,7 @@ func (w *rig) set(key string, state uint32) *entry {
 	return e
 }
 
-// A Reschedule may be suspended between its two steps for as long as it likes. The loop looks at the entry
-// again at every tick.
+// A Reschedule may be suspended between its two steps for any time. The loop looks at the entry again at every tick.
 func TestFire_whileAReschedule_looksAgain(t *testing.T) {
 	for _, times := range []int{1, 2, Forever} {
 		plan{}.in(t, func(t *testing.T, w *rig) {
@@ -364,7 +362,7 @@ func TestSettle_whileAReschedule_placesTheEntry(t *testing.T) {
 		w.once("k", time.Hour)
 		e := w.set("k", moving)
 		e.due.Store(later(w.loop.now(), time.Second))
-		w.loop.post(e, moved, 0) // an earlier move to a nearer time
+		w.loop.post(e, moved, 0) // an earlier move to a sooner time
 		synctest.Wait()
 		if e.at != w.loop.ticks.up(e.due.Load()) {
 			t.Errorf("the entry is placed at tick %d", e.at)
@@ -429,11 +427,11 @@ func TestRemove_whileAReschedule_wins(t *testing.T) {
 				if err := remove(w); err != nil {
 					t.Fatal(err)
 				}
-				w.advance(poll) // a busy loop is not called, and looks by itself
+				w.advance(poll) // a busy loop looks without being called
 				if e.load() != removed || e.placed() || w.Exist("k") {
 					t.Errorf("the entry is in state %d, in a slot: %v", e.load(), e.placed())
 				}
-				w.loop.post(e, moved, 0) // the Reschedule may yet post it
+				w.loop.post(e, moved, 0) // the Reschedule may still post it
 				w.advance(time.Hour)
 				w.wantRuns()
 				if s := w.Stats(); s.Removed != 1 || s.Pending != 0 {
@@ -444,7 +442,7 @@ func TestRemove_whileAReschedule_wins(t *testing.T) {
 	}
 }
 
-// drain drains the wheel of its one task.
+// drain drains the wheel, which has one task.
 func (w *rig) drain() error {
 	n, err := w.Drain(func(task *Task) {
 		if task.Key != "k" || task.Times != 1 || task.Delay <= 0 {
@@ -457,8 +455,8 @@ func (w *rig) drain() error {
 	return err
 }
 
-// One goroutine moves an entry as fast as it can, and the loop meets it as fast as it can. Whatever the
-// interleavings are, the entry must be in its slot in the end.
+// One goroutine moves an entry as fast as it can, and the loop meets it as fast as it can. Whatever the interleaving,
+// the entry must be in its slot at the end.
 func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -469,12 +467,12 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	due := e.due.Load()
 	mover.Go(func() {
 		for i := uint64(0); !enough.Load(); i++ {
-			if !tw.move(e, due+i%100) { // mostly farther, of which the loop is not told
+			if !tw.move(e, due+i%100) { // mostly to a later time, for which the loop is not called
 				t.Error("a live entry was not moved")
 			}
 		}
 	})
-	const want, limit = 100, 200_000 // with a single processor it may never happen
+	const want, limit = 100, 200_000 // on a single processor it may never happen
 	for met, turns := 0, 0; met < want && turns < limit; turns++ {
 		l.mu.Lock()
 		l.lookLoop(l.now())
@@ -511,8 +509,8 @@ func (w *rig) take() *worker {
 	return wk
 }
 
-// A worker has taken a run and is suspended before it begins it. The task can be removed still, and then the
-// run does not begin; and it cannot be moved any more.
+// A worker has taken a run and is suspended before it begins it. The task can still be removed, and then the run does
+// not begin. It can no longer be moved.
 func TestTake_beforeTheRunBegins_theTaskCanBeRemoved(t *testing.T) {
 	for _, times := range []int{1, 2} {
 		for how, c := range map[string]struct {
@@ -588,8 +586,8 @@ func TestTake_beforeTheRunBegins_theTaskCanBePaused(t *testing.T) {
 	}
 }
 
-// RemoveWait waits for a worker that has taken a run. Whether that was a run shows when the worker has begun
-// it, or not.
+// RemoveWait waits for a worker that has taken a run. Whether it counts as a run is known only when the worker has
+// begun it or has not.
 func TestRemoveWait_workerHasTakenTheRun_saysWhetherItBegan(t *testing.T) {
 	for _, begins := range []bool{false, true} {
 		with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
@@ -673,7 +671,7 @@ func TestWithdraw_whatWaits_letsNoRunBegin(t *testing.T) {
 		{"SetTask", func(w *rig) error { return w.SetTask(&Task{Key: "k", Interval: time.Hour, Job: w.job}) }, 1},
 		{"Drain", func(w *rig) error { _, err := w.Drain(ignore); return err }, 0},
 	} {
-		for _, times := range []int{1, 2} { // one that repeats is in a slot besides
+		for _, times := range []int{1, 2} { // a repeating task is also in a slot
 			t.Run(fmt.Sprint(c.verb, " ", times), func(t *testing.T) {
 				plan{}.in(t, func(t *testing.T, w *rig) {
 					w.Start()
@@ -698,7 +696,7 @@ func TestWithdraw_whatWaits_letsNoRunBegin(t *testing.T) {
 	}
 }
 
-// Else an add could slip in between, and there would be more tasks than WithMaxPending allows.
+// Otherwise an add could slip in between, and there would be more tasks than WithMaxPending allows.
 func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 	plan{opts: []Option{WithMaxPending(1)}}.in(t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
@@ -758,8 +756,7 @@ func TestReschedule_farther_isFoundOutAtTheOldTime(t *testing.T) {
 	})
 }
 
-// Both the loop and a worker want an entry that repeats and waits: the one for its next period, the other
-// to run it.
+// The loop and a worker both want a waiting entry that repeats: the loop for its next period, the worker to run it.
 func TestFire_repeatingTaskThatWaits_isNotQueuedTwice(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -789,7 +786,7 @@ func TestFire_repeatingTaskThatWaits_isNotQueuedTwice(t *testing.T) {
 	})
 }
 
-// A task whose last run a worker has taken is counted as finished; if it is removed then, Pending is not
+// A task counts as finished once a worker has taken its last run. If it is then removed, Pending does not become
 // negative.
 func TestTake_beforeTheRunBegins_pendingIsNotNegative(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
@@ -811,7 +808,7 @@ func TestTake_beforeTheRunBegins_pendingIsNotNegative(t *testing.T) {
 	})
 }
 
-// Drain returns a run that a worker has taken and not begun as one that is due now, not as the one after it.
+// If a worker has taken a run and not begun it, Drain returns the task as due now, not as due for its next run.
 func TestDrain_runThatAWorkerHas_isDueNow(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
 		w.Start()

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// One word more and each task would cost 16 bytes more, and two lines of the processor's cache.
+// With one more word each task would take 16 more bytes, and two cache lines.
 func TestEntry_fitsALineOfTheCache(t *testing.T) {
 	if size := unsafe.Sizeof(entry{}); size > 64 {
 		t.Errorf("an entry has %d bytes, more than 64", size)

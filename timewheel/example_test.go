@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// An order that is not paid gives its stock back.
+// An unpaid order returns its stock.
 func Example() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 1024)
 	tw.Start()
@@ -45,7 +45,7 @@ func Example() {
 	// 0 orders are open
 }
 
-// Values that come from a configuration may be wrong. New returns an error where NewTimeWheel panics.
+// Values from a configuration may be wrong. New returns an error where NewTimeWheel panics.
 func ExampleNew() {
 	for _, size := range []int{-1, 100} {
 		tw, err := timewheel.New(10*time.Millisecond, 1024,
@@ -90,7 +90,7 @@ func ExampleTimeWheel_AddTask() {
 	// false
 }
 
-// What a program may do about each error of AddTask.
+// How a program may handle each error of AddTask.
 func ExampleTimeWheel_AddTask_errors() {
 	tw := timewheel.NewTimeWheel(time.Second, 60, timewheel.WithMaxPending(1))
 	add := func(key string, delay time.Duration) {
@@ -140,7 +140,7 @@ func ExampleTimeWheel_Get() {
 	// the backup runs forever: true
 }
 
-// A customer leaves, and all tasks of that customer with them.
+// A customer leaves, and all their tasks are removed.
 func ExampleTimeWheel_All() {
 	tw := timewheel.NewTimeWheel(time.Second, 60)
 	defer tw.Stop()
@@ -227,7 +227,7 @@ func ExampleTimeWheel_Reschedule() {
 	// Output: idle for long enough: true
 }
 
-// What a wheel has not done when the process ends can be written down, and be added again by the next one.
+// Tasks that are left when the process ends can be written down, and added again by the next process.
 func ExampleTimeWheel_Drain() {
 	tw := timewheel.NewTimeWheel(time.Second, 60)
 	for i, key := range []string{"last", "second", "first"} {
@@ -275,7 +275,7 @@ func ExampleTimeWheel_AfterFunc() {
 	// false
 }
 
-// A job that takes long ends early when the wheel is stopped.
+// A long job ends early when the wheel is stopped.
 func ExampleTask_Context() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
 	tw.Start()
@@ -286,7 +286,7 @@ func ExampleTask_Context() {
 		Delay: time.Millisecond,
 		Job: func(task *timewheel.Task) {
 			began <- true
-			<-task.Context().Done() // as a query does that is given this context
+			<-task.Context().Done() // as a query with this context does
 			ended <- task.Context().Err()
 		},
 	})
@@ -311,7 +311,7 @@ func ExampleTimeWheel_Shutdown() {
 	<-began
 
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // no patience at all
+	cancel() // the deadline has passed
 	fmt.Println(tw.Shutdown(ctx))
 
 	close(release)
@@ -342,7 +342,7 @@ func ExampleSkipIfRunning() {
 		fmt.Println(err)
 	}
 	<-observed // the second run and the third
-	<-observed // have found the first going on
+	<-observed // found the first run in progress
 	close(release)
 	<-observed
 	fmt.Println(tw.Stats().Started, "runs")
@@ -369,7 +369,7 @@ func ExampleTimeWheel_Pause() {
 	fmt.Println(tw.Pause("print"))
 	info, _ := tw.Get("print")
 	fmt.Println("paused:", info.Paused, "and", tw.Stats().Paused, "in all")
-	fmt.Println(tw.Resume("print")) // it is due after what was left of the 20 ms
+	fmt.Println(tw.Resume("print")) // it is due after the rest of the 20 ms
 	fmt.Println(<-printed)
 	// Output:
 	// <nil>
@@ -378,7 +378,7 @@ func ExampleTimeWheel_Pause() {
 	// print
 }
 
-// A file may be deleted when no job writes to it any more.
+// A file may be deleted once no job writes to it.
 func ExampleTimeWheel_RemoveWait() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
 	tw.Start()
@@ -435,7 +435,7 @@ func ExampleTimeWheel_RemovePrefix() {
 	// grace/trial is left
 }
 
-// A deadline of the calendar, which holds although the machine may be suspended until shortly before.
+// A deadline by the calendar. It holds even if the machine is suspended until shortly before.
 func ExampleTimeWheel_AddAt() {
 	tw := timewheel.NewTimeWheel(time.Second, 60)
 	defer tw.Stop()
@@ -492,7 +492,7 @@ func ExampleWithMaxPending() {
 	// Output: c has to come later
 }
 
-// Wheels can share one pool. Anything that has this method Submit will do.
+// Wheels can share one pool. Any type with this Submit method will do.
 func ExampleWithExecutor() {
 	jobs, err := pool.New(8)
 	if err != nil {
@@ -670,7 +670,7 @@ func ExampleTimeWheel_LongestRuns() {
 	// Output: import is running
 }
 
-// What a log line or a debugger shows of a wheel and of a task.
+// How a log line or a debugger shows a wheel and a task.
 func ExampleStats_String() {
 	tw := timewheel.NewTimeWheel(10*time.Millisecond, 512)
 	defer tw.Stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// WithClock has the wheel tell the time from c.
+// WithClock makes the wheel read the time from c.
 func WithClock(c clock.Clock) Option {
 	return func(cfg *config) error {
 		cfg.clock = c
@@ -17,7 +17,7 @@ func WithClock(c clock.Clock) Option {
 	}
 }
 
-// Check returns what is wrong with the wheel's inner order, or nil. It is to be called at a quiet moment.
+// Check verifies the wheel's internal structure and returns the first error, or nil. Call it when the wheel is quiet.
 func (tw *TimeWheel) Check() (err error) {
 	fail := func(format string, args ...any) {
 		if err == nil {
@@ -90,7 +90,7 @@ func (tw *TimeWheel) Check() (err error) {
 	return err
 }
 
-// check walks all lists. It calls fail for what does not fit, and visit with every entry and its level.
+// check walks all lists. It calls fail for every inconsistency, and visit with every entry and its level.
 func (l *layout) check(fail func(format string, args ...any), visit func(e *entry, level int)) {
 	n := uint64(len(l.slots))
 	for i := range l.slots {

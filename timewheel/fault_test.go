@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The faults that a clock can have, and wheels of the strangest shapes. What jobs, executors, loggers and
-// callers can do wrong is in test/faults_test.go. The rig checks the inner order and the accounts in the end.
+// Faults of the clock, and wheels of extreme shapes. The faults of jobs, executors, loggers and callers are in
+// test/faults_test.go. The rig checks the internal structure and the counters at the end.
 
 func TestFault_clockJumpsAnHour_overdueTasksRunOnceInTheOrderOfTheirTicks(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
@@ -60,7 +60,7 @@ func TestFault_clockStandsStill_allButTheRunsGoesOn(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(time.Hour) // in the bubble, and not by the wheel's clock
+		time.Sleep(time.Hour) // of the bubble, not of the wheel's clock
 		w.wantRuns()
 		if n := w.hand.sleeps.Load() - before; n > 1000+10 { // it may look once for each removal
 			t.Errorf("the loop went to sleep %d times while the clock stood still", n)
@@ -132,7 +132,7 @@ func TestFault_strangeShapes_runOnTime(t *testing.T) {
 	}
 }
 
-// The tick counter crosses every point at which a number of some width would wrap.
+// The tick counter crosses every point at which an integer of some width would wrap.
 func TestFault_tickCounter_crossesEveryWrapPoint(t *testing.T) {
 	testkit.NotForRaces(t)
 	for _, start := range []uint64{1 << 31, 1 << 32, 1 << 53, 1<<63 - 1} {

@@ -22,7 +22,7 @@ func keyed(key string, state uint32) *entry {
 
 func kills(e *entry) bool { return e.state.CompareAndSwap(scheduled, removed) }
 
-// wantEntries fails the test if the map itself, dead entries included, holds others than those given.
+// wantEntries fails the test unless the map holds exactly the given entries, including dead ones.
 func wantEntries(t *testing.T, x *index, want ...*entry) {
 	t.Helper()
 	got := x.entries()
@@ -136,7 +136,7 @@ func TestIndex_set_takesThePlaceOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// Of all that add, replace and end a key at the same time, the index keeps one that is live, or none.
+// However many goroutines add, replace and end a key at the same time, the index keeps one live entry or none.
 func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
 	x := newIndex(1)
 	end := func(e *entry) bool { return kills(e) }
@@ -154,7 +154,7 @@ func TestIndex_anyNumberAtATime_keepsNothingDead(t *testing.T) {
 						x.leave()
 					}
 				case r.IntN(2) == 0:
-					if kills(old) { // as a last run does, which forgets it a little later
+					if kills(old) { // as a last run does, which removes it a little later
 						x.leave()
 						x.forget(old)
 					}
@@ -197,8 +197,8 @@ func TestIndex_notAdmitted_leavesNothingBehind(t *testing.T) {
 	}
 }
 
-// An attacker can choose keys that concurrent-map's own hash, FNV-1, puts all into one shard, behind one lock.
-// The index does not use that hash.
+// An attacker can choose keys that FNV-1, the hash of concurrent-map, puts into one shard, behind one lock. The index
+// does not use that hash.
 func TestIndex_keysThatCollideInFNV_areSpreadOverTheShards(t *testing.T) {
 	x := newIndex(0)
 	shards := cmap.SHARD_COUNT

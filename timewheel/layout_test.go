@@ -13,9 +13,9 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A modelled layout goes through the same operations as the plainest model there is. After each operation the
-// two must agree, and the layout must be in order. Entries may have moved one level down only, and no more of
-// them than allowed.
+// A modelled layout goes through the same operations as the simplest possible model. After each operation the two must
+// agree, and the layout must be consistent. Entries may only have moved one level down, and not more than the allowed
+// number of them.
 type modelled struct {
 	*testing.T
 	*layout
@@ -135,7 +135,7 @@ func (m *modelled) empty() {
 	m.verify()
 }
 
-// look has the layout yield what is due within a turn, and leave off in the middle.
+// look makes the layout yield the tasks due within a circle, and stops it in the middle.
 func (m *modelled) look(r *rand.Rand) {
 	m.Helper()
 	last := m.now + min(m.turn, never-1-m.now)
@@ -160,7 +160,7 @@ func (m *modelled) look(r *rand.Rand) {
 	}
 }
 
-// reach draws a number of ticks, from one to many revolutions and next to what may be a boundary of a layout.
+// reach draws a number of ticks, from one to many circles, often next to a possible boundary of a layout.
 func (m *modelled) reach(r *rand.Rand) uint64 {
 	n, w := m.turn, m.width
 	spans := []uint64{1, n, 2 * n, w * n, 2 * w * n, w * w * n, 2 * w * w * n, w * w * w * n, n * n, n * n * n, 1 << 40, 1 << 62}
@@ -181,7 +181,7 @@ func (m *modelled) step(r *rand.Rand) {
 		m.remove(m.model[r.IntN(len(m.model))])
 	case k < 80:
 		m.pass(m.now + uint64(r.IntN(2))*min(m.turn, never-1-m.now))
-	case k < 90 && len(m.model) > 0: // to the very tick of an entry, or to the last before
+	case k < 90 && len(m.model) > 0: // to the tick of an entry, or to the one before
 		m.pass(max(m.now, m.model[r.IntN(len(m.model))].at-uint64(r.IntN(2))))
 	case k < 94:
 		m.look(r)
@@ -218,7 +218,7 @@ func testAnyOperations(t *testing.T, kind Layout) {
 	}
 }
 
-// The placements of the design: every number of slots up to 9, every start up to 20, every delay up to 40.
+// The placements in the design document: every number of slots up to 9, every start up to 20, every delay up to 40.
 func TestLayout_everySmallPlacement_comesOutAtItsTick(t *testing.T) {
 	testkit.NotForRaces(t)
 	eachLayout(t, func(t *testing.T, kind Layout) {
@@ -276,8 +276,8 @@ func TestLayout_place_atATickThatHasPassed_panics(t *testing.T) {
 	})
 }
 
-// Very many entries of one tick, far ahead, come down a level in pieces, and are there in time. Those of
-// other ticks are not held up by it.
+// Very many entries of one distant tick move down a level in pieces, and arrive in time. They do not hold up the
+// entries of other ticks.
 func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 	testkit.NotForRaces(t)
 	for _, c := range []struct {
@@ -286,7 +286,7 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 		at    uint64
 	}{
 		{Hashed, 64, 64*100 + 7}, {Hashed, 64, 64*1000 + 7}, {Hierarchical, 64, 64*3 + 7}, {Hierarchical, 64, 64*64*3 + 7},
-		{Hashed, 1, 100}, {Hierarchical, 1, 5}, // with less than a turn to do it in
+		{Hashed, 1, 100}, {Hierarchical, 1, 5}, // with less than a circle to do it in
 		{Hashed, 1, 112}, {Hierarchical, 1, 6}, // with as much, and due at the first number of their list
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -348,8 +348,8 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 	}
 }
 
-// The walks that textbooks show: at which tick the entry is in which list of which level. It moves down one
-// span before the first number of its list, for which there may be much to move.
+// The walks of the textbooks: at which tick the entry is in which list of which level. It moves down one span before
+// the first tick of its list, because many entries may have to move.
 func TestLayout_walksOfTheTextbooks(t *testing.T) {
 	type step struct {
 		tick  uint64
@@ -412,7 +412,7 @@ func TestLayout_levels_areMadeOnDemand(t *testing.T) {
 	}
 }
 
-// A task is moved as seldom as the layout says.
+// A task moves no more often than the layout promises.
 func TestLayout_farEntries_moveOnceALevelAtMost(t *testing.T) {
 	testkit.NotForRaces(t)
 	for _, c := range []struct {
@@ -445,7 +445,7 @@ func TestLayout_farEntries_moveOnceALevelAtMost(t *testing.T) {
 	}
 }
 
-// Nothing is allocated by a steady flow, and a burst leaves no room behind.
+// A steady flow allocates nothing, and the memory of a burst is freed.
 func TestLayout_room_isUsedAgainAndGivenBack(t *testing.T) {
 	eachLayout(t, func(t *testing.T, kind Layout) {
 		l := newLayout(kind, 100, 0)
@@ -494,7 +494,7 @@ func TestLayout_room_isUsedAgainAndGivenBack(t *testing.T) {
 	})
 }
 
-// A tick looks at what is due and at nothing else: what is not due has a tick here that would give it away.
+// A tick touches due tasks only: every other task has a tick here that would show if it was touched.
 func TestLayout_tick_touchesOnlyWhatIsDue(t *testing.T) {
 	const slots, each = 4, 3
 	eachLayout(t, func(t *testing.T, kind Layout) {
@@ -539,14 +539,13 @@ func TestLayout_tick_touchesOnlyWhatIsDue(t *testing.T) {
 	})
 }
 
-// A list of a high level does not keep a lower one from moving in its time: at no tick does more move than is
-// allowed at one.
+// A list of a high level does not keep a lower one from moving in time: no tick moves more entries than allowed.
 func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
 	testkit.NotForRaces(t)
 	for _, slots := range []int{16, 64} {
 		width := uint64(slots)
 		l, span := newLayout(Hierarchical, slots, 0), width*width
-		many := make([]entry, min(span*maxVisit/2, 200_000)) // on level 2, of which half a span moves them
+		many := make([]entry, min(span*maxVisit/2, 200_000)) // on level 2, moved within half a span
 		for i := range many {
 			many[i].at = 4*span + uint64(i)%span
 			l.place(&many[i])
@@ -576,7 +575,7 @@ func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
 	}
 }
 
-// The loop makes the levels of Hierarchical, so what one of them takes must be little, whatever the slots.
+// The loop allocates the levels of Hierarchical, so each must be small, whatever the number of slots.
 func TestLayout_hierarchicalWithTheMostSlots_makesSmallLevels(t *testing.T) {
 	l := newLayout(Hierarchical, maxSlots, 0)
 	var before, after runtime.MemStats

@@ -33,7 +33,7 @@ func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
 		for range 3597 {
 			w.advance(time.Second)
 		}
-		// an hour is 60,000 turns: the task may move twice on its way, and the farther one as often
+		// an hour is 60,000 circles: the task may move twice on its way, and so may the later one
 		if n := w.hand.sleeps.Load() - before; n > 6 {
 			t.Errorf("in an hour with nothing due the loop woke up %d times", n)
 		}
@@ -81,7 +81,7 @@ func TestLoop_atRest_hearsOfAnOperationAtOnce(t *testing.T) {
 			if n := w.posted(); n != 0 {
 				t.Errorf("%s: %d operations wait for a loop at rest", op.what, n)
 			}
-			w.advance(poll) // nothing came: the loop rests again
+			w.advance(poll) // no posts came: the loop rests again
 		}
 		w.once("k", time.Second)
 		synctest.Wait()
@@ -90,14 +90,14 @@ func TestLoop_atRest_hearsOfAnOperationAtOnce(t *testing.T) {
 	})
 }
 
-// busy makes a loop at rest find an operation, after which it does not wait for further ones.
+// busy makes a loop at rest find a post, after which it polls for further ones.
 func (w *rig) busy() {
 	w.Helper()
 	synctest.Wait()
 	if alarm := w.loop.alarm.Load(); alarm != never {
 		w.Fatalf("the alarm of the loop is set to %d, it does not rest", alarm)
 	}
-	e := &entry{} // dead, and so no work
+	e := &entry{} // dead, and so needs no work
 	e.state.Store(done)
 	w.loop.post(e, moved, noHurry)
 	synctest.Wait()
@@ -180,10 +180,10 @@ func TestLoop_stall_overdueRunsComeInTheOrderOfTheirTicks(t *testing.T) {
 		w.once("first", time.Millisecond)
 		w.once("not yet", time.Hour+time.Millisecond)
 		w.once("fifth", 45*time.Minute+3)
-		w.once("fourth", 45*time.Minute+2) // in the same tick, in which there is no order
+		w.once("fourth", 45*time.Minute+2) // in the same tick, so in any order
 		w.once("moved", time.Second)
 		synctest.Wait()
-		if err := w.Reschedule("moved", 50*time.Minute); err != nil { // the loop meets it at the old time
+		if err := w.Reschedule("moved", 50*time.Minute); err != nil { // the loop finds it at the old time
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -203,7 +203,7 @@ func TestLoop_stall_repeatingTaskRunsOnceAndRejoinsItsGrid(t *testing.T) {
 		synctest.Wait()
 		w.advance(time.Hour + 355*time.Millisecond)
 		w.wantRuns("25ms", "second")
-		// due at 1 s, …, 3600 s, and at 1 ms, …, 1 h + 326 ms; of the one at 351 ms the tick has not come
+		// due at 1 s, …, 3600 s, and at 1 ms, …, 1 h + 326 ms; the tick of the one at 351 ms has not come
 		missed := uint64(3600-1) + 3600*40 + 14 - 1
 		if s := w.Stats(); s.Missed != missed || s.Due != missed+2 || s.Started != 2 {
 			t.Errorf("after the stall %+v, want %d missed", s, missed)
@@ -230,8 +230,8 @@ func TestLoop_stall_repeatingTaskRunsOnceAndRejoinsItsGrid(t *testing.T) {
 	})
 }
 
-// The loop wakes up a little after each tick. A task that is due just after a tick, and again a tick
-// later, must not miss every other period by that: what has not had its tick yet is not late.
+// The loop wakes up a little after each tick. A task that is due just after a tick, and again a tick later, must not
+// miss every other period because of that: a run whose tick has not yet come is not late.
 func TestLoop_lateByLessThanATick_missesNoPeriod(t *testing.T) {
 	testkit.NotForRaces(t)
 	const tick, late = 10 * time.Millisecond, 50 * time.Microsecond
@@ -316,7 +316,7 @@ func TestLoop_wallClockIsSet_nothingHappens(t *testing.T) {
 	})
 }
 
-// A wheel may be made on a clock that has been going for long, and be there when it ends, after 584 years.
+// A wheel may be created on a clock that has been running for long, and may outlast it: the clock ends after 584 years.
 func TestLoop_oldClock_makesNoDifference(t *testing.T) {
 	const year = 365 * 24 * uint64(time.Hour)
 	for name, start := range map[string]uint64{
@@ -414,11 +414,11 @@ func TestLoop_heldUp_holdsUpNoVerb(t *testing.T) {
 	})
 }
 
-// Each inbox gets the slice of the one before as room for new posts. The slice of a burst is not kept.
+// Each inbox reuses the slice of the previous one for new posts. The slice of a burst is not kept.
 func TestLoop_look_givesTheRoomOfABurstBack(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
-		w.loop.running.Store(true) // but there is none, so that what is posted stays
+		w.loop.running.Store(true) // but there is none, so posts stay in the inbox
 		for range 10 * maxVisit {
 			w.loop.post(w.entry("k"), moved, noHurry)
 		}
@@ -434,10 +434,10 @@ func TestLoop_look_givesTheRoomOfABurstBack(t *testing.T) {
 	})
 }
 
-// What comes while the loop looks is left for the next look, or callers could keep it from its ticks.
+// A post that arrives during a look is left for the next look. Otherwise callers could keep the loop from its ticks.
 func TestLoop_look_emptiesEachInboxOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
-		w.loop.running.Store(true) // but there is none, so that what is posted stays
+		w.loop.running.Store(true) // but there is none, so posts stay in the inbox
 		w.once("k", time.Hour)
 		e := w.entry("k")
 		if !w.loop.lookLoop(w.loop.now()) || w.posted() != 0 || !e.placed() {
@@ -458,7 +458,7 @@ func TestLoop_look_emptiesEachInboxOnce(t *testing.T) {
 
 func TestLoop_end_letsNobodyWait(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
-		w.loop.running.Store(true) // but there is none, so that what is posted stays
+		w.loop.running.Store(true) // but there is none, so posts stay in the inbox
 		const callers = 100
 		for i := range callers {
 			w.once(fmt.Sprint(i), time.Hour)
@@ -497,7 +497,7 @@ func TestLoop_heldUp_firesInTheOrderOfTheTicks(t *testing.T) {
 	})
 }
 
-// A caller may be suspended between reading the clock and its operation. By then its tick has passed.
+// A caller may be suspended between reading the clock and its operation. By then the tick has passed.
 func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -506,7 +506,7 @@ func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.advance(10*time.Second + 1)
-		w.loop.do(func() {}) // after which it passes what has come
+		w.loop.do(func() {}) // after which it passes the ticks that have come
 		synctest.Wait()
 		if err := w.index.add(e); err != nil {
 			t.Fatal(err)
@@ -522,7 +522,7 @@ func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 	})
 }
 
-// A tick that has passed may come up for a loop that does not run, too: nothing is due at it any more.
+// A stopped loop may also meet a tick that has passed: nothing is due at it.
 func TestLoop_stopped_keepsWhatIsDueNow(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()

@@ -22,26 +22,26 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A model is a wheel in the plainest form: a map of tasks that is searched from end to end at every step. A
-// walk does the same to a wheel and to its model, draws what it does from a script, and compares everything
-// that can be seen after each step, and the wheel's inner order.
+// A model is the simplest form of a wheel: a map of tasks that is searched completely at every step. A walk applies the
+// same operations to a wheel and to its model, and draws them from a script. After each step it compares everything
+// observable, and checks the wheel's internal structure.
 //
-// One worker runs all jobs, so their order is certain, and a gate holds it up in the middle of a job, so that
-// due runs wait. Time is a fake clock's: it goes from tick to tick, or leaps.
+// One worker runs all jobs, so their order is certain. A gate can hold it up in the middle of a job, so that due runs
+// wait. The clock is fake: it moves tick by tick, or leaps.
 type model struct {
 	tick, now uint64
-	tasks     map[string]*modelTask // live, timers under a name that is no key
-	offset    int64                 // the wall clock less the clock
+	tasks     map[string]*modelTask // live tasks; timers under a name that is no key
+	offset    int64                 // the wall clock minus the monotonic clock
 	queue     []*modelTask          // due runs that wait
 	atWork    *modelTask            // the run that the gate holds up
 	gate      bool                  // closed: a job that begins is held up
-	leap      bool                  // the clock leaps: jobs leave other tasks alone
+	leap      bool                  // the clock leaps: jobs do not touch other tasks
 	started   bool
 	stopped   bool
 	max       int
 	stats     Stats
 	runs      []string                 // what ran, in order, since the last comparison
-	hint      func(n int) (key string) // whose run the wheel's n-th was: in one tick there is no order
+	hint      func(n int) (key string) // the key of the wheel's n-th run: within one tick the order is free
 }
 
 type modelTask struct {
@@ -52,15 +52,15 @@ type modelTask struct {
 	does     behaviour
 
 	waiting bool
-	since   uint64 // when the run was due that waits, and
-	fired   uint64 // at which tick it was dispatched
+	since   uint64 // when the waiting run was due, and
+	fired   uint64 // the tick at which it was dispatched
 	ended   bool   // the last run waits: there is no next period
 	paused  bool
-	left    uint64 // if it is paused, until the next run
-	wall    int64  // when the first run is due by the wall clock; 0 if that is no matter, or not any more
+	left    uint64 // if it is paused: the time until the next run
+	wall    int64  // when the first run is due by the wall clock; 0 if the task does not, or no longer, follow it
 }
 
-// A behaviour is what a job does besides being counted.
+// A behaviour is an action of a job in addition to being counted.
 type behaviour struct {
 	kind  int
 	other string
@@ -89,7 +89,7 @@ func sum(instant, d uint64) uint64 {
 	return instant + d
 }
 
-// settle has everything run that is due and can.
+// settle runs every due task that can run.
 func (m *model) settle() {
 	for m.started && !m.stopped {
 		var due []*modelTask
@@ -105,7 +105,7 @@ func (m *model) settle() {
 		if len(m.queue) == 0 || m.atWork != nil {
 			return
 		}
-		// First in, first out; of those of one tick, the one that the wheel has begun.
+		// First in, first out; among tasks of one tick, the one that the wheel has begun.
 		i := slices.IndexFunc(m.queue, func(t *modelTask) bool {
 			return t.fired == m.queue[0].fired && t.key == m.hint(len(m.runs))
 		})
@@ -271,7 +271,7 @@ func (m *model) resume(key string) error {
 	return err
 }
 
-// follow has the tasks with a time of day follow the wall clock, as the wheel does when it looks at that.
+// follow makes dated tasks follow the wall clock, as the wheel does when it looks at it.
 func (m *model) follow() {
 	for _, t := range m.tasks {
 		due := uint64(max(t.wall-m.offset, 0)) + m.tick
@@ -281,10 +281,10 @@ func (m *model) follow() {
 	}
 }
 
-// timer reports whether it is one; their names are longer than a key.
+// timer reports whether the task is a timer: the names of timers are longer than a key.
 func (t *modelTask) timer() bool { return len(t.key) > 1 }
 
-// next returns when the next run of the task is due, or was, or would be if it was resumed.
+// next returns when the next run of the task is due, was due, or would be due if it was resumed.
 func (m *model) next(t *modelTask) uint64 {
 	switch {
 	case t.waiting:
@@ -302,12 +302,12 @@ type walk struct {
 	model  model
 	tw     *TimeWheel
 	clock  *clock.Fake
-	ahead  time.Duration // how far the wall clock was set
+	ahead  time.Duration // how far ahead the wall clock was set
 	slots  int
 	keys   []string
 	timers map[string]*Timer
 	gate   chan struct{}
-	runs   []string // only the one worker appends, and nothing reads it meanwhile
+	runs   []string // only the one worker appends, and nothing reads it at the same time
 	step   string
 }
 
@@ -335,7 +335,7 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	tick := ticks[w.draw(len(ticks))]
 	start := starts[w.draw(len(starts))]
 	if start < 1<<63-500 && start*tick/tick == start && start*tick < 1<<63 {
-		start *= tick // a number of ticks, if the clock reaches that far
+		start *= tick // in ticks, if the clock reaches that far
 	}
 	for i := range 6 {
 		w.keys = append(w.keys, string(rune('a'+i)))
@@ -387,7 +387,7 @@ func (w *walk) begun(n int) string {
 	return key
 }
 
-// finish lets every job end. The bubble around the walk sees to it that no goroutine is left.
+// finish lets every job end. The bubble around the walk fails if a goroutine is left.
 func (w *walk) finish() {
 	close(w.gate)
 	w.tw.Stop()
@@ -408,17 +408,17 @@ func (w *walk) delay() time.Duration {
 		return time.Duration(1 + w.draw64(tick)) // within a tick
 	case 1:
 		turns := slots*(1+w.draw64(3)) + w.draw64(3) - 1
-		return time.Duration(tick * max(1, turns)) // about a whole number of turns
+		return time.Duration(tick * max(1, turns)) // about a whole number of circles
 	case 2:
-		return time.Duration(1 + w.draw64(tick*slots*5000)) // thousands of turns
+		return time.Duration(1 + w.draw64(tick*slots*5000)) // thousands of circles
 	case 3:
-		return time.Duration(math.MaxInt64 - w.draw64(2)) // for ever, nearly
+		return time.Duration(math.MaxInt64 - w.draw64(2)) // almost forever
 	default:
 		return time.Duration(1 + w.draw64(tick*slots*3))
 	}
 }
 
-// job returns a job that behaves as given, and whose runs are counted.
+// job returns a job with the given behaviour, whose runs are counted.
 func (w *walk) job(name string, does behaviour) Job {
 	return func(task *Task) {
 		w.runs = append(w.runs, fmt.Sprintf("%s, %d left, at %d", name, task.Times, w.tw.loop.now()))
@@ -457,7 +457,7 @@ func (w *walk) job(name string, does behaviour) Job {
 	}
 }
 
-// do draws one step and does it to both.
+// do draws one step and applies it to both.
 func (w *walk) do() {
 	m, key := &w.model, w.keys[w.draw(len(w.keys))]
 	switch w.draw(20) {
@@ -512,16 +512,16 @@ func (w *walk) do() {
 			m.end(m.atWork)
 		}
 	case 12:
-		w.step = "start" // which may find many ticks overdue, as a leap does
+		w.step = "start" // many ticks may be overdue, as after a leap
 		m.leap = true
 		w.begin()
 		w.advance(0)
 		m.leap = false
-	case 13: // one stroke, however far
+	case 13: // one leap of any length
 		d := w.delay() / 2
 		w.step = fmt.Sprintf("leap %d", d)
 		if m.now+uint64(d) > 1<<63+1<<62 || d > time.Duration(m.tick)*100_000 {
-			return // beyond the clock, or too long a way for the model
+			return // beyond the clock, or too far for the model
 		}
 		m.leap = true
 		w.advance(uint64(d))
@@ -538,7 +538,7 @@ func (w *walk) do() {
 	case 16:
 		w.step = "resume " + key
 		w.same(w.tw.Resume(key), m.resume(key))
-	case 17: // by whole ticks: the wheel notices no less
+	case 17: // by whole ticks: the wheel notices no smaller change
 		n := time.Duration(1 + w.draw(3*w.slots))
 		if w.draw(2) == 0 {
 			n = -n
@@ -561,7 +561,7 @@ func (w *walk) do() {
 	}
 }
 
-// advance moves both clocks on at one stroke, when all is quiet: see rig.advance.
+// advance moves both clocks in one step, when all is quiet: see rig.advance.
 func (w *walk) advance(d uint64) {
 	synctest.Wait()
 	w.clock.Advance(time.Duration(d))
@@ -573,7 +573,7 @@ func (w *walk) advance(d uint64) {
 	w.model.settle()
 }
 
-// removeWait has no patience: a run of the key can only be in progress because the gate holds it up.
+// removeWait does not wait: a run of the key can be in progress only because the gate holds it up.
 func (w *walk) removeWait(key string) {
 	m := &w.model
 	ctx, cancel := context.WithCancel(context.Background())
@@ -589,7 +589,7 @@ func (w *walk) removeWait(key string) {
 	}
 }
 
-// prefix does something to the task of the key, or to all that have one.
+// prefix does something to the tasks with a prefix: one key, or all tasks with a key.
 func (w *walk) prefix(prefix string) {
 	m, moves, d := &w.model, w.draw(2) == 0, w.delay()
 	if w.draw(2) == 0 {
@@ -631,7 +631,7 @@ func (w *walk) task(key string) (*Task, behaviour) {
 	return task, does
 }
 
-// date draws a time of day at which the task is to be due, or none.
+// date draws a wall time at which the task is due, or none.
 func (w *walk) date(task *Task) time.Time {
 	d := min(w.delay(), time.Duration(w.model.tick)*1000) - time.Duration(w.model.tick)*10
 	at := w.clock.Time(w.clock.Now()).Add(d)
@@ -710,7 +710,7 @@ func (w *walk) same(got, want error) {
 	}
 }
 
-// compare compares everything that can be seen.
+// compare compares everything observable.
 func (w *walk) compare() {
 	synctest.Wait()
 	w.model.settle()
@@ -799,7 +799,7 @@ func (w *walk) compareView() {
 		w.t.Fatalf("after %s: the hand is at %d, want %d", w.step, hand.Slot, now)
 	}
 	if !w.tw.IsRunning() {
-		return // the turn is that of the last tick that has passed
+		return // the circle is that of the last passed tick
 	}
 	for _, n := range []int{1, 3, 100} {
 		upcoming := w.tw.Upcoming(n)
@@ -808,7 +808,7 @@ func (w *walk) compareView() {
 		}
 		for i, info := range upcoming {
 			if info.Waiting != (i < len(m.queue)) || i < len(m.queue) && n < 100 {
-				continue // those of one tick wait in no order
+				continue // tasks of one tick wait in any order
 			}
 			if at := w.clock.Time(next[i] - m.tick); !info.Waiting && n == 100 && !info.Next.Equal(at) {
 				w.t.Fatalf("after %s: number %d of %d is %+v, want one due at %v", w.step, i, n, info, at)

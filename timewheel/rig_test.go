@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// A watchedClock is a fake one that counts how often a timer is set or stopped, which the loop does once
-// each time it goes to sleep, and that can do something as it is read.
+// A watchedClock is a fake clock that counts how often a timer is set or stopped: the loop does that once each time it
+// goes to sleep. It can also call a function when it is read.
 type watchedClock struct {
 	*clock.Fake
 	sleeps atomic.Int64
@@ -46,26 +46,26 @@ func (t watchedTimer) Stop() {
 	t.Timer.Stop()
 }
 
-// A rig is a wheel with a clock that is set by hand, in a synctest bubble, where the test can wait for quiet.
+// A rig is a wheel with a manual clock in a synctest bubble, where the test can wait until all is quiet.
 type rig struct {
 	*testing.T
 	*TimeWheel
 	hand *watchedClock
 
 	runs sync.Mutex // protects ran
-	ran  []string   // the keys, in the order in which the runs began
+	ran  []string   // the keys, in start order
 }
 
 // A plan is how a rig is made. The clock starts at the given instant.
 type plan struct {
-	tick  time.Duration // 10 ms unless it is given
-	slots int           // 60 unless it is given
+	tick  time.Duration // 10 ms by default
+	slots int           // 60 by default
 	clock uint64
 	opts  []Option
 }
 
-// in runs f for each layout in a bubble, with a wheel that was not started. In the end the wheel must be in
-// order, its accounts must balance, and it must not leave a goroutine.
+// in runs f for each layout in a bubble, with a wheel that is not started. At the end the wheel must be consistent, its
+// counters must balance, and it must leave no goroutine behind.
 func (p plan) in(t *testing.T, f func(t *testing.T, w *rig)) {
 	t.Helper()
 	eachLayout(t, func(t *testing.T, kind Layout) { p.with(kind, t, f) })
@@ -97,7 +97,7 @@ func (p plan) build(kind Layout, t *testing.T, f func(t *testing.T, w *rig)) {
 	w.verify()
 }
 
-// verify fails the test if, all being quiet, something is out of order.
+// verify waits until all is quiet, and fails the test if the wheel is inconsistent.
 func (w *rig) verify() {
 	w.Helper()
 	synctest.Wait()
@@ -113,16 +113,16 @@ func (w *rig) verify() {
 	}
 }
 
-// advance waits until all is quiet, turns the clock by d at one stroke, and waits again. (A loop that is
-// about to set its timer would set it so long from the clock as it is then, and sleep too long.)
+// advance waits until all is quiet, moves the clock by d in one step, and waits again. (Without the wait, a loop that
+// is about to set its timer would set it relative to the new time, and sleep too long.)
 func (w *rig) advance(d time.Duration) {
 	synctest.Wait()
 	w.hand.Advance(d)
 	synctest.Wait()
 }
 
-// rest has the loop come to rest. What is posted just after a look is met by the next one, a poll later, and only the
-// look after that meets nothing.
+// rest lets the loop come to rest. An entry posted just after a look is found by the next look, a poll later, and only
+// the look after that finds nothing.
 func (w *rig) rest() {
 	for range 2 {
 		w.advance(10 * poll)
@@ -151,7 +151,7 @@ func (w *rig) once(key string, d time.Duration) {
 	w.add(&Task{Key: key, Interval: d})
 }
 
-// wantRuns fails the test if since the last call other runs than those of the keys began.
+// wantRuns fails the test unless exactly the runs of these keys began since the last call.
 func (w *rig) wantRuns(keys ...string) {
 	w.Helper()
 	w.runs.Lock()
@@ -172,7 +172,7 @@ func (w *rig) entry(key string) *entry {
 	return e
 }
 
-// wantTicks is wantRuns for keys by tick: what is due at one tick runs in any order.
+// wantTicks is wantRuns for keys by tick: tasks due at one tick run in any order.
 func (w *rig) wantTicks(ticks ...[]string) {
 	w.Helper()
 	w.runs.Lock()

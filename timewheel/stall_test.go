@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A walk over the tasks, and an add into a growing map, hold a shard's lock for long. Ticks must not wait for
+// A walk over the tasks and an add into a growing map hold a shard's lock for a long time. Ticks must not wait for
 // them.
 func TestL1_indexIsLocked_timersFire(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
@@ -52,8 +52,8 @@ func TestL1_indexIsLocked_timersFire(t *testing.T) {
 	}
 }
 
-// Timers that have fired are stopped all the while, as deferred Stops are. An add to the full wheel is
-// refused all the same, and the loop gets to its ticks.
+// Fired timers are stopped all the time, as by deferred Stops. An add to the full wheel is still refused, and the loop
+// reaches its ticks.
 func TestL3_addToAFullWheel_whileFiredTimersAreStopped_isRefusedAtOnce(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(1))
 	defer tw.Stop()
@@ -84,5 +84,5 @@ func TestL3_addToAFullWheel_whileFiredTimersAreStopped_isRefusedAtOnce(t *testin
 	runtime.Gosched()
 }
 
-// timerOf returns a timer of its own for the same setting, so that its callers do not wait for each other.
+// timerOf returns a separate timer for the same setting, so that its callers do not wait for each other.
 func timerOf(t *Timer) *Timer { return &Timer{tw: t.tw, job: t.job, e: t.e} }

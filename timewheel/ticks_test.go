@@ -11,13 +11,13 @@ import (
 
 const maxInt64 = uint64(math.MaxInt64)
 
-// near draws a number next to one at which arithmetic goes wrong.
+// near draws a number next to a boundary of the arithmetic.
 func near(r *rand.Rand) uint64 {
 	edges := []uint64{0, 1e9, 1 << 31, 1 << 32, 1 << 53, maxInt64, never - 4}
 	return max(edges[r.IntN(len(edges))], 4) + uint64(r.IntN(9)) - 4
 }
 
-// nearDuration draws a positive one.
+// nearDuration draws a positive duration of that sort.
 func nearDuration(r *rand.Rand) time.Duration {
 	return time.Duration(min(max(near(r), 1), maxInt64))
 }
@@ -136,7 +136,7 @@ func TestGrid_countsPeriodsAndRejoins(t *testing.T) {
 		{0, maxInt64, math.MaxInt64, 2, never - 1},
 		{2, maxInt64 + 2, math.MaxInt64, 2, never - 1}, // the next would be past the end
 		{0, never - 1, 1, never, never - 1},
-		{0, never - 1, math.MaxInt64, 3, never - 1}, // the periods are longer than the clock reaches
+		{0, never - 1, math.MaxInt64, 3, never - 1}, // the periods reach beyond the end of the clock
 		{never - 1, never - 1, math.MaxInt64, 1, never - 1},
 	} {
 		begun, next := grid(c.due, c.now, c.interval)
@@ -188,8 +188,7 @@ func TestGrid_anyPeriod_nextIsTheFirstAfterNowAndOnTheGrid(t *testing.T) {
 	}
 }
 
-// FuzzPlacement places one task, with everything at its wildest, and lets the layout visit until the
-// task comes out.
+// FuzzPlacement places one task with arbitrary parameters, and lets the layout visit until the task comes out.
 func FuzzPlacement(f *testing.F) {
 	const revolution = 60 * int64(time.Second)
 	delays := []int64{0, 1, revolution - 1, revolution, revolution + 1, math.MaxInt64, math.MinInt64}
@@ -227,7 +226,7 @@ func FuzzPlacement(f *testing.F) {
 				if next <= m.now || next > at {
 					t.Fatalf("%v, %d slots, now %d: next visit at %d for %d", kind, n, m.now, next, at)
 				}
-				if visits > 65 { // of a level each, at worst
+				if visits > 65 { // one for each level at worst
 					t.Fatalf("%v, %d slots: at visit %d the task is not out", kind, n, visits)
 				}
 				if due := m.pass(next); (len(due) > 0) != (next == at) {

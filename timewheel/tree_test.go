@@ -21,12 +21,12 @@ func TestTree_anySets_isAsALinearScan(t *testing.T) {
 				model[i] = never
 			}
 			for step := range 4000 {
-				i, v := r.IntN(n), uint64(r.IntN(50)) // few values, so that the least is there more than once
+				i, v := r.IntN(n), uint64(r.IntN(50)) // few values, so that the least occurs more than once
 				switch r.IntN(4) {
 				case 0:
 					v = never
 				case 1:
-					v += uint64(step) // the hand moves on: the least goes away, and a greater comes in
+					v += uint64(step) // the hand moves on: the least is removed, and a greater value is added
 					i = slices.Index(model, slices.Min(model))
 				}
 				tree.set(i, v)

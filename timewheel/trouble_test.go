@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A caller that saw the loop run may change the alarm after the loop has ended.
+// A caller that saw the loop running may change the alarm after the loop has ended.
 func TestLoop_calledAsItEnds_leavesNothingInTheInboxes(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -31,7 +31,7 @@ func TestLoop_calledAsItEnds_leavesNothingInTheInboxes(t *testing.T) {
 }
 
 func TestShutdown_lastRunEndsWithTheContext_isNoError(t *testing.T) {
-	for range 50 { // which of two things that are ready comes first is a matter of chance
+	for range 50 { // select picks one of two ready cases at random
 		plan{}.in(t, func(t *testing.T, w *rig) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -59,7 +59,7 @@ func TestShutdown_nilContext_waits(t *testing.T) {
 	})
 }
 
-// fickle is an executor whose Submit ends its goroutine a few times before it does as it should.
+// fickle is an executor whose Submit ends its goroutine a few times before it works.
 type fickle struct{ left int }
 
 func (f *fickle) Submit(work func()) error {
@@ -120,7 +120,7 @@ func TestAddTask_allocatesTheEntryAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if perRun > 1 { // what the map takes to grow is less than one each, and AllocsPerRun rounds down
+	if perRun > 1 { // growing the map takes less than one allocation each, and AllocsPerRun rounds down
 		t.Errorf("AddTask allocates %v times", perRun)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-const turn = 60 * 10 * time.Millisecond // of a rig's wheel, unless it is planned otherwise
+const turn = 60 * 10 * time.Millisecond // of a rig's wheel by default
 
 func TestOccupancy_countsSlotBySlot(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
@@ -100,7 +100,7 @@ func TestOccupancy_anyNumberOfSectors_countsEveryTaskOnce(t *testing.T) {
 	}
 }
 
-// upcoming returns the keys of the next n.
+// upcoming returns the keys of the next n tasks.
 func (w *rig) upcoming(n int) (keys []string) {
 	for _, info := range w.Upcoming(n) {
 		keys = append(keys, info.Key)
@@ -143,7 +143,7 @@ func TestUpcoming_returnsWhatIsDueWithinATurn(t *testing.T) {
 	})
 }
 
-// In a wheel in which tasks fall due all the while the next ones are exact, however many wait behind them.
+// In a wheel whose tasks fall due all the time, the next tasks are exact, however many wait behind them.
 func TestUpcoming_manyTasksFarAndNear_areTheVeryNext(t *testing.T) {
 	testkit.NotForRaces(t)
 	plan{slots: 1024}.in(t, func(t *testing.T, w *rig) {
@@ -206,8 +206,7 @@ func TestUpcoming_whatWaitsForAWorker_comesFirst(t *testing.T) {
 	})
 }
 
-// Upcoming reads no more waiting runs than were asked for, and at most 8,192. It holds the dispatcher's lock
-// meanwhile.
+// Upcoming reads at most as many waiting runs as requested, and at most 8,192, because it holds the dispatcher's lock.
 func TestUpcoming_veryManyWait_looksAtTheFirst(t *testing.T) {
 	testkit.NotForRaces(t)
 	plan{tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
@@ -229,7 +228,7 @@ func TestUpcoming_veryManyWait_looksAtTheFirst(t *testing.T) {
 	})
 }
 
-// The loop looks at a bounded number of tasks, however many are due or were put off.
+// The loop looks at a bounded number of tasks, however many are due or were postponed.
 func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 	testkit.NotForRaces(t)
 	plan{slots: 1 << 16, tick: time.Millisecond}.in(t, func(t *testing.T, w *rig) {
@@ -245,7 +244,7 @@ func TestUpcoming_veryMany_looksAtSome(t *testing.T) {
 		for i := range 2 * maxVisit {
 			w.once(fmt.Sprint("next ", i), time.Microsecond)
 		}
-		if got := len(w.Upcoming(math.MaxInt)); got != maxVisit-1 { // one of those put off is among them
+		if got := len(w.Upcoming(math.MaxInt)); got != maxVisit-1 { // one of the postponed tasks is among them
 			t.Errorf("the next are %d", got)
 		}
 	})
@@ -317,7 +316,7 @@ func TestLongestRuns_longestFirst(t *testing.T) {
 	}
 }
 
-// What is printed says what its numbers are.
+// The printed form names its numbers.
 func TestString_ofStatsAndInfo_reads(t *testing.T) {
 	s := Stats{Added: 9, Finished: 2, Removed: 3, Pending: 4, Due: 8, Started: 5, Missed: 1, Withdrawn: 2, Panicked: 6,
 		Running: 7, Workers: 10}

@@ -33,8 +33,8 @@ type kit struct {
 	told []string
 }
 
-// in runs f with a cache of the given configuration, whose wheel runs. In the end the cache must be in order,
-// and after Close nothing may be left in the wheel.
+// in runs f with a cache of the given configuration, whose wheel runs. At the end the cache must be consistent, and
+// after Close nothing may be left in the wheel.
 func in(t *testing.T, config Config[string, int], f func(k *kit)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func (k *kit) tell(key string, value int, reason Reason) {
 	k.told = append(k.told, fmt.Sprint(key, "=", value, " ", reason))
 }
 
-// wantTold fails the test if the calls of OnEvict since the last wantTold are others.
+// wantTold fails the test unless these were the calls of OnEvict since the last wantTold.
 func (k *kit) wantTold(want ...string) {
 	k.Helper()
 	k.mu.Lock()
@@ -91,7 +91,7 @@ func (k *kit) wantNone(key string) {
 	}
 }
 
-// verify fails the test if the cache is not in order: every item in one bucket, every bucket with one timer.
+// verify fails the test if the cache is inconsistent: every item belongs to one bucket, every bucket to one timer.
 func (k *kit) verify() {
 	k.Helper()
 	synctest.Wait()
@@ -186,12 +186,12 @@ func TestSet_again_movesTheOneDeadline(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Second}, func(k *kit) {
 		k.Set("a", 1)
 		testkit.Settle(900 * time.Millisecond)
-		k.Set("a", 2) // farther
+		k.Set("a", 2) // later
 		k.wantTold("a=1 replaced")
 		testkit.Settle(900 * time.Millisecond) // the first deadline passes
 		k.want("a", 2)
 		k.wantTold()
-		k.SetTTL("a", 3, 10*time.Millisecond) // nearer
+		k.SetTTL("a", 3, 10*time.Millisecond) // sooner
 		k.wantTold("a=2 replaced")
 		if n := k.tw.Len(); n != 1 {
 			t.Errorf("one value has %d timers", n)
@@ -502,7 +502,7 @@ func TestStats_countEachLookUpAndEachValue(t *testing.T) {
 	})
 }
 
-// Random operations agree with a map with deadlines, which is the plainest cache there is.
+// Random operations agree with the simplest possible cache, a map with deadlines.
 func TestCache_anyOperations_isAsAMapWithDeadlines(t *testing.T) {
 	type value struct {
 		v        int
@@ -631,7 +631,7 @@ func TestBigBucket_leavesInChunks(t *testing.T) {
 	})
 }
 
-// Everything at once, under the race detector: every value that was set leaves once.
+// All operations at once, for the race detector: every stored value leaves the cache once.
 func TestCache_manyGoroutines_everyValueLeavesOnce(t *testing.T) {
 	for _, bound := range []int{0, 50} {
 		tw := timewheel.NewTimeWheel(tick, 64)
@@ -685,7 +685,7 @@ func TestCache_manyGoroutines_everyValueLeavesOnce(t *testing.T) {
 	}
 }
 
-// A caller that drains the wheel may run the drained jobs too early, the timers of the cache among them.
+// A caller that drains the wheel may run the drained jobs too early, including the timers of the cache.
 func TestDrainOfTheWheel_jobsRunTooEarly_harmNothing(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		for i := range 100 {

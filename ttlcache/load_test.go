@@ -255,7 +255,7 @@ func TestGetOrLoad_afterADelete_loadsAnew(t *testing.T) {
 	})
 }
 
-// A load that no caller waits for any more may still be running, and end after another has stored the value.
+// A load that all callers have abandoned may still be running, and may end after another load has stored the value.
 func TestGetOrLoad_loadThatNobodyWaitsFor_doesNotOverwrite(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		var calls atomic.Int64
@@ -285,7 +285,7 @@ func TestGetOrLoad_closed_keepsNothing(t *testing.T) {
 	})
 }
 
-// A caller that comes as the value has just been loaded does not load again.
+// A caller that arrives just after the value was loaded does not load it again.
 func TestLoad_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		k.Set("a", 1)
@@ -296,11 +296,11 @@ func TestLoad_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
 			t.Errorf("it returns %+v, %v", l, err)
 		}
 		k.keep(f, "a", 2)
-		k.want("a", 1) // what was there stays
+		k.want("a", 1) // the old value stays
 	})
 }
 
-// Nor does one that comes when the load has ended and its result is not stored yet.
+// Nor does a caller that arrives when the load has ended and its result is not yet stored.
 func TestLoad_resultIsNotKeptYet_isNotLoadedAgain(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		f := k.loads.join(k.Context(), "a")
@@ -318,7 +318,7 @@ func TestLoad_resultIsNotKeptYet_isNotLoadedAgain(t *testing.T) {
 	})
 }
 
-// What a load brings that everybody has turned away from may be old by the time.
+// The result of a load that all callers have abandoned may be stale by the time it arrives.
 func TestGetOrLoad_loadThatNobodyWaitsFor_isNotKept(t *testing.T) {
 	for name, meanwhile := range map[string]func(k *kit){
 		"nothing":      func(*kit) {},
@@ -342,7 +342,7 @@ func TestGetOrLoad_loadThatNobodyWaitsFor_isNotKept(t *testing.T) {
 	}
 }
 
-// OnEvict for what makes room for a loaded value is called on a caller's goroutine, as it is by Set.
+// When a loaded value evicts another, OnEvict is called on a caller's goroutine, as by Set.
 func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
 	var k *kit
 	does := func() {}
@@ -364,7 +364,7 @@ func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
 		}()
 		k.want("a", 7)
 
-		does = runtime.Goexit // of the caller that keeps the value, whichever that is
+		does = runtime.Goexit // of the caller that stores the value, whichever that is
 		var callers sync.WaitGroup
 		var served atomic.Int64
 		for range 3 {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/ttlcache"
 )
 
-// The right-hand column of the section on go-zero's Cache in MIGRATING.md is here word for word.
+// This is, word for word, the right-hand column of the section on go-zero's Cache in MIGRATING.md.
 func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 	testkit.Migrating(t, "..", "go-zero's Cache", 7)
 	synctest.Test(t, migrate)

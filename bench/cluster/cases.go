@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// sizes are how much is measured.
+// sizes are the sizes of the measurements.
 type sizes struct {
-	live     int           // far tasks there are before verbs are measured
-	verbs    time.Duration // for which verbs are
-	idle     time.Duration // for which nodes without anything due are measured
-	rate     int           // tasks that fall due in a second of the sustained case
-	sustain  time.Duration // for which they do
-	burst    int           // tasks that are due at one instant
-	commits  time.Duration // for which the transactions of the user are measured, with and without a task
-	dead     int           // dead rows that claims are measured with
+	live     int           // far tasks that exist before verbs are measured
+	verbs    time.Duration // duration of the measurement of verbs
+	idle     time.Duration // duration of the measurement of idle nodes
+	rate     int           // tasks due per second in the sustained case
+	sustain  time.Duration // duration of the sustained case
+	burst    int           // tasks due at one instant
+	commits  time.Duration // duration of the measurement of a user's transactions, with and without a task
+	dead     int           // dead rows for the measurement of claims
 	held     int           // tasks that nodes run while a transaction is open
-	few      int           // far tasks that a larger number is compared with,
-	many     int           // and that number
-	cycles   int           // tasks that are added and run among the larger number
-	vacuum   time.Duration // how long autovacuum is waited for after half of them
-	patience time.Duration // how long after the last due time a run is waited for
+	few      int           // number of far tasks to compare
+	many     int           // with this larger number
+	cycles   int           // tasks that are added and run next to the larger number
+	vacuum   time.Duration // how long to wait for autovacuum after half of them
+	patience time.Duration // how long to wait for a run after the last due time
 }
 
 var (
@@ -47,7 +47,7 @@ func sizesOf(quick bool) sizes {
 	return full
 }
 
-// A measurement makes a case of a peer, whose name it is given.
+// A measurement runs a case for a peer with the given name.
 type measurement func(p peer, name string, size sizes) (figures, error)
 
 var measurements = map[string]measurement{
@@ -73,13 +73,13 @@ func caseNames() []string {
 }
 
 const (
-	batch       = 1000 // tasks that one call adds
-	batchers    = 2    // goroutines that do
-	connections = 64   // that the pool of a peer may have at most, if its user chooses the number
+	batch       = 1000 // tasks added by one call
+	batchers    = 2    // goroutines that add batches
+	connections = 64   // largest pool of a peer, if its user chooses the size
 )
 
-// together calls f with the numbers from 0 on, from the given number of goroutines, until n calls have been
-// made or the time is over. It returns the number of calls, and of calls a second.
+// together calls f with the numbers from 0 on, from the given number of goroutines, until n calls have been made or the
+// time is up. It returns the number of calls and the calls per second.
 func together(
 	goroutines, n int, most time.Duration, f func(ctx context.Context, i int) error,
 ) (calls int, ops float64, err error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// TestMain lets the test program be a node, as the benchmark is.
+// TestMain lets the test program act as a node, like the benchmark.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "-node" {
 		if err := runNode(os.Args[2]); err != nil {
@@ -72,7 +72,7 @@ func TestLongestWait_countsFromTheEndOfTheNode(t *testing.T) {
 	tasks := spread(3, 1, t0)
 	ended := t0.Add(1500 * time.Millisecond)
 	events := []event{
-		{id: 0, at: t0.Add(time.Hour)}, // due too long before
+		{id: 0, at: t0.Add(time.Hour)}, // due too early
 		{id: 1, at: t0.Add(time.Second)},
 		{id: 1, at: t0.Add(5 * time.Second)}, // again, on another node
 		{id: 2, at: t0.Add(5 * time.Second)},
@@ -268,7 +268,7 @@ func TestMany_measuresEveryColumn(t *testing.T) {
 	}
 }
 
-// A task that was copied in is read, and removed, as one that was added.
+// A task that was copied in is read and removed like an added one.
 func TestMany_copiesTasksAsTheyAreAdded(t *testing.T) {
 	s, err := pgtest.Start()
 	if errors.Is(err, pgtest.ErrNotInstalled) {

@@ -15,8 +15,8 @@ type goal struct {
 	sign    string // ≥ or ≤
 	target  float64
 	unit    string
-	minus   float64 // what is subtracted from the figure before it is judged and printed
-	against bool    // the ratio to River means something
+	minus   float64 // subtracted from the figure before it is judged and printed
+	against bool    // the ratio to River is meaningful
 }
 
 // goals are in the order of the table.
@@ -57,7 +57,7 @@ var goals = []goal{
 	{"tasks early, node stopped", "take-over", "stop_early", "≤", 0, "", 0, false},
 }
 
-// met reports whether the value is good enough.
+// met reports whether the value meets the goal.
 func (g goal) met(v float64) bool {
 	if g.sign == "≥" {
 		return v >= g.target

@@ -38,7 +38,7 @@ func (l ledger) note(e event) error {
 	return err
 }
 
-// readLedgers returns what is in the files, in no order.
+// readLedgers returns the events in the files, in no particular order.
 func readLedgers(names []string) ([]event, error) {
 	var all []event
 	for _, name := range names {
@@ -60,18 +60,18 @@ func readLedgers(names []string) ([]event, error) {
 	return all, nil
 }
 
-// An account says what became of tasks that were due once each.
+// An account sums up the runs of tasks that were due once each.
 type account struct {
-	lost       int             // tasks of which no run has ended
-	early      int             // tasks of which a run started before the due time
+	lost       int             // tasks without an ended run
+	early      int             // tasks with a run that started before the due time
 	duplicates int             // runs of a task after its first one
-	strange    int             // events of what was no task
-	late       []time.Duration // of the first run of each task after its due time, sorted
-	last       time.Time       // when the last of those started
+	strange    int             // events of unknown tasks
+	late       []time.Duration // delays of the first run of each task after its due time, sorted
+	last       time.Time       // when the last of these runs started
 }
 
-// settle compares the events with the tasks, which are numbered from that of the first one on. Events of earlier
-// tasks are left out.
+// settle compares the events with the tasks, which are numbered consecutively. Events of tasks before the first one are
+// left out.
 func settle(tasks []task, events []event) account {
 	var a account
 	first := make([]time.Time, len(tasks))
@@ -113,7 +113,7 @@ func settle(tasks []task, events []event) account {
 	return a
 }
 
-// figures returns what each case with runs prints.
+// figures returns the figures of every case with runs.
 func (a account) figures() figures {
 	f := figures{"lost": float64(a.lost), "early": float64(a.early), "duplicates": float64(a.duplicates)}
 	if n := len(a.late); n > 0 {
@@ -123,7 +123,7 @@ func (a account) figures() figures {
 	return f
 }
 
-// check returns an error if what the ledger says makes no sense.
+// check returns an error if the events are contradictory.
 func (a account) check() error {
 	if a.strange > 0 {
 		return fmt.Errorf("%d events of no task", a.strange)
@@ -150,7 +150,7 @@ func longestWait(tasks []task, events []event, from, instant time.Time) time.Dur
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1000 }
 
-// quantile returns the q quantile of what is sorted and not empty.
+// quantile returns the q quantile of sorted, which must not be empty.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

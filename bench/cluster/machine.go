@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/bench/internal/rounds"
 )
 
-// circumstances are what figures mean nothing without.
+// circumstances are the data without which figures mean nothing.
 type circumstances struct {
 	date, command, revision      string
 	cpu, system, load            string

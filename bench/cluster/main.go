@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// The cluster benchmark compares durable/postgres, which runs tasks on many nodes over one PostgreSQL, with
-// River and with a table that is polled with FOR UPDATE SKIP LOCKED. Each case and peer runs in a process of
-// its own, on a PostgreSQL of its own in a temporary directory. The nodes are processes, too. The peers of a
-// case run one after another.
+// The cluster benchmark compares durable/postgres, which runs tasks on many nodes over one PostgreSQL, with River and
+// with a table polled with FOR UPDATE SKIP LOCKED. Each case and peer runs in a separate process, on a separate
+// PostgreSQL in a temporary directory. The nodes are also processes. The peers of a case run one after another.
 package main
 
 import (
@@ -46,7 +45,7 @@ func main() {
 	}
 }
 
-// compare measures what is asked for and writes the report.
+// compare makes the requested measurements and writes the report.
 func compare(cases, peers string, n int, quick bool, out, profile string) error {
 	wantCases, err := rounds.Choose("case", cases, caseNames())
 	if err != nil {
@@ -68,13 +67,13 @@ func compare(cases, peers string, n int, quick bool, out, profile string) error 
 	return errors.Join(err, rounds.Failed(found.failures))
 }
 
-// figures are what a child has measured, by name.
+// figures are the results of a child, by name.
 type figures map[string]float64
 
-// profiles is what the names of the profiles begin with, or empty.
+// profiles is the prefix of the names of the profiles, or empty.
 var profiles string
 
-// limit is how long a child may take.
+// limit is the time limit of a child.
 const limit = 20 * time.Minute
 
 func measureInChild(c, p string, quick bool, profile string) rounds.Sample {

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	claims    = 100 // that are measured
-	claimSize = 50  // tasks each of them finds
+	claims    = 100 // measured claims
+	claimSize = 50  // tasks found by each
 )
 
-// measureClaims measures claims of due tasks before and after a number of tasks have come and gone while a
-// transaction is open, so that no vacuum can delete their rows.
+// measureClaims measures claims of due tasks, before and after many tasks have come and gone while an open transaction
+// prevents vacuum from deleting their rows.
 func measureClaims(p peer, _ string, size sizes) (figures, error) {
 	return withServer(p, func(s *pgtest.Server) (f figures, err error) {
 		ctx := context.Background()
@@ -59,7 +59,7 @@ func measureClaims(p peer, _ string, size sizes) (figures, error) {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		old := time.Now().Add(-time.Minute) // what ran in the last minute
+		old := time.Now().Add(-time.Minute) // tasks that ran in the last minute
 		err = t.add(size.dead, func(id int) time.Time { return old.Add(time.Duration(id%50_000) * time.Millisecond) })
 		if err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func measureClaims(p peer, _ string, size sizes) (figures, error) {
 	}, "shared_preload_libraries=pg_stat_statements")
 }
 
-// A taker adds due tasks and claims them.
+// A taker adds and claims due tasks.
 type taker struct {
 	claimer
 	next int // number of the next task
@@ -129,7 +129,7 @@ func (t *taker) take() (time.Duration, error) {
 	return took, errors.Join(err, t.finish(ctx))
 }
 
-// repeat returns how long each of n calls took, sorted.
+// repeat makes n calls and returns their durations, sorted.
 func repeat(n int, call func() (time.Duration, error)) (took []time.Duration, err error) {
 	for range n {
 		d, err := call()
@@ -154,7 +154,7 @@ func claimBuffers(ctx context.Context, url string) (float64, error) {
 	return n, errors.Join(err, conn.Close(ctx))
 }
 
-// holdOpen opens a transaction that sees the tables as they are, until release is called.
+// holdOpen opens a transaction that keeps its snapshot of the tables until release is called.
 func holdOpen(ctx context.Context, url string) (release func() error, err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 
 const (
 	idleNodes    = 3
-	idleAdds     = 300              // adds from one caller, one after the other
-	statsLate    = 12 * time.Second // how late the server may count what a connection did that is idle since
-	idleRenewals = 20_000           // of the lease of each node, under a forgotten transaction
+	idleAdds     = 300              // adds from one caller, one after another
+	statsLate    = 12 * time.Second // how late the server may count the work of a connection that is now idle
+	idleRenewals = 20_000           // lease renewals of each node, under a forgotten transaction
 )
 
-// measureIdle measures what three nodes cost the server while nothing is due. Peers with leases are measured again under a
-// transaction that was forgotten, after renewals as nodes make in hours.
+// measureIdle measures the load that three nodes put on the server while nothing is due. Peers with leases are measured
+// again under a forgotten transaction, after as many renewals as nodes make in hours.
 func measureIdle(p peer, name string, size sizes) (figures, error) {
 	return withServer(p, func(s *pgtest.Server) (_ figures, err error) {
 		ctx := context.Background()
@@ -66,7 +66,7 @@ func measureIdle(p peer, name string, size sizes) (figures, error) {
 	})
 }
 
-// An idle is a cluster without anything due.
+// An idle is a cluster without due tasks.
 type idle struct {
 	load
 	p     peer
@@ -82,7 +82,7 @@ func (w *idle) client(do func() error) (err error) {
 	return do()
 }
 
-// watch measures for a while what the nodes cost, and then adds a few far tasks.
+// watch measures the load of the nodes for a while, and then adds a few far tasks.
 func (w *idle) watch(during time.Duration) (figures, error) {
 	err := errors.Join(analyze(w.s), execute(context.Background(), w.s.URL(), `CHECKPOINT`))
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// tenMillion is the name of the case, which is measured for durable/postgres only.
+// tenMillion is the name of the case, which is measured only for durable/postgres.
 const tenMillion = "ten-million"
 
 const (
-	manyRate   = 1000          // tasks that fall due in a second
-	manySlices = 10            // of the time for adds
-	farFrom    = 1_000_000_000 // number of the first far task; tasks that nodes run are numbered from 0
+	manyRate   = 1000          // tasks due per second
+	manySlices = 10            // slices of the time for adds
+	farFrom    = 1_000_000_000 // number of the first far task; tasks run by nodes are numbered from 0
 	takeFrom   = 2_000_000_000 // number of the first task that is claimed without a node
-	farSpan    = 1_000_000     // ms within which far tasks fall due, whatever their number
-	backlog    = 20_000        // tasks that have been added and have not run yet, at most, during the cycles
+	farSpan    = 1_000_000     // far tasks fall due within this many ms, whatever their number
+	backlog    = 20_000        // maximal number of added tasks that have not yet run, during the cycles
 )
 
-// manyRatios are the figures with many far tasks that are divided by those with few.
+// manyRatios are the figures for which the value with many far tasks is divided by the value with few.
 var manyRatios = []string{"add_us", "claim_p50_ms", "p50_ms", "p99_ms", "server_us", "count_ms"}
 
-// measureMany measures the same with few far tasks in the table and with many. Each has a server of its own. What is short
-// alternates between them, so that foreign load hits both. Then nodes run other tasks among the many.
+// measureMany measures the same with few far tasks in the table and with many. Each has a server of its own. Short
+// measurements alternate between them, so that foreign load hits both. Then nodes run other tasks next to the many.
 func measureMany(p peer, peerName string, size sizes) (figures, error) {
 	return withCrowd(p, size.few, func(few *crowd) (figures, error) {
 		return withCrowd(p, size.many, func(many *crowd) (figures, error) {
@@ -57,7 +57,7 @@ func measureMany(p peer, peerName string, size sizes) (figures, error) {
 	})
 }
 
-// measureBoth measures counts, claims and adds on one after the other, again and again.
+// measureBoth measures counts, claims and adds on each server in turn, repeatedly.
 func measureBoth(both []*crowd, size sizes) error {
 	for range 3 {
 		for _, w := range both {
@@ -92,14 +92,14 @@ func measureBoth(both []*crowd, size sizes) error {
 	return nil
 }
 
-// A crowd is a server with far tasks, and what was measured on it.
+// A crowd is a server with far tasks, and its measurements.
 type crowd struct {
 	s       *pgtest.Server
 	c       client
 	taker   taker
-	waiting int // far tasks that were copied in
+	waiting int // copied far tasks
 
-	added          int // far tasks since
+	added          int // far tasks added since
 	adding         time.Duration
 	counts, claims []time.Duration
 	figures        figures
@@ -120,7 +120,7 @@ func withCrowd(p peer, waiting int, measure func(w *crowd) (figures, error)) (fi
 		if err := filler.copyIn(ctx, s.URL(), farFrom, waiting, due); err != nil {
 			return nil, err
 		}
-		for _, statement := range []string{`VACUUM ANALYZE`, `CHECKPOINT`} { // as the server does by itself, but later
+		for _, statement := range []string{`VACUUM ANALYZE`, `CHECKPOINT`} { // as the server would do later
 			if err := execute(ctx, s.URL(), statement); err != nil {
 				return nil, err
 			}
@@ -166,7 +166,7 @@ func (w *crowd) add(during time.Duration) error {
 	return err
 }
 
-// run has nodes run tasks that are due at a rate, and then a number of others as fast as they can.
+// run lets nodes run tasks that are due at a rate, and then a number of others as fast as they can.
 func (w *crowd) run(peerName string, size sizes, cycles int) (err error) {
 	nodes, err := startCluster(2, peerName, w.s.URL(), lease, 0)
 	if err != nil {
@@ -186,8 +186,9 @@ func (w *crowd) run(peerName string, size sizes, cycles int) (err error) {
 	return err
 }
 
-// cycle adds tasks that are due at once, as fast as the nodes run them, until n have run. Those before the first have
-// run. In the middle it waits for autovacuum, unless that has come. The figures are those of the space that the tasks take.
+// cycle adds tasks that are due at once, as fast as the nodes run them, until n have run. Tasks before the first have
+// run. In the middle it waits for autovacuum, unless that has already run. The figures describe the space that the
+// tasks take.
 func (l load) cycle(ctx context.Context, first, n int, vacuum time.Duration, f figures) error {
 	before, err := readSpace(ctx, l.s.URL())
 	if err != nil {
@@ -244,16 +245,16 @@ func (l load) cycle(ctx context.Context, first, n int, vacuum time.Duration, f f
 		f["most_"+relation] = float64(most.bytes[relation]) / 1e6
 		f["after_"+relation] = float64(after.bytes[relation]) / 1e6
 	}
-	for _, relation := range []string{"task", "task_pkey", "task_free"} { // the others are empty before
+	for _, relation := range []string{"task", "task_pkey", "task_free"} { // the others are empty at first
 		f["grown"] = max(f["grown"], f["most_"+relation]/f["before_"+relation])
 	}
 	return a.check()
 }
 
-// A space is what the tasks take.
+// A space is the space that the tasks take.
 type space struct {
-	bytes   map[string]int64 // of the table, of each of its indexes, and of all of them as "total"
-	vacuums int64            // by autovacuum, so far
+	bytes   map[string]int64 // bytes of the table, of each index, and of all of them as "total"
+	vacuums int64            // autovacuums so far
 }
 
 func readSpace(ctx context.Context, url string) (s space, err error) {
@@ -282,7 +283,7 @@ func readSpace(ctx context.Context, url string) (s space, err error) {
 	return s, err
 }
 
-// orMore returns the greater size of each relation.
+// orMore returns the larger size of each relation.
 func (s space) orMore(than space) space {
 	most := space{map[string]int64{}, than.vacuums}
 	for relation, n := range than.bytes {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// lease is that of the nodes: the default of durable.Join.
+// lease is the lease of the nodes: the default of durable.Join.
 const lease = 5 * time.Second
 
 // withNodes measures on a new server with two nodes that are ready.
@@ -38,7 +38,7 @@ func withNodes(
 	})
 }
 
-// ahead is how long before the first due time a number of tasks is added.
+// ahead returns how long before the first due time n tasks are added.
 func ahead(n int) time.Duration { return 4*time.Second + time.Duration(n)*time.Second/3000 }
 
 // spread returns tasks that are due at a rate from a time on; a rate of 0 is one instant.
@@ -54,7 +54,7 @@ func spreadFrom(first, n, rate int, from time.Time) []task {
 	})
 }
 
-// put adds the tasks, and returns an error if that took until shortly before the first of them was due.
+// put adds the tasks, and returns an error if that took until shortly before the first due time.
 func put(s *pgtest.Server, c client, tasks []task) error {
 	first := tasks[0].id
 	err := fill(c, first, len(tasks), func(id int) time.Time { return tasks[id-first].due })
@@ -67,7 +67,7 @@ func put(s *pgtest.Server, c client, tasks []task) error {
 	return nil
 }
 
-const seldomRate = 500 // tasks that fall due in a second
+const seldomRate = 500 // tasks due per second
 
 func measureSustained(p peer, name string, size sizes) (figures, error) {
 	return measureLoad(p, name, int(size.sustain.Seconds())*size.rate, size.rate, size.patience)
@@ -81,14 +81,14 @@ func measureBurst(p peer, name string, size sizes) (figures, error) {
 	return measureLoad(p, name, size.burst, 0, size.patience)
 }
 
-// measureLoad has two nodes run n tasks that are due at a rate.
+// measureLoad lets two nodes run n tasks that are due at a rate.
 func measureLoad(p peer, name string, n, rate int, patience time.Duration) (figures, error) {
 	return withNodes(p, name, 0, func(s *pgtest.Server, c client, nodes *cluster) (figures, error) {
 		return load{s, c, nodes, patience}.run(0, n, rate)
 	})
 }
 
-// A load is what is given to the nodes.
+// A load is the load of the nodes.
 type load struct {
 	s        *pgtest.Server
 	c        client
@@ -96,7 +96,7 @@ type load struct {
 	patience time.Duration
 }
 
-// run has the nodes run n tasks that are due at a rate. Those before the first have run.
+// run lets the nodes run n tasks that are due at a rate. Tasks before the first have run.
 func (l load) run(first, n, rate int) (figures, error) {
 	tasks := spreadFrom(first, n, rate, time.Now().Add(ahead(n)))
 	if err := put(l.s, l.c, tasks); err != nil {
@@ -113,7 +113,7 @@ func (l load) run(first, n, rate int) (figures, error) {
 	if err := l.nodes.await(first+n, tasks[n-1].due.Add(l.patience)); err != nil {
 		return nil, err
 	}
-	time.Sleep(500 * time.Millisecond) // for acknowledgements, and runs that should not be
+	time.Sleep(500 * time.Millisecond) // for acknowledgements and unexpected runs
 	nodesAfter, serverAfter, err := l.used()
 	if err != nil {
 		return nil, err
@@ -144,9 +144,9 @@ func (l load) used() (nodes, server time.Duration, err error) {
 	return nodes, server, err
 }
 
-const heldRate = 500 // tasks that fall due in a second, for five seconds
+const heldRate = 500 // tasks due per second, for five seconds
 
-// measureHeld has two nodes run few tasks, and again after they have run many while a transaction is open.
+// measureHeld lets two nodes run few tasks, and again after they have run many while a transaction is open.
 func measureHeld(p peer, name string, size sizes) (figures, error) {
 	return withNodes(p, name, 0, func(s *pgtest.Server, c client, nodes *cluster) (_ figures, err error) {
 		all, l := figures{}, load{s, c, nodes, size.patience}
@@ -175,13 +175,13 @@ func measureHeld(p peer, name string, size sizes) (figures, error) {
 }
 
 const (
-	takeOverRate = 500                    // tasks that fall due in a second
-	takeOverWork = 20 * time.Millisecond  // of a handler, so that some are running when the node ends
-	takeOverRun  = 3 * time.Second        // before the node ends
-	takeOverWait = lease + 10*time.Second // and the tasks that fall due after it
+	takeOverRate = 500                    // tasks due per second
+	takeOverWork = 20 * time.Millisecond  // duration of a handler, so that some are running when the node ends
+	takeOverRun  = 3 * time.Second        // running time before the node ends
+	takeOverWait = lease + 10*time.Second // due times of tasks after its end
 )
 
-// measureTakeOver has one of two nodes stopped, and one of two killed.
+// measureTakeOver stops one of two nodes, and kills one of two others.
 func measureTakeOver(p peer, name string, size sizes) (figures, error) {
 	all := figures{}
 	for _, how := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// committers is how many goroutines commit at the same time in the second half of the case.
+// committers is the number of concurrent committers in the second half of the case.
 const committers = 16
 
 // txSlices is how many slices of each variant alternate, so that foreign load hits both.
@@ -25,8 +25,8 @@ const txSlices = 10
 const shopSchema = `
 CREATE TABLE shop_order (id bigint PRIMARY KEY, placed timestamptz NOT NULL, note text NOT NULL)`
 
-// measureTx measures what a task costs a transaction of the user that inserts one row: the median latency of
-// one caller, and the commits a second of 16 callers. What a statement that does nothing costs is the least that any can.
+// measureTx measures the cost of a task in a user's transaction that inserts one row: the median latency of one caller,
+// and the commits per second of 16 callers. The cost of an empty statement is the lower bound for any.
 func measureTx(p peer, _ string, size sizes) (figures, error) {
 	return withServer(p, func(s *pgtest.Server) (figures, error) {
 		ctx := context.Background()
@@ -81,10 +81,10 @@ func measureTx(p peer, _ string, size sizes) (figures, error) {
 	})
 }
 
-// commits are those of one variant.
+// commits are the commits of one variant.
 type commits struct {
 	mu   sync.Mutex
-	took []time.Duration // mu protects it
+	took []time.Duration // protected by mu
 
 	during time.Duration
 }
@@ -102,7 +102,7 @@ type shop struct {
 	orders atomic.Int64
 }
 
-// commit places orders for a while, each in a transaction, in which it then makes the call, if there is one.
+// commit places orders for a while, each in a transaction, in which it also makes the call, if any.
 func (s *shop) commit(callers int, during time.Duration, then func(context.Context, pgx.Tx, int) error, sum *commits,
 ) error {
 	began := time.Now()

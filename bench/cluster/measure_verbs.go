@@ -41,7 +41,7 @@ func withServer(
 	return f, errors.Join(err, writeStatements(s.URL()))
 }
 
-// profileFrom forgets what the server has done so far, if it is profiled.
+// profileFrom resets the server's statistics, if it is profiled.
 func profileFrom(s *pgtest.Server) error {
 	if profiles == "" {
 		return nil
@@ -49,7 +49,7 @@ func profileFrom(s *pgtest.Server) error {
 	return execute(context.Background(), s.URL(), `SELECT pg_stat_statements_reset()`)
 }
 
-// writeStatements writes a file with the statements that the server spent its time with.
+// writeStatements writes a file with the statements on which the server spent its time.
 func writeStatements(url string) error {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
@@ -86,10 +86,10 @@ func withClient(p peer, size sizes, measure func(c client) (figures, error)) (fi
 	})
 }
 
-// analyze does what the server does by itself within a minute: its statements know how large the tables are.
+// analyze makes the size of the tables known to the planner, as the server does on its own within a minute.
 func analyze(s *pgtest.Server) error { return execute(context.Background(), s.URL(), `ANALYZE`) }
 
-// counted adds to the figures how many tasks the tables lack, and how many they have too many.
+// counted adds the numbers of missing and extra tasks in the tables to the figures.
 func counted(c client, want int, f figures) (figures, error) {
 	n, err := c.live(context.Background())
 	f["lost"], f["extra"] = float64(max(0, want-n)), float64(max(0, n-want))
@@ -134,5 +134,5 @@ func measureRemoves(p peer, _ string, size sizes) (figures, error) {
 	})
 }
 
-// scattered returns each number below n once, for n that is no multiple of the prime.
+// scattered is a permutation of the numbers below n, if n is not a multiple of the prime.
 func scattered(i, n int) int { return i * 7919 % n }

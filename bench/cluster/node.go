@@ -19,19 +19,19 @@ import (
 	"time"
 )
 
-// An order is what a node is started with.
+// An order contains the settings of a node.
 type order struct {
 	Peer, URL, Name string
-	Ledger          string        // the file to note runs in
-	Lease           time.Duration // of the member, for peers that have one
-	Work            time.Duration // for which a handler sleeps
+	Ledger          string        // the file for the record of runs
+	Lease           time.Duration // lease of the member, for peers that have one
+	Work            time.Duration // how long a handler sleeps
 	Profile         string        // the file for its CPU profile, or empty
 }
 
-// ready is the line that a node prints when it takes tasks.
+// ready is the line that a node prints when it accepts tasks.
 const ready = "ready"
 
-// runNode is the process of a node. SIGTERM stops it gracefully, and the end of its standard input at once.
+// runNode is the process of a node. SIGTERM stops it gracefully, and the end of its standard input stops it at once.
 func runNode(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -86,7 +86,7 @@ type node struct {
 	cmd  *exec.Cmd
 	life io.Closer // its standard input
 	once sync.Once
-	err  error // of its end, after once
+	err  error // the error of its end, after once
 }
 
 // startNode starts a node and returns when it is ready.
@@ -116,16 +116,16 @@ func startNode(o order) (*node, error) {
 
 // stop ends the node gracefully.
 func (n *node) stop() error {
-	_ = n.cmd.Process.Signal(syscall.SIGTERM) // or it has ended, as the error of Wait says
+	_ = n.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended, as Wait reports
 	return n.wait()
 }
 
-// kill ends the node at once, and is no error if it has ended.
+// kill ends the node at once, and does not fail if it has already ended.
 func (n *node) kill() error {
 	if err := n.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	_ = n.wait() // says that it was killed
+	_ = n.wait() // the error says that it was killed
 	return nil
 }
 
@@ -141,7 +141,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// A cluster is the nodes of a measurement.
+// A cluster consists of the nodes of a measurement.
 type cluster struct {
 	dir   string
 	nodes []*node
@@ -176,7 +176,7 @@ func (c *cluster) ledgers() (names []string) {
 	return names
 }
 
-// await returns when n runs have started and ended, or at the time. It must leave the processors alone.
+// await returns when n runs have started and ended, or at the given time. It must use little CPU.
 func (c *cluster) await(n int, until time.Time) error {
 	for {
 		events, err := c.events()
@@ -187,7 +187,7 @@ func (c *cluster) await(n int, until time.Time) error {
 	}
 }
 
-// events returns how many starts and ends of runs the nodes have noted.
+// events returns how many starts and ends of runs the nodes have recorded.
 func (c *cluster) events() (n int, err error) {
 	for _, name := range c.ledgers() {
 		info, err := os.Stat(name)
@@ -199,7 +199,7 @@ func (c *cluster) events() (n int, err error) {
 	return n, nil
 }
 
-// cpu returns what the nodes that run have used.
+// cpu returns the CPU time used by the running nodes.
 func (c *cluster) cpu() (time.Duration, error) {
 	var sum time.Duration
 	for _, n := range c.nodes {

@@ -30,7 +30,7 @@ func (oursPeer) migrate(ctx context.Context, url string) error {
 	return errors.Join(postgres.Migrate(ctx, conn), conn.Close(ctx))
 }
 
-// joinOurs returns a node that is not started.
+// joinOurs returns a node without starting it.
 func joinOurs(
 	ctx context.Context, url string, run durable.Handler, opts ...durable.Option,
 ) (*oursClient, error) {
@@ -54,13 +54,13 @@ func (oursPeer) open(ctx context.Context, url string) (client, error) {
 	return joinOurs(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") })
 }
 
-// renewals makes that many versions of the row of each member, as renewals of its lease do.
+// renewals creates n versions of each member's row, like renewals of its lease.
 func (oursPeer) renewals(ctx context.Context, url string, n int) error {
 	return execute(ctx, url, fmt.Sprintf(`DO $$ BEGIN
 		FOR i IN 1..%d LOOP UPDATE timewheel.member SET until = until + 1; COMMIT; END LOOP; END $$`, n))
 }
 
-// copyIn adds n tasks from a number on to the table in one statement. They are as AddTask adds them.
+// copyIn adds n tasks, numbered from from, to the table in one statement. The rows are as AddTask writes them.
 func (oursPeer) copyIn(ctx context.Context, url string, from, n int, due func(id int) time.Time) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -144,7 +144,7 @@ type oursClaimer struct {
 	engine *postgres.Engine
 	member engine.MemberID
 	held   []engine.Stored
-	cursor int64 // due time of the last overdue task that was claimed
+	cursor int64 // due time of the last claimed overdue task
 }
 
 func (oursPeer) claims(ctx context.Context, url string) (claimer, error) {
@@ -173,8 +173,8 @@ func (c *oursClaimer) put(ctx context.Context, tasks []task) error {
 	return err
 }
 
-// claim claims what is due now or soon, as a node does ten times a second. If there is nothing it claims
-// what is overdue, from where the last such claim ended.
+// claim claims tasks due now or soon, as a node does ten times a second. If there are none it claims overdue tasks,
+// starting where the last such claim ended.
 func (c *oursClaimer) claim(ctx context.Context, most int) (int, error) {
 	now := time.Now()
 	soon, late := now.Add(time.Second).UnixNano(), now.Add(-time.Second).UnixNano()
@@ -195,7 +195,7 @@ func (c *oursClaimer) request(after, until int64, most int) engine.ClaimRequest 
 	}
 }
 
-// overdue claims what is overdue, from the beginning, as a node does each second.
+// overdue claims overdue tasks, from the beginning, as a node does every second.
 func (c *oursClaimer) overdue(ctx context.Context) error {
 	late := time.Now().Add(-time.Second).UnixNano()
 	_, err := c.engine.Claim(ctx, c.request(engine.None, late, claimSize))

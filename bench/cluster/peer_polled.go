@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// polled is a table as many programs make it by hand, with an index on the due time. Each node polls it. A
-// node deletes due rows and runs them in one transaction. So another node takes them as soon as the server
-// notices that the connection of a killed node is gone.
+// polled is a table as many programs create it themselves, with an index on the due time. Each node polls it. A node
+// deletes due rows and runs them in one transaction. So another node takes them as soon as the server notices that the
+// connection of a killed node is gone.
 type polled struct{}
 
 const polledSchema = `
@@ -32,9 +32,9 @@ DELETE FROM polled WHERE key = ANY(ARRAY(
 RETURNING payload`
 
 const (
-	pollers  = 4 // goroutines of a node that poll
+	pollers  = 4 // polling goroutines of a node
 	pollSize = 500
-	pollRest = 100 * time.Millisecond // after a poll that found fewer
+	pollRest = 100 * time.Millisecond // pause after a poll that found fewer
 )
 
 func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
@@ -48,7 +48,7 @@ func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 
 func (polled) migrate(ctx context.Context, url string) error { return execute(ctx, url, polledSchema) }
 
-// execute executes statements on a connection of its own.
+// execute executes statements on a new connection.
 func execute(ctx context.Context, url, sql string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -134,7 +134,7 @@ func (polled) start(
 	}, nil
 }
 
-// pollOnce takes due tasks, runs them at the same time, and commits.
+// pollOnce takes due tasks, runs them concurrently, and commits.
 func pollOnce(ctx context.Context, pool *pgxpool.Pool, run func([]byte)) (n int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, polledTake, pollSize)
@@ -156,7 +156,7 @@ func pollOnce(ctx context.Context, pool *pgxpool.Pool, run func([]byte)) (n int,
 	return n, err
 }
 
-// polledClaimer has no state between claim and finish but the transaction: it commits at once.
+// polledClaimer keeps no state between claim and finish: it commits at once.
 type polledClaimer struct{ *polledClient }
 
 func (p polled) claims(ctx context.Context, url string) (claimer, error) {

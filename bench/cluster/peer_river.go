@@ -19,8 +19,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// riverPeer is River. A node has as many workers, and fetches as often, as serves 5,000 jobs a second: with the
-// default of one fetch each 100 ms it would not.
+// riverPeer is River. A node has enough workers, and fetches often enough, for 5,000 jobs a second: the default of one
+// fetch every 100 ms would not suffice.
 type riverPeer struct{}
 
 const (
@@ -28,7 +28,7 @@ const (
 	riverCooldown = 10 * time.Millisecond
 )
 
-// riverArgs is a job. Its key is what makes it unique.
+// riverArgs is a job. Its key makes it unique.
 type riverArgs struct {
 	Key     string `json:"key" river:"unique"`
 	Payload []byte `json:"payload"`
@@ -80,10 +80,10 @@ type riverClient struct {
 	client *river.Client[pgx.Tx]
 
 	mu  sync.Mutex
-	ids map[int]int64 // of the jobs, by the number of the task; mu protects it
+	ids map[int]int64 // ids of the jobs by task number; protected by mu
 }
 
-// riverOpts are those of a job. One that is due is available at once if it has no time.
+// riverOpts returns the options of a job. A due job without a time is available at once.
 func riverOpts(t task) *river.InsertOpts {
 	o := &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}}
 	if t.due.After(time.Now()) {
@@ -176,7 +176,7 @@ func (riverPeer) leader(ctx context.Context, url string) (name string, err error
 type riverClaimer struct {
 	*riverClient
 	executor riverdriver.Executor
-	held     []int64 // ids of the jobs that run
+	held     []int64 // ids of the running jobs
 }
 
 func (riverPeer) claims(ctx context.Context, url string) (claimer, error) {

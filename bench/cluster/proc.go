@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// usage is the CPU time of a process, of user and system.
+// usage is the CPU time of a process, user and system.
 type usage struct {
 	own      time.Duration
-	children time.Duration // those that it has waited for
+	children time.Duration // children that it has waited for
 	parent   int
 }
 
@@ -49,7 +49,7 @@ func parseStat(line string) (usage, error) {
 	}, nil
 }
 
-// cpuOfServer returns what a process and its children have used, those that have ended included.
+// cpuOfServer returns the CPU time used by a process and its children, including ended ones.
 func cpuOfServer(pid int) (time.Duration, error) {
 	first, err := cpuOf(pid)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/bench/internal/rounds"
 )
 
-// medians are the figures of each case and peer over the rounds. of is NaN for what was not measured.
+// medians are the figures of each case and peer over the rounds. of is NaN for figures that were not measured.
 type medians struct {
 	figures  map[string]figures // by case/peer
 	failures []string
@@ -25,7 +25,7 @@ func (m medians) of(c, p, figure string) float64 {
 	return math.NaN()
 }
 
-// worst are figures of which not the median is reported but the greatest.
+// worst are figures for which the maximum is reported instead of the median.
 var worst = []string{"lost", "early", "extra", "duplicates", "left"}
 
 func isWorst(figure string) bool {
@@ -57,7 +57,7 @@ func withUnit(v float64, unit string) string {
 	return number(v) + unit
 }
 
-// number prints a number with as many digits as say something.
+// number prints a number with its significant digits.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):

@@ -159,7 +159,7 @@ func sections(size sizes) []section {
 	}
 }
 
-// table returns the section, or nothing if nothing of it was measured.
+// table returns the section, or "" if none of it was measured.
 func (s section) table(m medians) string {
 	var rows strings.Builder
 	for _, p := range peerNames {

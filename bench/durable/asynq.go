@@ -11,10 +11,10 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// serverLive is the part of the live tasks and adds that the servers get, so that a round ends.
+// serverLive is the divisor for the live tasks and adds of the servers, so that a round ends.
 const serverLive = 10
 
-// connections is how many the clients of a server may have.
+// connections is the maximal number of connections of a server's clients.
 const connections = 64
 
 func withAsynq(dir string, measure func(o asynq.RedisClientOpt, c *asynq.Client) (map[string]float64, error)) (map[string]float64, error) {
@@ -78,7 +78,7 @@ func asynqLateness(size sizes, dir string) (map[string]float64, error) {
 	})
 }
 
-// lateness measures how late tasks of a server run, a tenth as many in a second as ours are.
+// lateness measures how late tasks of a server run, at a tenth of our rate.
 type lateness struct {
 	n    int
 	from time.Time
@@ -112,7 +112,7 @@ func (l *lateness) ran(load []byte) error {
 	return nil
 }
 
-// figures waits until all have run, or a minute.
+// figures waits until all tasks have run, or for a minute.
 func (l *lateness) figures() map[string]float64 {
 	for end := l.due(l.n).Add(time.Minute); int(l.done.Load()) < l.n && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// sizes are how much is measured.
+// sizes are the sizes of the measurements.
 type sizes struct {
-	live     int           // tasks there are before adds are measured
-	adds     int           // how many are
-	due      int           // tasks that fall due at once
-	far      int           // tasks for the open and the memory
-	rate     int           // tasks that fall due in a second
-	duration time.Duration // for which they do, and for which single operations are repeated
+	live     int           // tasks that exist before adds are measured
+	adds     int           // number of measured adds
+	due      int           // tasks due at once
+	far      int           // tasks for measuring the open and the memory
+	rate     int           // tasks due per second
+	duration time.Duration // duration of that rate, and of repeated single operations
 }
 
 var (
@@ -76,7 +76,7 @@ const (
 
 func key(i int) string { return fmt.Sprintf("order:%010d", i) }
 
-// quantile returns the q quantile of what is sorted.
+// quantile returns the q quantile of sorted.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

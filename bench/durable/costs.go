@@ -26,7 +26,7 @@ func openMemengine(_ string, opts ...durable.Option) (*durable.Scheduler, *count
 	return counted(durable.Join(ctx, memengine.New(), opts...))
 }
 
-// onEach returns the measurement for a scheduler on Pebble, on the store in memory, on the engine in memory, and on an
+// onEach returns the measurement with a scheduler on Pebble, on the store in memory, on the engine in memory, and on an
 // exclusive engine on Pebble.
 func onEach(measure func(size sizes, dir string, open opener) (map[string]float64, error)) map[string]measurement {
 	with := func(open opener) measurement {
@@ -35,7 +35,7 @@ func onEach(measure func(size sizes, dir string, open opener) (map[string]float6
 	return map[string]measurement{ours: with(open), memory: with(openMemstore), node: with(openMemengine), alone: with(openNode)}
 }
 
-// setOne has many callers set the task of one key again and again.
+// setOne lets many callers set the task of one key again and again.
 func setOne(size sizes, dir string, open opener) (map[string]float64, error) {
 	return started(open, dir, nil, 0, func(s *durable.Scheduler) (map[string]float64, error) {
 		var n atomic.Int64
@@ -57,11 +57,11 @@ func setOne(size sizes, dir string, open opener) (map[string]float64, error) {
 	})
 }
 
-// idle counts how often the process wakes up while no task is due and nothing is called.
+// idle counts how often the process wakes up while no task is due and no call is made.
 func idle(size sizes, dir string, open opener) (map[string]float64, error) {
 	return started(open, dir, nil, size.live, func(*durable.Scheduler) (map[string]float64, error) {
 		runtime.GC()
-		time.Sleep(size.duration) // what follows the adds in the background has ended
+		time.Sleep(size.duration) // the background work after the adds has ended
 		before, err := switches()
 		if err != nil {
 			return nil, err
@@ -73,14 +73,15 @@ func idle(size sizes, dir string, open opener) (map[string]float64, error) {
 	})
 }
 
-// switches returns how often a thread of this process has given up its processor to wait: as often one woke up.
+// switches returns how often a thread of this process gave up its processor to wait, which is also the number of
+// wake-ups.
 func switches() (int, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return int(u.Nvcsw), err
 }
 
-// addAllocs counts what many callers allocate with one add at a time.
+// addAllocs counts the allocations of many callers that make one add at a time.
 func addAllocs(size sizes, dir string, open opener) (map[string]float64, error) {
 	tasks := make([]durable.Task, size.adds)
 	for i := range tasks {
@@ -94,7 +95,7 @@ func addAllocs(size sizes, dir string, open opener) (map[string]float64, error) 
 	})
 }
 
-// runAllocs counts what is allocated from the start of overdue runs to their acknowledgement.
+// runAllocs counts the allocations from the start of overdue runs to their acknowledgement.
 func runAllocs(size sizes, dir string, open opener) (map[string]float64, error) {
 	s, _, err := open(dir, durable.WithCatchUp(math.MaxInt32))
 	if err != nil {
@@ -115,7 +116,7 @@ func runAllocs(size sizes, dir string, open opener) (map[string]float64, error) 
 	return figures, errors.Join(err, s.Shutdown(ctx))
 }
 
-// allocations returns what the process allocates on the Go heap while f does n things, for each of them.
+// allocations returns the allocations of the process on the Go heap per operation while f does n operations.
 func allocations(n int, f func() error) (map[string]float64, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

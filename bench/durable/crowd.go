@@ -13,14 +13,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
-// A crowd of tasks of one kind is due at one instant, while crowdRate tasks of another kind fall due in each
-// second: from crowdLead before that instant, for the size's duration after it.
+// A crowd of tasks of one kind is due at one instant, while crowdRate tasks of another kind fall due every second: from
+// crowdLead before that instant, for the size's duration after it.
 const (
 	crowdRate  = 1000
 	crowdLead  = time.Second
 	crowdLimit = 100
-	crowdTakes = time.Millisecond // a run of the crowd
-	fillRate   = 25_000           // tasks that are added in a second, at least
+	crowdTakes = time.Millisecond // duration of a run of the crowd
+	fillRate   = 25_000           // minimal number of tasks added per second
 )
 
 func limitedCrowd(size sizes, dir string) (map[string]float64, error) {
@@ -29,7 +29,7 @@ func limitedCrowd(size sizes, dir string) (map[string]float64, error) {
 
 func unlimitedCrowd(size sizes, dir string) (map[string]float64, error) { return crowd(size, dir) }
 
-// crowd measures how late the others are, and how many of the crowd are run in a second.
+// crowd measures how late the other tasks are, and how many tasks of the crowd run per second.
 func crowd(size sizes, dir string, limit ...durable.KindOption) (map[string]float64, error) {
 	store, err := pebble.Open(filepath.Join(dir, "tasks"))
 	if err != nil {
@@ -81,7 +81,7 @@ func crowd(size sizes, dir string, limit ...durable.KindOption) (map[string]floa
 	}
 	gone, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = s.Shutdown(gone) // its error is that some of the crowd are running
+	_ = s.Shutdown(gone) // it fails because tasks of the crowd are running
 	slices.Sort(others.late)
 	return map[string]float64{
 		"p50_ms": float64(quantile(others.late, 0.5).Microseconds()) / 1000,

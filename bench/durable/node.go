@@ -17,8 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 )
 
-// openNode opens a node on an exclusive engine on Pebble: what a scheduler on a store would be if it were a node. It lacks
-// what a store has against damage.
+// openNode opens a node on an exclusive engine on Pebble, as a scheduler on a store would be if it were a node. It
+// lacks the store's protection against damage.
 func openNode(dir string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
 	o := &pebble.Options{MemTableSize: 32 << 20, FormatMajorVersion: pebble.FormatNewest, MaxOpenFiles: 256, Logger: silent{}}
 	o.Cache = pebble.NewCache(32 << 20)
@@ -38,7 +38,7 @@ func openNode(dir string, opts ...durable.Option) (*durable.Scheduler, *counter,
 	return counted(durable.Join(ctx, e, opts...)) // the process ends with it
 }
 
-// plain is Pebble as a KV that one process has for itself. An exclusive engine needs no versions.
+// plain is Pebble as a KV for a single process. An exclusive engine needs no versions.
 type plain struct{ *pebble.DB }
 
 func (plain) Exclusive() {}
@@ -79,7 +79,7 @@ func (p plain) Scan(_ context.Context, from, to string) iter.Seq2[engine.Entry, 
 	}
 }
 
-// Commit is a synced batch of all Txs. They have no checks.
+// Commit writes all Txs in one synced batch. They have no checks.
 func (p plain) Commit(_ context.Context, txs ...engine.Tx) (done []bool, err error) {
 	b := p.NewBatch()
 	for _, tx := range txs {

@@ -42,7 +42,7 @@ func counted(s *durable.Scheduler, err error) (*durable.Scheduler, *counter, err
 	return s, c, s.Handle("k", c.run)
 }
 
-// A counter counts runs and notes how late they are, if there is room.
+// A counter counts runs and records how late they are, if there is room.
 type counter struct {
 	n    atomic.Int64
 	late []time.Duration
@@ -136,7 +136,7 @@ func remove(size sizes, dir string, open opener) (map[string]float64, error) {
 	})
 }
 
-// withLive measures calls a second on a started scheduler with far tasks.
+// withLive measures calls per second on a started scheduler with far tasks.
 func withLive(
 	size sizes, dir string, open opener, opts []durable.Option, measure func(s *durable.Scheduler) (float64, error),
 ) (map[string]float64, error) {
@@ -146,7 +146,7 @@ func withLive(
 	})
 }
 
-// started measures on a started scheduler with that many far tasks.
+// started measures on a started scheduler with n far tasks.
 func started(
 	open opener, dir string, opts []durable.Option, live int, measure func(s *durable.Scheduler) (map[string]float64, error),
 ) (map[string]float64, error) {
@@ -215,10 +215,10 @@ func bareOpen(size sizes, dir string) (map[string]float64, error) {
 	return reopen(size, dir, durable.WithoutKeyFilter())
 }
 
-// reopen measures the open of a store with far tasks, up to the first run of a new task, and the memory that
-// is used some seconds later, after a collection.
+// reopen measures the open of a store with far tasks, up to the first run of a new task, and the memory used some
+// seconds later, after a garbage collection.
 func reopen(size sizes, dir string, opts ...durable.Option) (map[string]float64, error) {
-	s, _, err := open(dir, durable.WithoutKeyFilter()) // what is read back shall not be in memory yet
+	s, _, err := open(dir, durable.WithoutKeyFilter()) // the tasks must not be in memory before they are read
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func diskAddOne(size sizes, dir string) (map[string]float64, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	if err := f.Truncate(64 << 20); err != nil { // as a log that is written again, whose length does not change
+	if err := f.Truncate(64 << 20); err != nil { // like a reused log, whose length does not change
 		return nil, err
 	}
 	n, began := 0, time.Now()
@@ -34,7 +34,7 @@ func diskAddOne(size sizes, dir string) (map[string]float64, error) {
 	return map[string]float64{"ops": perSecond(n, time.Since(began))}, nil
 }
 
-// openRaw opens Pebble with the memory that the scheduler's store gives it.
+// openRaw opens Pebble with the same amount of memory as the scheduler's store.
 func openRaw(dir string) (*pebble.DB, error) {
 	cache := pebble.NewCache(32 << 20)
 	defer cache.Unref()
@@ -78,8 +78,8 @@ func pebbleAddBatch(size sizes, dir string) (map[string]float64, error) {
 	})
 }
 
-// rawBatch inserts n records in one synced commit: the same bytes that the scheduler's store writes for them,
-// in two rows each, but without a look whether they are there.
+// rawBatch inserts n records in one synced commit: the same bytes that the scheduler's store writes for them, in two
+// rows each, but without checking whether they exist.
 func rawBatch(db *pebble.DB, from, n int) error {
 	b := db.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -95,7 +95,7 @@ func rawBatch(db *pebble.DB, from, n int) error {
 	return b.Commit(pebble.Sync)
 }
 
-// data is as long as that of a task: its payload, and what else is kept of it.
+// data is as long as the data of a task: its payload and its other fields.
 var data = make([]byte, recordLen+28)
 
 func rawWithLive(size sizes, dir string, measure func(db *pebble.DB) (float64, error)) (map[string]float64, error) {

@@ -33,7 +33,7 @@ func summarize(samples []rounds.Sample) (m medians, failures []string) {
 	return m, failures
 }
 
-// writeReport writes RESULTS.md into the directory, or prints it if there is none.
+// writeReport writes RESULTS.md into the directory, or prints it if dir is empty.
 func writeReport(samples []rounds.Sample, dir string, size sizes) error {
 	var to io.Writer = os.Stdout
 	if dir != "" {
@@ -72,7 +72,7 @@ payload of %d; every commit is synced. %s "Node on Pebble" is a node on an exclu
 	return errors.Join(w.Flush(), rounds.Failed(failures))
 }
 
-// targets writes a table of the targets and what was measured.
+// targets writes a table of the targets and the measured values.
 func targets(w io.Writer, m medians, size sizes) {
 	fmt.Fprint(w, "## Targets\n\n| case | target | measured | met |\n|:---|:---|:---|:---|\n")
 	row := func(name, want, got string, value float64, met bool) {

@@ -15,7 +15,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverArgs is a job: its key is what makes it unique.
+// riverArgs is a job. Its key makes it unique.
 type riverArgs struct {
 	Key     string `json:"key" river:"unique"`
 	Payload []byte `json:"payload"`

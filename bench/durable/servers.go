@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A server is a process on a unix socket in a directory of its own. It ends with the measurement.
+// A server is a process on a unix socket in a separate directory. It ends with the measurement.
 type server struct {
 	cmd    *exec.Cmd
 	socket string
@@ -51,7 +51,7 @@ func startRedis(dir string) (*server, error) {
 		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning")
 }
 
-// startPostgres makes a database with the settings that it comes with, and starts it. It does not run as root.
+// startPostgres creates a database with default settings, and starts it. It does not run as root.
 func startPostgres(dir string) (*server, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil || len(found) == 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package browser opens the dashboard in Chromium. The tests are skipped where there is none; make
+// Package browser tests the dashboard in Chromium. The tests are skipped if Chromium is not installed; make
 // test-browser installs it.
 package browser
 
@@ -27,7 +27,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// hostile are keys that must be seen as they are.
+// hostile are keys that must be shown literally.
 var hostile = []string{
 	`<img src=x onerror="window.hit=1">`,
 	`<script>window.hit=2</script>`,
@@ -39,15 +39,15 @@ var hostile = []string{
 	"\u202Eevitanretla\u202C <b>bold</b> &lt;i&gt;",
 }
 
-// seen is how the page shows a key: what has no shape is escaped.
+// seen returns a key as the page shows it: invisible characters are escaped.
 func seen(key string) string {
 	return strings.NewReplacer("\u202E", `\u{202e}`, "\u202C", `\u{202c}`).Replace(key)
 }
 
-// longTurn is the slots of a wheel whose turn takes more than an hour: what is due in an hour is upcoming.
+// longTurn is the number of slots of a wheel whose circle takes more than an hour: a task due in an hour is upcoming.
 const longTurn = 1 << 19
 
-// newWheel returns a wheel that runs, and is recorded.
+// newWheel returns a running wheel with a recorder.
 func newWheel(t *testing.T, slots int) (*timewheel.TimeWheel, *dashboard.Recorder) {
 	t.Helper()
 	rec := dashboard.NewRecorder()
@@ -73,7 +73,7 @@ func add(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
 	}
 }
 
-// addOften adds tasks that have what is due next change at every update.
+// addOften adds tasks that change the list of next tasks at every update.
 func addOften(t *testing.T, tw *timewheel.TimeWheel) {
 	t.Helper()
 	for i := range 20 {
@@ -111,7 +111,7 @@ func (r *restarted) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 func everybody(*http.Request) error { return nil }
 
-// quoted returns the text as JavaScript.
+// quoted returns the text as a JavaScript string.
 func quoted(text string) string {
 	b, err := json.Marshal(text)
 	if err != nil {
@@ -120,14 +120,14 @@ func quoted(text string) string {
 	return string(b)
 }
 
-// enter types the text into an input, in the place of what is there, and Enter.
+// enter replaces the text of an input, and presses Enter.
 func (p *tab) enter(id, text string) {
 	p.Helper()
 	js[any](p, fmt.Sprintf(`document.querySelector(%q).select()`, id))
 	p.do(chromedp.SendKeys(chromedp.CSS(id), text+kb.Enter))
 }
 
-// lookUp types a key into the search of the wheel.
+// lookUp enters a key into the search of the wheel.
 func (p *tab) lookUp(key string) {
 	p.Helper()
 	p.until(`page.state`)
@@ -137,7 +137,7 @@ func (p *tab) lookUp(key string) {
 	p.enter("#key", key)
 }
 
-// openTask opens the page of a task, by its address.
+// openTask opens the page of a task by its address.
 func (p *tab) openTask(key string) {
 	p.Helper()
 	js[any](p, `location.hash = place(page.wheel, {key: `+quoted(key)+`})`)
@@ -156,7 +156,7 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 		before := tw.Hand().Slot
 		seen := js[string](p, `document.querySelector("#hand").dataset.slot`)
 		after := tw.Hand().Slot
-		// The page shows what was true when the server sent it, which a slow machine may do ten seconds late.
+		// The page shows the state at the time when the server sent it, which may be ten seconds ago on a slow machine.
 		if early, span := (atoi(t, seen)-before+100+slots)%slots, (after-before+100+slots)%slots; early > span+1 {
 			t.Errorf("the hand is seen at slot %s, and went from %d to %d", seen, before, after)
 		}
@@ -165,14 +165,14 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 	if got := js[string](p, `document.querySelector("#status-text").textContent`); got != "connected" {
 		t.Errorf("the status is %q", got)
 	}
-	// Between two updates the page moves the hand by itself.
+	// Between two updates the page itself moves the hand.
 	seen := js[string](p, `(page.source.onmessage = null, document.querySelector("#hand").dataset.slot)`)
 	for range 5 {
 		p.until(`document.querySelector("#hand").dataset.slot !== ` + quoted(seen))
 		seen = js[string](p, `document.querySelector("#hand").dataset.slot`)
 	}
 	js[any](p, `listen()`)
-	// It does not if the user wants no motion.
+	// It does not if the user prefers no motion.
 	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}},
 	})
@@ -300,7 +300,7 @@ func TestPage_withoutControl_isRefused(t *testing.T) {
 	}
 }
 
-// A page of another site, open in the same browser as the dashboard, tries to remove a task.
+// A page of another site in the same browser tries to remove a task.
 func TestControl_fromAnotherSite_isRefused(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
@@ -495,7 +495,7 @@ func TestPage_lostConnection_comesBack(t *testing.T) {
 	p.until(`window.lost && document.querySelector("#status-text").textContent === "connected"`)
 }
 
-// Nothing sticks out, at any width, in either scheme, with the longest of everything.
+// Nothing overflows, at any width, in either scheme, with the longest texts.
 func TestPage_anyWidth_holdsItsText(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	hung := make(chan struct{})
@@ -543,7 +543,7 @@ func TestPage_anyWidth_holdsItsText(t *testing.T) {
 	}
 }
 
-// The texts of an axis do not overlap at any width, and nothing sticks out, also with a large font.
+// The texts of an axis do not overlap at any width, and nothing overflows, even with a large font.
 func TestPage_anyWidthAndFont_hasItsAxes(t *testing.T) {
 	tw, rec := newWheel(t, 1024)
 	addOften(t, tw)
@@ -570,8 +570,8 @@ func TestPage_anyWidthAndFont_hasItsAxes(t *testing.T) {
 	}
 }
 
-// The incident: all workers are stuck, and 500 runs are due. Within three seconds the page says what is wrong,
-// since when, and where, and no figure says otherwise.
+// The incident: all workers are stuck, and 500 runs are due. Within three seconds the page names the problem, its start
+// and its place, and no figure contradicts it.
 func TestPage_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	rec := dashboard.NewRecorder()
 	tw := timewheel.NewTimeWheel(10*time.Millisecond, 60, timewheel.WithPoolSize(8), timewheel.WithLogger(testkit.Quiet()), rec.Option())
@@ -619,7 +619,7 @@ func TestPage_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	p.until(`page.view === "task" && document.querySelector("#task-message").textContent === "Its last run is in progress." &&
 		/^[1-9]/.test(document.querySelector("#task-runs td").textContent)`)
 
-	// The overview says the same, and the page of another wheel says where trouble is.
+	// The overview says the same, and the page of another wheel says where the problem is.
 	js[any](p, `location.hash = ""`)
 	p.until(`document.querySelector("#sources .wrong .verdict")?.textContent.startsWith("!Overloaded for ") &&
 		document.querySelector("#overview-title").textContent === "1 of 2 wheels in trouble"`)
@@ -629,7 +629,7 @@ func TestPage_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	p.quiet(address)
 }
 
-// 14 wheels have one line each in the overview, and none in the page of one.
+// 14 wheels have one line each in the overview, and none on the page of a wheel.
 func TestPage_manyWheels_leaveRoom(t *testing.T) {
 	var sources []dashboard.Source
 	for i := range 14 {
@@ -689,7 +689,7 @@ func TestPage_axe_findsNothing(t *testing.T) {
 	}
 }
 
-// A list does not change while the user is choosing a task from it by the keyboard.
+// A list does not change while the user chooses a task from it with the keyboard.
 func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	addOften(t, tw)
@@ -713,7 +713,7 @@ func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 	js[any](p, `history.back(), null`)
 	p.until(`page.view === "wheel" && !document.querySelector(".next-card").matches(".held")`)
 
-	// Nor does it while the user has selected a part of it, wherever the selection began.
+	// Nor does it change while the user has selected a part of it, wherever the selection began.
 	p.until(`((row) => row && (getSelection().setBaseAndExtent($("next-title"), 0, row, 1), true))(document.querySelector("#next tr:nth-child(4)"))`)
 	selected := `[...document.querySelectorAll("#next .k")].map((e) => e.textContent).join() + "; " + getSelection().focusNode.querySelector(".k").textContent`
 	before := js[string](p, selected)
@@ -727,8 +727,7 @@ func TestPage_listThatIsUsed_staysAsItIs(t *testing.T) {
 	p.quiet(address)
 }
 
-// Until there is something of the wheel that was chosen, nothing of another is shown; and what is done about
-// a task is done about the one that is shown.
+// Until data of the chosen wheel has arrived, no data of another is shown. An action applies to the task that is shown.
 func TestPage_slowServer_mixesNothingUp(t *testing.T) {
 	a, _ := newWheel(t, longTurn)
 	b, _ := newWheel(t, 100)
@@ -757,7 +756,7 @@ func TestPage_slowServer_mixesNothingUp(t *testing.T) {
 		t.Error("while a2 is looked up the page offers to remove a1")
 	}
 	js[int](p, `act("remove", {}, ""), 0`)
-	for range 3 { // every second the page asks again, but for one answer at a time
+	for range 3 { // every second the page asks again, with one request at a time
 		js[int](p, `refresh(), 0`)
 	}
 	for end := time.Now().Add(limit); asked.Load() == 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -796,7 +795,7 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 		`until(59.94)`: "59.9 s", `until(59.96)`: "1 m",
 		`html("a\nb\u202e\u0000\u200b")`: `a[\n]b[\u{202e}][\u{0}][\u{200b}]`, `html("  ")`: `[\u{20}\u{20}]`, `html("é 漢字 😀")`: "é 漢字 😀",
 		`html(" a b ")`: `[\u{20}]a b[\u{20}]`, `html("\u3164\u2800")`: `[\u{3164}][\u{2800}]`, `html("")`: "",
-		`html("a\\nb\u00a0\u3000")`: `a\nb[\u{a0}][\u{3000}]`, // which is no line break, and blanks that are others
+		`html("a\\nb\u00a0\u3000")`: `a\nb[\u{a0}][\u{3000}]`, // not a line break, and unusual blanks
 		`times(-1)`:                 "∞", `times(3)`: "3",
 	} {
 		if got := js[string](p, call); got != want {
@@ -805,7 +804,7 @@ func TestPage_numbers_areWrittenShortAndRight(t *testing.T) {
 	}
 }
 
-// alarming is an expression that reports whether the number of this name is shown as an alarm.
+// alarming returns an expression that reports whether the number of this name is shown as an alarm.
 func alarming(name string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll(".number.alarm h3")].some((h) => h.textContent === %q)`, name)
 }
@@ -848,7 +847,7 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 		}
 	}
 
-	// A panic is seen as it happens, and what was opened before stays open.
+	// A panic appears when it happens, and opened details stay open.
 	bad := func(n int) {
 		add(t, tw, timewheel.Task{Key: fmt.Sprint("bad", n), Interval: time.Millisecond, Job: func(*timewheel.Task) { panic(n) }})
 		p.until(fmt.Sprintf(`document.querySelectorAll("#panics details").length === %d`, n))
@@ -859,14 +858,14 @@ func TestPage_figures_areThoseOfTheWheel(t *testing.T) {
 	if got := js[string](p, `document.querySelector("#panics details[open] .who").textContent + document.activeElement.tagName`); got != "bad1SUMMARY" {
 		t.Errorf("open is %q", got)
 	}
-	// The alarm is that of the health line.
+	// The alarm matches the health line.
 	p.until(alarming("Panicked") + ` && document.querySelector("#findings .verdict").textContent.startsWith("2 jobs panicked in the last 5 m")`)
 	if js[bool](p, alarming("Started")) {
 		t.Error("there is an alarm at what is no mistake")
 	}
 
-	// What is of the future, if the clock was set back, and what is old is not shown. The axis says from when to
-	// when the chart is.
+	// Points in the future, after the clock was set back, and old points are not shown. The axis shows the period of
+	// the chart.
 	kept := js[[]string](p, `(page.source.onmessage = null, show({...page.state, whole: true, now: "2026-01-01T12:00:00Z", panics: [], history:
 		["10:59:59.9", "11:00:00.1", "12:00:00", "12:00:00.1"].map((t) => ({time: "2026-01-01T" + t + "Z", pending: 1, waiting: 1, running: 1, started: 1, missed: 1, panicked: 1}))}),
 		[...page.history.map((p) => p.time.slice(11, -1)), ...[5, 15, 60].flatMap((m, i) => {
@@ -906,7 +905,7 @@ func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
 	p.until(`document.querySelector("#task-message.bad")?.textContent === "it is Sunday"`)
 	p.enter("#delay", "soon")
 	p.until(`document.querySelector("#task-message.bad")?.textContent === "it is Sunday"`)
-	// A key that cannot be typed, is too long to be listed, or is no text, can be opened from a list.
+	// A key that cannot be typed, is too long for a list, or is not valid text, can be opened from a list.
 	for _, key := range []string{"a\nb", strings.Repeat("long", 1000), "no\xfftext"} {
 		add(t, tw, timewheel.Task{Key: key, Interval: time.Minute})
 		p.lookUp(key[:2])
@@ -925,7 +924,7 @@ func TestPage_refusals_areToldWhereTheUserLooks(t *testing.T) {
 	p.until(`document.querySelector("#task-message").textContent === "No live task has this key."`)
 }
 
-// The program is started again while its page is open, and its wheel has another name.
+// The program is restarted while its page is open, and its wheel has another name.
 func TestPage_otherWheels_areFound(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	var program restarted
@@ -938,7 +937,7 @@ func TestPage_otherWheels_areFound(t *testing.T) {
 	p.until(`page.live && page.wheel === "after" && page.control`)
 }
 
-// A connection that is there, and on which nothing comes, is no news.
+// An open connection without messages counts as no news.
 func TestPage_noNews_isTold(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	var silent atomic.Bool
@@ -954,7 +953,7 @@ func TestPage_noNews_isTold(t *testing.T) {
 	}))
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`page.live`)
-	js[any](p, `page.source.onmessage = null`) // from here on nothing comes
+	js[any](p, `page.source.onmessage = null`) // from here on no messages come
 	silent.Store(true)
 	p.until(`document.querySelector("#status-text").textContent.startsWith("no news") && !page.live && document.body.classList.contains("old")`)
 	silent.Store(false)
@@ -963,7 +962,7 @@ func TestPage_noNews_isTold(t *testing.T) {
 	p.quiet(address)
 }
 
-// A wheel of any shape is drawn with no error, and with no mark over another.
+// A wheel of any shape is drawn without errors, and without overlapping marks.
 func TestPage_anyWheel_isDrawn(t *testing.T) {
 	browser := chrome(t)
 	for _, c := range []struct {
@@ -1005,7 +1004,7 @@ func TestPage_anyWheel_isDrawn(t *testing.T) {
 	}
 }
 
-// touch has a finger touch the point, for so long, and move so far up meanwhile.
+// touch simulates a finger that touches the point for long and moves up by up.
 func (p *tab) touch(at []float64, long time.Duration, up float64) {
 	p.Helper()
 	finger := func(kind input.DispatchTouchEventType, points ...*input.TouchPoint) {
@@ -1043,7 +1042,7 @@ func TestPage_worksByTouch(t *testing.T) {
 	p.touch(slot(72, 30), 50*time.Millisecond, 0)
 	p.until(`document.querySelector("#reading").textContent.startsWith("slot 2: ")`)
 	scrolled := js[float64](p, `scrollY`)
-	p.touch(slot(-72, 30), 50*time.Millisecond, -200) // in which the page moves, and not the choice
+	p.touch(slot(-72, 30), 50*time.Millisecond, -200) // which scrolls the page and does not choose
 	p.until(fmt.Sprintf(`scrollY < %v`, scrolled))
 	if got := js[string](p, `document.querySelector("#reading").textContent`); !strings.HasPrefix(got, "slot 2: ") {
 		t.Errorf("a finger that scrolls reads %q", got)
@@ -1055,8 +1054,8 @@ func TestPage_worksByTouch(t *testing.T) {
 		look();
 	})`)
 
-	// Between the touch and its end the list has changed several times over. A finger that stays for long, as it
-	// may on a slow machine, may be taken for another gesture; then it touches again.
+	// The list changes several times between the touch and its end. On a slow machine the touch may last so long that
+	// it counts as another gesture; then the test touches again.
 	js[any](p, `document.querySelector("#next").scrollIntoView({block: "center"}), null`)
 	for range 5 {
 		for end := time.Now().Add(limit); js[bool](p, `page.ref === null`); {
@@ -1064,7 +1063,7 @@ func TestPage_worksByTouch(t *testing.T) {
 				t.Fatal("no touch looks up anything")
 			}
 			at := js[[]float64](p, `((b) => b ? [b.x + b.width / 2, b.y + b.height / 2] : [])(document.querySelector("#next tr:nth-child(5) a")?.getBoundingClientRect())`)
-			if len(at) == 0 { // a wheel that comes late has fewer tasks that wait for a moment
+			if len(at) == 0 { // a late wheel has fewer waiting tasks for a moment
 				continue
 			}
 			js[any](p, `addEventListener("pointerdown", (e) => { touchedKey = e.target.textContent }, {capture: true, once: true}), null`)
@@ -1093,7 +1092,7 @@ func TestPage_worksByTouch(t *testing.T) {
 	p.quiet(address)
 }
 
-// A stack that the user is reading, or has selected a part of, stays when further panics come.
+// A stack that the user is reading, or of which a part is selected, stays when further panics come.
 func TestPage_stackThatIsRead_stays(t *testing.T) {
 	tw, rec := newWheel(t, 60)
 	var program restarted
@@ -1126,7 +1125,7 @@ func TestPage_stackThatIsRead_stays(t *testing.T) {
 	}
 	js[any](p, `document.activeElement.blur()`)
 
-	// The program is started again: of what was before, that remains which is read.
+	// The program is restarted: of the earlier content only the part being read remains.
 	other, fresh := newWheel(t, 60)
 	other.AfterFunc(time.Millisecond, func() { panic("value") })
 	for other.Stats().Panicked == 0 {
@@ -1145,7 +1144,7 @@ func TestPage_stackThatIsRead_stays(t *testing.T) {
 		document.querySelector("#panics pre").textContent)`); !strings.Contains(got, "too many panics") {
 		t.Errorf("the stack that was not sent is %q", got)
 	}
-	// A stack scrolls by keyboard, and a panic has its date, its zone and a link to its task.
+	// A stack can be scrolled with the keyboard, and a panic has its date, its zone and a link to its task.
 	if got := js[string](p, `(showPanics($("panics"), {whole: true, panics: [{time: "2026-11-22T12:00:00Z", key: "k", exact: true, value: "v", stack: "s"}]}, ""),
 		[document.querySelector("#panics pre").tabIndex, document.querySelector("#panics .when").textContent.replace(/ .*:/, " "), document.querySelector("#panics a").hash].join())`); !strings.HasPrefix(got, "0,2026-11-2") || !strings.HasSuffix(got, ",#wheel=wheel&key=k") || len(strings.Fields(got)) < 3 {
 		t.Errorf("a panic is %q", got)
@@ -1153,7 +1152,7 @@ func TestPage_stackThatIsRead_stays(t *testing.T) {
 	p.quiet(address)
 }
 
-// In a wheel that was stopped nothing is due.
+// In a stopped wheel nothing is due.
 func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
 	tw, _ := newWheel(t, longTurn)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
@@ -1168,8 +1167,8 @@ func TestPage_stoppedWheel_promisesNothing(t *testing.T) {
 	p.quiet(address)
 }
 
-// The server is gone for a while, behind a proxy that answers for it: the page says so, asks for it one
-// request at a time, and stays as it was.
+// The server is gone for a while, behind a proxy that answers for it. The page says so, retries with one request at a
+// time, and otherwise stays unchanged.
 func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	add(t, tw, timewheel.Task{Key: "k", Interval: time.Hour})
@@ -1197,7 +1196,7 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	gone.Store(true)
 	srv.CloseClientConnections()
 	p.until(`page.beginning`)
-	for range 3 { // whatever else asks for the wheels meanwhile
+	for range 3 { // whatever other requests for the wheels are made meanwhile
 		js[any](p, `document.dispatchEvent(new Event("visibilitychange")), begin(), null`)
 	}
 	js[any](p, `new Promise((done) => setTimeout(done, 3500))`) // longer than the pause between two tries
@@ -1211,7 +1210,7 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	if !js[bool](p, `!document.querySelector("#task").hidden && page.ref.key === "k" && document.activeElement.matches("nav a")`) {
 		t.Error("the page is not as it was")
 	}
-	// A message that the server is gone is over when it answers, and one that it refused stays.
+	// A message that the server is gone disappears when it answers, and a message about a refusal stays.
 	js[any](p, `sayError(new Gone("The server does not answer."), $("look-message")), sayError(new Error("It is Sunday."), $("task-message"))`)
 	p.until(`document.querySelector("#look-message").textContent === "" && document.querySelector("#task-message").textContent === "It is Sunday."`)
 	for _, text := range js[[]string](p, `said`) {
@@ -1221,7 +1220,7 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	}
 }
 
-// The colours can be told apart (WCAG 2.2, 1.4.3 and 1.4.11), also with forced colours.
+// The colours have enough contrast (WCAG 2.2, 1.4.3 and 1.4.11), even with forced colours.
 func TestPage_colours_canBeToldApart(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	address := serve(t, handlerOf(tw, nil))

@@ -20,8 +20,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Examples/dashboard, as a user starts it, looked at in light, dark and narrow, at first without trouble and then
-// with it. The pictures stay in the folder screenshots. SECONDS_SHOWN is how much of the history they are to show.
+// The program examples/dashboard, started as a user would start it, shown in light, dark and narrow, first without
+// trouble and then with it. The pictures are kept in the folder screenshots. SECONDS_SHOWN is how much of the history
+// they show.
 func TestExample_inLightDarkAndNarrow(t *testing.T) {
 	browser := chrome(t)
 	address := startExample(t)
@@ -67,7 +68,7 @@ func TestExample_inLightDarkAndNarrow(t *testing.T) {
 			p.until(`page.tasks?.stats.parked > 0 && page.tasks.health.findings.length > 1 && document.querySelector("#failures .many")`)
 		}
 		if c.view == "#wheel=orders" {
-			for found := false; !found; { // a search that a slow machine stops finds fewer than three, or none
+			for found := false; !found; { // on a slow machine the search may be cut and find fewer than three, or none
 				p.lookUp("report-")
 				p.until(`document.querySelector("#found-tasks a") || /took too long/.test($("look-message").textContent)`)
 				found = js[bool](p, `document.querySelector("#found-tasks a") !== null`)
@@ -109,7 +110,7 @@ func makeTrouble(t *testing.T, address, what string) {
 	}
 }
 
-// startExample starts the program, returns the address that it prints, and in the end interrupts it.
+// startExample starts the program, returns the address that it prints, and interrupts it at the end of the test.
 func startExample(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "dashboard")

@@ -35,14 +35,14 @@ func (r *runs) handle(_ context.Context, run durable.Run) error {
 	return nil
 }
 
-// count returns how many runs there were, and how many keys have had one.
+// count returns the number of runs, and the number of keys with a run.
 func (r *runs) count() (all, keys int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all, len(r.of)
 }
 
-// PostgreSQL crashes under two nodes, and is started again.
+// PostgreSQL crashes under two nodes, and is restarted.
 func TestScheduler_postgreSQLAway(t *testing.T) {
 	server, err := pgtest.Start()
 	if errors.Is(err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {

@@ -20,10 +20,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// limit is how long a test waits for something to be seen.
+// limit is how long a test waits for something to appear.
 const limit = 30 * time.Second
 
-// chrome starts Chromium, with more options if they are given, and ends it with the test. Its first tab is not used.
+// chrome starts Chromium with the additional options, and ends it with the test. Its first tab is not used.
 func chrome(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path := os.Getenv("CHROMIUM")
@@ -45,7 +45,7 @@ func chrome(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context 
 	return ctx
 }
 
-// A tab is a page in the browser. It keeps what a user would see in the console, and the hosts it asked.
+// A tab is a page in the browser. It records the messages in the console, and the requested hosts.
 type tab struct {
 	*testing.T
 	ctx context.Context
@@ -107,7 +107,7 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// js returns what the expression is in the page.
+// js returns the value of the expression in the page.
 func js[T any](p *tab, expression string) T {
 	p.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -127,7 +127,7 @@ func (p *tab) within(limit time.Duration, expression string) {
 	p.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		is, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
-		if err == nil && is { // an error may be that of a page on its way to the next
+		if err == nil && is { // an error may come from a page that is navigating
 			return
 		}
 		if time.Now().After(end) {
@@ -139,7 +139,7 @@ func (p *tab) within(limit time.Duration, expression string) {
 	}
 }
 
-// quiet fails the test if the page complained, or asked another host than its own.
+// quiet fails the test if the page logged an error, or sent a request to another host.
 func (p *tab) quiet(address string) {
 	p.Helper()
 	p.mu.Lock()

@@ -28,12 +28,13 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// soon is within which time of an incident the page must say so.
+// soon is the time within which the page must report an incident.
 const soon = 3 * time.Second
 
 var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
 
-// newScheduler returns a scheduler on the store that is recorded and quiet, with a source of it. It is not started.
+// newScheduler returns a scheduler on the store, with a recorder and without logging, and its source. It is not
+// started.
 func newScheduler(t *testing.T, store engine.Store, opts ...durable.Option) (*durable.Scheduler, dashboard.Source) {
 	t.Helper()
 	rec := dashboard.NewAttemptRecorder()
@@ -79,7 +80,7 @@ func putMany(t *testing.T, s *durable.Scheduler, n int, task durable.Task) {
 	}
 }
 
-// says waits until the page says so about the scheduler, in the first finding. What the page is sent must say so in
+// says waits until the first finding about the scheduler on the page matches. The data sent to the page must match in
 // time, however slow the browser is.
 func (p *tab) says(pattern string) {
 	p.Helper()
@@ -90,7 +91,7 @@ func (p *tab) says(pattern string) {
 	p.within(0, said)
 }
 
-// sinceIsSaid checks that the first finding says since when it is so, and where to look.
+// sinceIsSaid checks that the first finding has its start, and the place to look.
 func (p *tab) sinceIsSaid(where string) {
 	p.Helper()
 	p.until(`/^Since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+\.$/.test(document.querySelector("#tasks-health .since").textContent)`)
@@ -99,7 +100,7 @@ func (p *tab) sinceIsSaid(where string) {
 	}
 }
 
-// picture keeps a picture of the page, if PICTURES is a folder, in light and dark and of three widths.
+// picture saves pictures of the page in the folder PICTURES, if it is set: in light and dark, with three widths.
 func (p *tab) picture(name string) {
 	p.Helper()
 	dir := os.Getenv("PICTURES")
@@ -121,7 +122,8 @@ func (p *tab) picture(name string) {
 	p.do(chromedp.EmulateViewport(1200, 900))
 }
 
-// A handler that always fails, from its first failure to the parked tasks that are removed: found, counted, asked and done.
+// A handler that always fails, from its first failure to the removal of the parked tasks: found, counted, confirmed and
+// done.
 func TestScheduler_handlerThatFails(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	var broken atomic.Bool
@@ -146,7 +148,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	p.until(`document.querySelector("#failures .many")?.textContent === "120 ×" && document.querySelector("#failures .why").textContent === "dial #.#.#.#:#: connection refused"`)
 	p.picture("failing")
 
-	// Each group leads to its tasks, and each task to a page of its own.
+	// Each group has a link to its tasks, and each task a link to its page.
 	p.do(chromedp.Click(chromedp.CSS("#failures .many")))
 	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 100 && document.querySelector("#list-message").textContent.startsWith("100 tasks, and there are more")`)
 	if got := js[float64](p, `Math.max(...[...document.querySelectorAll("#listed tr")].map((e) => e.offsetHeight))`); got > 45 {
@@ -163,7 +165,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	p.do(chromedp.Click(chromedp.CSS("#run")))
 	p.until(`$("task-message").textContent.startsWith("The task is gone") || $("task-message").textContent === "It runs at once."`)
 
-	// All that is parked: a count first, then a question, and Escape takes it back.
+	// All parked tasks: first a count, then a question, and Escape cancels it.
 	js[any](p, `location.hash = toList({ state: "parked" })`)
 	p.until(`page.view === "list" && !$("bulk").hidden && $("bulk-run").textContent === "Unpark" && document.querySelectorAll("#listed a").length === 100`)
 	p.do(chromedp.Click(chromedp.CSS("#bulk-run")))
@@ -196,13 +198,13 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	p.says(`^Kind sms has no handler here: 12 due tasks wait, the oldest for \d+ s\.$`)
 	p.sinceIsSaid("Kinds,Waiting")
 	p.until(`[...document.querySelectorAll("#kinds small.bad")].map((e) => e.textContent).join() === "no handler here"`)
-	// What waits for a handler is no run that waits for a worker: no figure says that nothing waits.
+	// A task that waits for a handler is not a run that waits for a worker: no figure says that nothing waits.
 	p.until(`document.querySelector("#states li:nth-child(4)").textContent === "Waiting›"`)
 	p.until(`/for a worker; 12 for a handler/.test($("tasks-numbers").textContent)`)
 	p.picture("unhandled")
 }
 
-// The run of a task is cancelled with two clicks, and the button is there while there is one.
+// The run of a task is cancelled with two clicks, and the button exists while there is a run.
 func TestScheduler_cancelsARun(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	long := func(ctx context.Context, _ durable.Run) error {
@@ -226,8 +228,8 @@ func TestScheduler_cancelsARun(t *testing.T) {
 	}
 }
 
-// A paused task is found, is not said to run at any time, cannot be run now, and is resumed: it, or all. A task of a
-// calendar says which.
+// A paused task can be found, shows no due time, cannot be run now, and can be resumed, alone or with all others. A
+// task on a calendar shows its calendar.
 func TestScheduler_pausedAndCalendar(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	must(t, s.Handle("mail", works), s.Start(), s.AddTask(t.Context(), durable.Task{Key: "held", Kind: "mail", Delay: time.Hour},
@@ -259,7 +261,7 @@ func TestScheduler_pausedAndCalendar(t *testing.T) {
 	p.until(`facts[10].textContent === "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" && $("task-payload-size").textContent === "0 bytes, version 2"`)
 	p.picture("trace")
 
-	// All of a kind, of which one is paused already; then those that are paused.
+	// All tasks of a kind, one of which is already paused; then the paused ones.
 	js[any](p, `location.hash = toList({ kind: "mail" })`)
 	p.until(`page.view === "list" && !$("bulk").hidden && $("bulk-run").hidden && $("bulk-resume").hidden && document.querySelectorAll("#listed a").length === 2`)
 	p.do(chromedp.Click(chromedp.CSS("#bulk-pause")))
@@ -276,8 +278,8 @@ func TestScheduler_pausedAndCalendar(t *testing.T) {
 	p.quiet(address)
 }
 
-// A count, and then the deed, of a search that finds rarely: each request continues where the one before has come to,
-// and when one comes no further, the page says so.
+// A count, and then an action, for a search with few matches: each request continues where the previous one ended, and
+// if a request makes no progress, the page says so.
 func TestScheduler_bulkThatFindsRarely(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	must(t, s.Handle("mail", works), s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "mail", Delay: time.Hour}))
@@ -314,7 +316,7 @@ func TestScheduler_backlog(t *testing.T) {
 	putMany(t, before, 2000, durable.Task{Key: "order", Kind: "order", At: time.Now().Add(-time.Hour)})
 	time.Sleep(time.Second)
 	s, source := newScheduler(t, store.Reopen(), durable.WithCatchUp(50))
-	browser := chrome(t) // which takes its time, and so does the backlog
+	browser := chrome(t) // which takes a while, and so does the backlog
 	must(t, s.Handle("order", works), s.Start())
 	p := open(t, browser, serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
 	p.says(`^Catching up: (at least )?[\d,]+ overdue tasks left, the oldest due \d+ s ago`)
@@ -347,7 +349,7 @@ func (replicated) Health(context.Context) (engine.Health, error) {
 	return engine.Health{Replicated: true, Standbys: 1}, nil
 }
 
-// A node is killed: another takes its tasks over, and the page of that one says so.
+// A node is killed: another takes over its tasks, and the page of that node reports it.
 func TestScheduler_nodeKilled(t *testing.T) {
 	engine := memengine.New()
 	link := memengine.NewLink(engine)
@@ -370,7 +372,8 @@ func TestScheduler_nodeKilled(t *testing.T) {
 	p.picture("lost")
 }
 
-// The workers of two nodes hang: the page of each says so of both, and shows what they run, where and for how long.
+// The workers of two nodes hang: the page of each node reports both, and shows their runs, where they are running and
+// for how long.
 func TestScheduler_stuckNodes(t *testing.T) {
 	engine, end := memengine.New(), make(chan struct{})
 	var pages []string
@@ -412,8 +415,8 @@ func TestScheduler_diskFull(t *testing.T) {
 	p.picture("full")
 }
 
-// A kind is paused by a second click and resumed by one, as all of them are, and the page says so in words and not as an
-// alarm. What is not allowed has no button. A kind with limits shows them, and how many runs wait for them.
+// A kind is paused with two clicks and resumed with one, and so are all kinds together. The page says so without an
+// alarm. Forbidden actions have no button. A kind with limits shows them, and how many runs wait for them.
 func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	stuck := make(chan struct{})
@@ -449,7 +452,7 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 		t.Fatalf("after one click %+v are paused, %v", paused, err)
 	}
 	js[any](p, button+`.click()`)
-	p.until(`page.tasks.now !== "` + js[string](p, `page.tasks.now`) + `"`) // the next state does not take the question back
+	p.until(`page.tasks.now !== "` + js[string](p, `page.tasks.now`) + `"`) // the next state does not cancel the question
 	js[any](p, button+`.click()`)
 	p.until(`$("kinds-message").textContent === "Paused kind mail." && ` + button + `.textContent === "Resume"`)
 	putMany(t, s, 3, durable.Task{Key: "mail", Kind: "mail", Delay: time.Millisecond})
@@ -479,7 +482,8 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 	p.quiet(address)
 }
 
-// A group floods a kind with a limit. Below the kind the page says so, with a link to the tasks, which can be paused.
+// A group floods a kind with a limit. Below the kind the page reports it, with a link to the tasks, which can be
+// paused.
 func TestScheduler_aGroupFloods(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	stuck := make(chan struct{})
@@ -508,7 +512,7 @@ func TestScheduler_aGroupFloods(t *testing.T) {
 	p.until(`/^group zeta has all 3 due tasks, the oldest for/.test(` + below + `?.textContent)`)
 }
 
-// Every key is text and nothing else, in lists, on its page, in errors and kinds.
+// Every key is shown as plain text, in lists, on its page, in errors and kinds.
 func TestScheduler_anybodysText(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	for _, kind := range hostile {
@@ -540,7 +544,7 @@ func TestScheduler_anybodysText(t *testing.T) {
 	p.quiet(address)
 }
 
-// What is not allowed is not shown.
+// Forbidden actions are not shown.
 func TestScheduler_withoutControl(t *testing.T) {
 	s, source := newScheduler(t, memstore.New())
 	must(t, s.Handle("order", works), s.Start())
@@ -557,7 +561,7 @@ func TestScheduler_withoutControl(t *testing.T) {
 	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 3 && $("bulk").hidden`)
 	p.do(chromedp.Click(chromedp.CSS("#listed a")))
 	p.until(`!$("task").hidden && $("controls").hidden && $("task-payload").textContent.startsWith("Hidden: ") && $("task-payload-size").textContent.startsWith("6 bytes")`)
-	// And if it is shown, the server refuses it, and says why.
+	// If an action is shown nevertheless, the server refuses it with a reason.
 	control.Store(true)
 	js[any](p, `begin()`)
 	p.until(`page.control && !$("controls").hidden`)
@@ -572,7 +576,7 @@ func TestScheduler_withoutControl(t *testing.T) {
 	}
 }
 
-// troubled returns the address of a page with all that the views of a scheduler can have.
+// troubled returns the address of a page on which the views of a scheduler have every possible content.
 func troubled(t *testing.T) string {
 	t.Helper()
 	s, source := newScheduler(t, memstore.New())
@@ -593,7 +597,7 @@ func troubled(t *testing.T) string {
 		dashboard.AllowControl(everybody), dashboard.AllowPayloads(everybody)))
 }
 
-// views are the views of a scheduler, and when they are shown.
+// views are the views of a scheduler, each with an expression that says when it is shown.
 var views = [][2]string{
 	{"#", `document.querySelectorAll("#sources .source").length === 2`},
 	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent && document.querySelector("#kinds .below:not([hidden])")`},
@@ -603,7 +607,7 @@ var views = [][2]string{
 	{"#scheduler=tasks&key=held", `!$("task").hidden && $("pause").textContent === "Resume" && !facts[10].hidden`},
 }
 
-// eachView shows each view at each width, scheme and size of the font.
+// eachView shows each view at each width, colour scheme and font size.
 func eachView(t *testing.T, widths []int64, schemes []string, fonts []int, then func(p *tab, name string)) {
 	t.Helper()
 	address := troubled(t)
@@ -648,7 +652,7 @@ func TestScheduler_axe_findsNothing(t *testing.T) {
 	})
 }
 
-// Nothing is wider than the page, at any width and size of the font.
+// Nothing is wider than the page, at any width and font size.
 func TestScheduler_anyWidth_holdsItsText(t *testing.T) {
 	eachView(t, []int64{320, 768, 1200, 1920}, []string{"light"}, []int{100, 200}, func(p *tab, name string) {
 		if over := js[float64](p, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
@@ -658,7 +662,7 @@ func TestScheduler_anyWidth_holdsItsText(t *testing.T) {
 	})
 }
 
-// A parked task is found, read and unparked by the keyboard alone.
+// A parked task is found, read and unparked with the keyboard alone.
 func TestScheduler_worksByKeyboard(t *testing.T) {
 	p := open(t, chrome(t), troubled(t)+"#scheduler=tasks", 1200, "light")
 	p.until(`page.live && document.querySelector("#failures .many")`)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package budgets checks the size and the order of package durable and of those below it.
+// Package budgets checks the size of package durable and the packages below it, and the order of their imports.
 package budgets
 
 import (
@@ -36,15 +36,16 @@ var all = []string{
 	"durable/internal/task", "durable/internal/valid", "durable/memengine", "durable/memstore",
 }
 
-// over are what is over its budget, and by how much it may be: it may only fall. What is within its budget is no longer
-// in the list.
+// over lists the items over their budget, with their allowed sizes, which may only fall. Items within their budget must
+// be removed from the list.
 var over = map[string]int{
 	"all": 16494, "durable": 9617,
 	"durable/keeper.go": 606, "durable/memengine/memengine.go": 580,
 	"durable.node": 30, "durable.keeper": 32,
 }
 
-// order has the packages from the lowest to the highest. Each may import those before it, and no other of durable.
+// order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of
+// durable.
 var order = []string{
 	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable/internal/fingerprint", "durable/internal/clock", "durable/internal/lane", "durable",
 	"durable/internal/valid", "durable/engine/memory", "durable/engine/kv",
@@ -89,7 +90,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// A size is that of a package without its tests.
+// A size is the size of a package without its tests.
 type size struct {
 	lines  int
 	files  map[string]int // lines by file
@@ -125,7 +126,7 @@ func measure(t *testing.T, dir string) size {
 	return s
 }
 
-// fields returns how many fields each struct of the file has that has a name.
+// fields returns the number of fields of each named struct in the file.
 func fields(file *ast.File) map[string]int {
 	of := make(map[string]int)
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -143,7 +144,7 @@ func fields(file *ast.File) map[string]int {
 	return of
 }
 
-// A package imports no other of durable that is not below it.
+// A package imports only packages of durable that are below it.
 func TestOrder(t *testing.T) {
 	for _, wrong := range upward(imports(t), order) {
 		t.Error(wrong)
@@ -162,7 +163,7 @@ func upward(of map[string][]string, order []string) (wrong []string) {
 	return wrong
 }
 
-// imports returns what each package of durable's module imports of this repository, without its tests.
+// imports returns the imports of each package of durable's module from this repository, without its tests.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"durable/...").Output()
@@ -190,7 +191,7 @@ func imports(t *testing.T) map[string][]string {
 	return of
 }
 
-// The checks find what they look for.
+// The checks find the mistakes that they look for.
 func TestBudgets_findWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	text := "package p\n\ntype a struct {\n\tb, c int\n\td string\n\te\n}\n\ntype e struct{}\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package examples checks that every exported name of the published packages is in an example.
+// Package examples checks that every exported name of the published packages is used in an example.
 package examples
 
 import (
@@ -22,10 +22,10 @@ import (
 
 const module = "github.com/seed581295f1/timewheel"
 
-// unpublished are the folders that docs/versions.md leaves out of every promise.
+// unpublished are the folders that docs/versions.md excludes from all promises.
 var unpublished = []string{"internal", "test", "checks", "bench", "examples"}
 
-// exempt are the names that need no example, with the reason.
+// exempt are the names that need no example, each with a reason.
 var exempt = map[string]string{
 	"timewheel.Layout.String":           byFmt,
 	"durable.Token.String":              byFmt,
@@ -110,7 +110,7 @@ func TestEveryExportedName_isInAnExample(t *testing.T) {
 	for path, dir := range found {
 		name := strings.TrimPrefix(path, module+"/")
 		if name == "durable/engine" {
-			continue // a contract, all of which enginetest and storetest use
+			continue // a contract, used completely by enginetest and storetest
 		}
 		for _, missing := range missing(t, path, dir) {
 			full := name + "." + missing
@@ -134,7 +134,7 @@ func TestMissing_namesThatNoExampleUses(t *testing.T) {
 	}
 }
 
-// published returns the folder of each published package.
+// published returns the folders of the published packages.
 func published(t *testing.T) map[string]string {
 	t.Helper()
 	folders := make(map[string]string)
@@ -211,8 +211,8 @@ func exported(pkg *types.Package) map[string]types.Object {
 	return all
 }
 
-// usedIn returns what the example files use: everything an identifier refers to, and the types of all
-// expressions, because an example that calls timer.Stop() shows a Timer without its name.
+// usedIn returns the objects that the example files use: everything to which an identifier refers, and the types of all
+// expressions, because an example that calls timer.Stop() shows a Timer without naming it.
 func usedIn(files []*ast.File, info *types.Info) map[types.Object]bool {
 	used := make(map[types.Object]bool)
 	for _, file := range files {
@@ -241,7 +241,7 @@ func usedIn(files []*ast.File, info *types.Info) map[types.Object]bool {
 	return used
 }
 
-// compile returns an importer of the packages and of what they import, from the build cache of the go command.
+// compile returns an importer of the packages and their imports, from the build cache of the go command.
 func compile(t *testing.T, fset *token.FileSet, packages []string) types.Importer {
 	t.Helper()
 	exports := make(map[string]string)

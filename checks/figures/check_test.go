@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Each mistake in a copy of the prose is found, with its line, what stands there, and what the source has.
+// Each mistake in a copy of the prose is found, with its line, its text, and the value of the source.
 func TestFigures_mistakesInACopy_areFound(t *testing.T) {
 	rows := table(t)
 	for name, c := range map[string]struct{ file, old, text, want string }{
@@ -43,7 +43,7 @@ func TestFigures_mistakesInACopy_areFound(t *testing.T) {
 	}
 }
 
-// What a source says after it was written again must be in the prose, or is written there.
+// The new values of a regenerated source must be in the prose, or are written into it.
 func TestFigures_anotherSource(t *testing.T) {
 	const name = "bench/RESULTS.md"
 	old := source{name, "- Rounds: 1, fewer\n\n### Create\n\nText.\n\n| peer | wall, ms | ratio |\n|---|--:|--:|\n| **us** | 1,539 | 0.66 |\n\n## Next\n| us | 7 |"}
@@ -137,7 +137,7 @@ func TestSources_ofPartOfARun_areNotWhole(t *testing.T) {
 	}
 }
 
-// Prose is Markdown without its code, and the documentation of what is exported.
+// Prose is Markdown without its code, and the documentation of exported names.
 func TestProse(t *testing.T) {
 	const source = "// Package p takes 1 ms.\n//\n//\tcode 2 ms\npackage p\n\n// A is 3 ms, `4 ms`, \"5 ms\".\ntype A struct {\n\tb int // 6\u00a0ms, 6 ms\n}\n\n" +
 		"// b is 7 ms.\ntype b struct {\n\tC int // 8 ms\n}\n\n// F is 9 ms.\nfunc F() {\n\t// 10 ms\n}\n\nconst (\n\tD = 1 // 11 ms\n)\n\n" +

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package figures checks that each figure in prose is that of its source: a file that a benchmark has written, or a test or
-// benchmark that finds it. What is prose is in prose_test.go, and which figure comes from where in table_test.go. When
+// Package figures checks that each figure in prose matches its source: a file written by a benchmark, or a test or
+// benchmark that determines it. prose_test.go defines prose, and table_test.go lists the source of each figure. When
 // make bench-all has written the sources again,
 //
 //	go test ./checks/figures -fix
 //
-// writes their figures into the prose, and the words around them are read once more.
+// writes their figures into the prose, and the words around them must be read again.
 package figures
 
 import (
@@ -44,7 +44,7 @@ func TestFigures_areThoseOfTheirSources(t *testing.T) {
 	}
 }
 
-// files returns the texts of the files that may have figures in prose, by name.
+// files returns the texts of the files that may contain figures in prose, by name.
 func files(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
@@ -58,7 +58,7 @@ func files(t *testing.T) map[string]string {
 		if slices.Contains(generated, name) || filepath.Ext(name) != ".md" && (filepath.Ext(name) != ".go" || code) {
 			continue
 		}
-		if text, err := os.ReadFile(filepath.Join(root, name)); err == nil { // or it is deleted, and not committed yet
+		if text, err := os.ReadFile(filepath.Join(root, name)); err == nil { // otherwise it is deleted, and not yet committed
 			texts[name] = string(text)
 		}
 	}
@@ -68,18 +68,18 @@ func files(t *testing.T) map[string]string {
 	return texts
 }
 
-// A problem is a figure that is not that of its source, or another disagreement.
+// A problem is a figure that differs from its source, or another disagreement.
 type problem struct {
 	file     string
 	line     int    // 0 if there is none
-	what     string // that is wrong
+	what     string // the wrong item
 	from, to int    // of the figure in the text, and
-	want     string // what must stand there; empty if that is not known
+	want     string // the right text; empty if unknown
 }
 
 func (p problem) String() string { return fmt.Sprintf("%s:%d: %s", p.file, p.line, p.what) }
 
-// compare returns which figures of the rows are not those of their sources.
+// compare returns the figures of the rows that differ from their sources.
 func compare(texts map[string]string, rows []row) (problems []problem) {
 	for _, r := range rows {
 		found := pattern(r.text).FindAllStringSubmatchIndex(texts[r.file], -1)
@@ -132,9 +132,9 @@ func there(by string) bool {
 	return err == nil && strings.Contains(string(text), what)
 }
 
-// repair writes the figures that are known into the texts, and returns the names of those that it has changed.
+// repair writes the known figures into the texts, and returns the names of the changed texts.
 func repair(texts map[string]string, problems []problem) (changed []string) {
-	problems = slices.SortedFunc(slices.Values(problems), func(a, b problem) int { return b.from - a.from }) // the last first
+	problems = slices.SortedFunc(slices.Values(problems), func(a, b problem) int { return b.from - a.from }) // last one first
 	for _, p := range problems {
 		if p.want == "" {
 			continue
@@ -147,7 +147,7 @@ func repair(texts map[string]string, problems []problem) (changed []string) {
 	return changed
 }
 
-// uncovered returns which figures with a unit are in no row and no exception, and which exceptions are not needed.
+// uncovered returns the figures with a unit that are in no row and no exception, and the unneeded exceptions.
 func uncovered(texts map[string]string, rows []row, exceptions []exception) (problems []problem) {
 	left := make(map[string]string, len(texts))
 	for name, text := range texts {
@@ -189,14 +189,14 @@ func excepted(exceptions []exception, name, figure string) bool {
 	return slices.ContainsFunc(exceptions, func(e exception) bool { return e.file == name && slices.Contains(e.figures, figure) })
 }
 
-// notYet are the sources that were not written as make bench-all writes them, and why.
+// notYet are the sources that are not yet in the form in which make bench-all writes them, with reasons.
 var notYet = map[string]string{
 	"bench/RESULTS.md":         "one round of some cases",
 	"bench/CLUSTER.md":         "smaller sizes",
 	"bench/durable/RESULTS.md": "two rounds, and no revision",
 }
 
-// Each source says how it was taken: with the command of the Makefile, in three rounds or more.
+// Each source says how it was measured: with the command of the Makefile, in three rounds or more.
 func TestSources_areOfWholeRuns(t *testing.T) {
 	for _, name := range generated {
 		s, err := readSource(root, name)

@@ -15,11 +15,12 @@ import (
 // space (5s) are values of an option.
 var measured = regexp.MustCompile(`\b\d[\d,]*(?:\.\d+)?(?: |\n *)(?:%|×|(?:ns|µs|ms|s|bytes|B|KB|MB|GB|times|a second)\b)`)
 
-// notProse is what is not prose in a Markdown file: blocks and spans of code, quoted messages, and the targets of links.
+// notProse matches the parts of a Markdown file that are not prose: blocks and spans of code, quoted messages, and the
+// targets of links.
 var notProse = regexp.MustCompile("(?ms)^ *```.*?^ *```|^\n(?:(?:    |\t)[^\n]*\n)+|`[^`]*`|\"[^\"]*\"|\\]\\([^)]*\\)")
 
-// proseOf returns the text with all but prose replaced by spaces: of a Go file the documentation of the package and of
-// exported declarations is left. It returns an empty text for a file that is neither that nor Markdown.
+// proseOf returns the text with everything but prose replaced by spaces: in a Go file the documentation of the package
+// and of exported declarations remains. It returns "" for a file that is neither Go nor Markdown.
 func proseOf(name, text string) (string, error) {
 	switch {
 	case strings.HasSuffix(name, ".md"):
@@ -94,7 +95,8 @@ func blank(text string) string {
 // number is a figure in the text of a row.
 var number = `(\d[\d,]*(?:\.\d+)?|none|One round|(?:` + strings.Join(counts[1:], "|") + `) rounds)`
 
-// pattern makes an expression of a text, in which # is a figure and a space may be the end of a line, also in a comment.
+// pattern converts a text to a regular expression, in which # is a figure and a space may be the end of a line, even in
+// a comment.
 func pattern(text string) *regexp.Regexp {
 	words := strings.Fields(text)
 	for i, word := range words {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A source is a file that a benchmark has written, or another that has a figure.
+// A source is a file that a benchmark has written, or another file with a figure.
 type source struct{ name, text string }
 
 func readSource(root, name string) (source, error) {
@@ -21,13 +21,13 @@ func readSource(root, name string) (source, error) {
 	return source{name, string(text)}, err
 }
 
-// A value is a number of a source, or not a number if the source does not have it.
+// A value is a number of a source, or NaN if the source does not have it.
 type value struct {
 	n    float64
-	from string // the source, and where it is there
+	from string // the source, and the place in it
 }
 
-// section returns what is between a heading and the next one.
+// section returns the text between a heading and the next one.
 func (s source) section(title string) string {
 	_, rest, found := strings.Cut(s.text, "# "+title+"\n")
 	if !found {
@@ -40,14 +40,14 @@ func (s source) section(title string) string {
 // cell returns the number in the first table of a section, in the row of a peer and the column of a title.
 func (s source) cell(title, peer, column string) value { return s.right(title, peer, column, 0) }
 
-// ratio returns the number right of that.
+// ratio returns the number to the right of that cell.
 func (s source) ratio(title, peer, column string) value {
 	v := s.right(title, peer, column, 1)
 	v.from += ", ratio"
 	return v
 }
 
-// right returns the number some columns right of a title, which must be the only one of its name.
+// right returns the number some columns to the right of a title, which must be unique.
 func (s source) right(title, peer, column string, by int) value {
 	v := value{math.NaN(), strings.Join([]string{s.name, title, peer, column}, ": ")}
 	var head []string
@@ -73,7 +73,7 @@ func (s source) right(title, peer, column string, by int) value {
 	return v
 }
 
-// find returns the number that stands for # in a text.
+// find returns the number in the place of # in a text.
 func (s source) find(text string) value {
 	v := value{math.NaN(), s.name + ": " + text}
 	if found := pattern(text).FindStringSubmatch(s.text); found != nil {
@@ -82,7 +82,8 @@ func (s source) find(text string) value {
 	return v
 }
 
-// isWhole reports whether a source was written by a run of all cases, in three rounds or more, and says when and of what.
+// isWhole reports whether a source was written by a run of all cases, in three rounds or more, and names its date and
+// commit.
 func (s source) isWhole() bool {
 	head, _, _ := strings.Cut(s.text, "\n## ")
 	has := func(pattern string) bool { return regexp.MustCompile(`(?m)` + pattern).MatchString(head) }
@@ -110,7 +111,7 @@ func (v value) per(n float64) value {
 	return value{v.n / n, fmt.Sprintf("%s, divided by %g", v.from, n)}
 }
 
-// A figure is how a value is written in prose, or empty if the source does not have it.
+// A figure is a value as written in prose, or empty if the source does not have it.
 type figure struct{ want, from string }
 
 func (v value) figure(text string) figure {
@@ -139,7 +140,7 @@ func (v value) about(n int) figure {
 	return value{rounded, v.from}.digits(after)
 }
 
-// saved writes what a ratio is less than one, in percent.
+// saved writes the difference between one and a ratio, in percent.
 func (v value) saved() figure { return v.figure(value{100 * (1 - v.n), ""}.whole().want) }
 
 // count writes a value without decimals, and zero as a word.

@@ -10,16 +10,16 @@ import (
 // generated are the files that benchmarks write.
 var generated = []string{"bench/RESULTS.md", "bench/CACHES.md", "bench/CLUSTER.md", "bench/durable/RESULTS.md"}
 
-// A row is a piece of prose with figures. Each # in the text is one of the figures. A text without # is found by a test, a
-// benchmark or a program: by has its file and its name.
+// A row is a piece of prose with figures. Each # in the text is one of the figures. For a text without #, by contains
+// the file and the name of the test, benchmark or program that determines it.
 type row struct {
 	file, text string
 	figures    []figure
 	by         string
-	pending    bool // the source does not have the figures yet; the row must change when it has
+	pending    bool // the source does not yet have the figures; the row must change when it has them
 }
 
-// table returns what is checked.
+// table returns the checked rows.
 func table(t *testing.T) []row {
 	t.Helper()
 	read := func(name string) source {
@@ -128,7 +128,7 @@ func table(t *testing.T) []row {
 	return rows
 }
 
-// An exception is figures of a file that were not measured, and why they are there.
+// An exception lists figures of a file that were not measured, with the reason.
 type exception struct {
 	file    string
 	figures []string

@@ -54,9 +54,9 @@ func loadRules(t *testing.T, on storage.Storage) ([]*rules.AlertingRule, []*rule
 	return alerting, slices.Collect(maps.Values(groups))
 }
 
-// A history is when each alert fired, in order, and what it said first.
+// A history contains when each alert fired, in order, and its first message.
 type history struct {
-	at   map[string][]time.Duration // since the beginning
+	at   map[string][]time.Duration // times since the beginning
 	said map[string]*rules.Alert
 }
 
@@ -88,11 +88,11 @@ func evaluate(t *testing.T, on storage.Storage, begin time.Time, d time.Duration
 
 func (h history) names() []string { return slices.Sorted(maps.Keys(h.at)) }
 
-// A trial is series, a line each: the name and its values every 15 seconds, in the notation of promtool.
+// A trial contains series, one per line: the name and its values every 15 seconds, in the notation of promtool.
 type trial struct {
 	fires string
 	after time.Duration // when the alert fires first
-	quiet []string      // series of which none makes it fire
+	quiet []string      // series that do not make it fire
 }
 
 var trials = map[string]trial{
@@ -330,7 +330,7 @@ func TestAlerts_fireAndAreQuiet(t *testing.T) {
 	}
 }
 
-// Each alert says where it is and what to do, and its templates are right.
+// Each alert names its place and the action to take, and its templates are right.
 func TestAlerts_sayWhatToDo(t *testing.T) {
 	for name, trial := range trials {
 		a := onSeries(t, trial.fires).said[name]
@@ -398,8 +398,8 @@ func TestAlerts_nameWhatIsExported(t *testing.T) {
 	}
 }
 
-// The incident: at the first minute 508 tasks are due, the first 8 hang and take all workers, and 500 wait. At
-// the eighth minute what they hang on answers.
+// The incident: at the first minute 508 tasks are due, the first 8 hang and take all workers, and 500 wait. At the
+// eighth minute the service on which they hang answers.
 func TestAlerts_onAnIncident(t *testing.T) {
 	const stuck, released = time.Minute, 8 * time.Minute
 	scrapes := record(t, 60, func(t *testing.T, registry *prometheus.Registry) {
@@ -429,7 +429,7 @@ func TestAlerts_onAnIncident(t *testing.T) {
 		}
 	}
 	h := onScrapes(t, scrapes)
-	for name, after := range map[string]time.Duration{ // as the README has it
+	for name, after := range map[string]time.Duration{ // as in the README
 		"TimewheelOldestWait":    45 * time.Second,
 		"TimewheelNothingStarts": 2*time.Minute + 45*time.Second,
 		"TimewheelWorkersBusy":   5 * time.Minute,
@@ -445,8 +445,8 @@ func TestAlerts_onAnIncident(t *testing.T) {
 	}
 }
 
-// The same on two nodes: their 16 workers hang, each node gives back what it cannot start, and no node has anything that
-// waits.
+// The same on two nodes: their 16 workers hang, each node gives back the tasks that it cannot start, and no node has
+// waiting runs.
 func TestAlerts_onTwoStuckNodes(t *testing.T) {
 	const stuck, released = time.Minute, 8 * time.Minute
 	scrapes := record(t, 60, func(t *testing.T, registry *prometheus.Registry) {
@@ -474,7 +474,7 @@ func TestAlerts_onTwoStuckNodes(t *testing.T) {
 		for _, d := range h.at[name] {
 			at[d]++
 		}
-		// What starts at the instant of a scrape may be counted by the next.
+		// A run that starts at the instant of a scrape may be counted by the next one.
 		if all := h.at[name]; len(all) == 0 || at[stuck+after+every] != 2 || all[0] != stuck+after || all[len(all)-1] >= released {
 			t.Errorf("%s fires at %v, want it for both nodes %v after %v, and not from %v on", name, at, after, stuck, released)
 		}
@@ -505,15 +505,14 @@ func (s scrape) value(t *testing.T, name string) float64 {
 	return 0
 }
 
-// onScrapes evaluates the rules for as long as was scraped, from the program's start.
+// onScrapes evaluates the rules over the time of the scrapes, from the program's start.
 func onScrapes(t *testing.T, scrapes []scrape) history {
 	t.Helper()
 	begin := scrapes[0].at.Add(-every)
 	return evaluate(t, store(t, scrapes, true), begin, scrapes[len(scrapes)-1].at.Sub(begin))
 }
 
-// pauseDue runs a scheduler on a store and a node, each with due tasks of a kind that is handled and of one that is not,
-// and both paused.
+// pauseDue runs a scheduler on a store and a node. Each has due tasks of a handled and an unhandled kind, both paused.
 func pauseDue(t *testing.T, registry *prometheus.Registry, pause func(*durable.Scheduler, context.Context) error) {
 	works := func(context.Context, durable.Run) error { return nil }
 	kinds := map[string]durable.Handler{"kind": works}
@@ -538,8 +537,8 @@ func pauseDue(t *testing.T, registry *prometheus.Registry, pause func(*durable.S
 	}
 }
 
-// Of a kind with a limit more tasks fall due than may run, for half an hour. The others are as quick as ever, so no alert
-// fires. Without the limit's metric the growing backlog would make one fire.
+// For half an hour more tasks of a kind with a limit fall due than may run. Other kinds are as quick as usual, so no
+// alert fires. Without the metric of the limit the growing backlog would make one fire.
 func TestAlerts_onALimitedKind(t *testing.T) {
 	scrapes := record(t, 120, func(t *testing.T, registry *prometheus.Registry) {
 		works := func(context.Context, durable.Run) error { return nil }
@@ -579,7 +578,8 @@ func TestAlerts_onALimitedKind(t *testing.T) {
 	}
 }
 
-// While a kind waits for its limit, the workers are too few for another one, which has none. The alert names that.
+// While a kind waits for its limit, there are too few workers for another kind, which has no limit. The alert names the
+// other kind.
 func TestAlerts_onABacklogNextToALimitedKind(t *testing.T) {
 	scrapes := record(t, 120, func(t *testing.T, registry *prometheus.Registry) {
 		s, err := durable.Join(context.Background(), memengine.New(),
@@ -614,7 +614,7 @@ func TestAlerts_onABacklogNextToALimitedKind(t *testing.T) {
 	}
 }
 
-// What real wheels and schedulers in trouble give out makes just these alerts fire.
+// The metrics of real wheels and schedulers in trouble make exactly these alerts fire.
 func TestAlerts_onRecordedTrouble(t *testing.T) {
 	nothing := func(*timewheel.Task) {}
 	for name, c := range map[string]struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package grafana tests the Grafana dashboard and the alert rules of package metrics. It is not part of that
-// module for the sake of Prometheus' query engine.
+// Package grafana tests the Grafana dashboard and the alert rules of package metrics. It is in a separate module
+// because it needs Prometheus' query engine.
 package grafana
 
 import (
@@ -41,13 +41,12 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// all is what Grafana puts in the place of the variables when all values are chosen.
+// all replaces the variables as Grafana does when all values are chosen.
 var all = strings.NewReplacer(
 	"$job", ".*", "$instance", ".*", "$wheel", ".*", "$scheduler", ".*", "$__rate_interval", "1m")
 
-// Every query of the dashboard is run by Prometheus' own engine against what the collectors of two wheels and
-// four schedulers really give out, and has an answer for each of those that have its metrics. And every metric there
-// is, is in some query.
+// Prometheus' own engine runs every query of the dashboard against the real metrics of two wheels and four schedulers.
+// Each query has an answer for every one of them that has its metrics, and every existing metric is used in some query.
 func TestDashboard_everyQueryHasAnAnswer(t *testing.T) {
 	d := readDashboard(t)
 	scrapes := record(t, 5, steady)
@@ -109,7 +108,7 @@ func answers(t *testing.T, d dashboard, scrapes []scrape, native bool) {
 	}
 }
 
-// Every query filters by every variable that its metrics have a label for.
+// Every query filters by every variable for which its metrics have a label.
 func TestDashboard_everyQueryFiltersByTheVariables(t *testing.T) {
 	for _, p := range readDashboard(t).Panels {
 		for _, target := range p.Targets {
@@ -139,7 +138,7 @@ func TestDashboard_everyQueryFiltersByTheVariables(t *testing.T) {
 	}
 }
 
-// The variables offer what was scraped, each within what is chosen for those before it.
+// The variables offer the scraped values, each restricted by the choices for earlier variables.
 func TestDashboard_variables_offerWhatThereIs(t *testing.T) {
 	scrapes := record(t, 1, steady)
 	db, engine := store(t, scrapes, false), newEngine()

@@ -29,14 +29,14 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The labels that Prometheus adds to what it scrapes, and how often it does.
+// The labels that Prometheus adds to scraped series, and the scrape interval.
 const (
 	job      = "shop"
 	instance = "10.0.0.1:9090"
 	every    = 15 * time.Second
 )
 
-// A scrape is what a registry gives out at a time.
+// A scrape contains the metrics of a registry at one time.
 type scrape struct {
 	at       time.Time
 	families []*dto.MetricFamily
@@ -103,7 +103,7 @@ func addTask(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
 	}
 }
 
-// newScheduler returns a started scheduler on a store, whose collector is registered, and which handles the kinds.
+// newScheduler returns a started scheduler on a store that handles the kinds. Its collector is registered.
 func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on engine.Store,
 	kinds map[string]durable.Handler,
 ) *durable.Scheduler {
@@ -145,7 +145,7 @@ func begin(t *testing.T, registry *prometheus.Registry, name string, s *durable.
 	t.Cleanup(func() {
 		stopped, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = s.Shutdown(stopped) // the error is of a run that was still running, or of a store that has failed
+		_ = s.Shutdown(stopped) // the error is about a run in progress, or a failed store
 	})
 	return s
 }
@@ -175,7 +175,7 @@ type sizedStore struct{ *memstore.Store }
 
 func (sizedStore) Size() int64 { return 1 << 20 }
 
-// A healthy engine is one on a server without trouble.
+// A healthy engine is an engine on a server without trouble.
 type healthy struct{ engine.Engine }
 
 func (healthy) Health(context.Context) (engine.Health, error) {
@@ -201,7 +201,7 @@ func steady(t *testing.T, registry *prometheus.Registry) {
 	}
 }
 
-// store puts the scrapes into a database of Prometheus, which takes native histograms or classic ones.
+// store puts the scrapes into a database of Prometheus that accepts native or classic histograms.
 func store(t *testing.T, scrapes []scrape, native bool) *tsdb.DB {
 	t.Helper()
 	options := tsdb.DefaultOptions()
@@ -231,8 +231,8 @@ func newEngine() *promql.Engine {
 	})
 }
 
-// ingest appends what a registry gives out, as Prometheus' scraper does: by its own parser, of the text format,
-// in which histograms are classic, or of protocol buffers, in which they are native.
+// ingest appends the metrics of a registry as Prometheus' scraper does. It uses Prometheus' parser for the text format,
+// with classic histograms, or for protocol buffers, with native ones.
 func ingest(t *testing.T, app storage.Appender, families []*dto.MetricFamily, native bool, at int64) {
 	t.Helper()
 	format := expfmt.NewFormat(expfmt.TypeTextPlain)
@@ -275,7 +275,7 @@ func ingest(t *testing.T, app storage.Appender, families []*dto.MetricFamily, na
 	}
 }
 
-// scraped returns the labels of a series with those that Prometheus adds.
+// scraped returns the labels of a series with the labels that Prometheus adds.
 func scraped(exported labels.Labels) labels.Labels {
 	return labels.NewBuilder(exported).Set("job", job).Set("instance", instance).Labels()
 }

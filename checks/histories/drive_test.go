@@ -26,8 +26,8 @@ var (
 )
 
 const (
-	clients = 2 // of each node
-	verbs   = 8 // of each client
+	clients = 2 // clients per node
+	verbs   = 8 // verbs per client
 	keys    = 3
 	lease   = 400 * time.Millisecond
 )
@@ -42,11 +42,11 @@ type driver struct {
 	seed  uint64
 	nodes []*durable.Scheduler
 
-	asked sync.Map // when each durable.Claim was to be confirmed, the last time
+	asked sync.Map // when each durable.Claim was last sent for confirmation
 }
 
-// A confirmed is the engine of a node. It notes when the node asks for starts: a start lies between that and
-// the call of the handler.
+// A confirmed is the engine of a node. It records when the node asks for starts: a start lies between that time and the
+// call of the handler.
 type confirmed struct {
 	engine.Engine
 	d *driver
@@ -61,19 +61,19 @@ func (e confirmed) Confirm(ctx context.Context, by engine.MemberID, claims []eng
 	return e.Engine.Confirm(ctx, by, claims)
 }
 
-// draws returns the numbers of one part of a history.
+// draws returns the random numbers of one part of a history.
 func draws(seed uint64, part ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, part...)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// some returns a duration of at most that.
+// some returns a random duration of at most most.
 func some(rnd *rand.Rand, most time.Duration) time.Duration {
 	return 1 + time.Duration(rnd.Int64N(int64(most)))
 }
 
-// kind is that of the tasks of this history: another history's nodes leave them alone.
+// kind returns the kind of the tasks of this history: the nodes of other histories leave them alone.
 func (d *driver) kind() string { return fmt.Sprint("history ", d.seed) }
 
 func (d *driver) join(t *testing.T, engine engine.Engine) {
@@ -127,7 +127,7 @@ func (d *driver) work(ctx context.Context, run durable.Run) error {
 	return nil
 }
 
-// drive has the clients of all nodes do their verbs at the same time.
+// drive lets the clients of all nodes call their verbs at the same time.
 func (d *driver) drive(t *testing.T) {
 	var all sync.WaitGroup
 	for client := range clients * len(d.nodes) {
@@ -151,7 +151,7 @@ func (d *driver) drive(t *testing.T) {
 	time.Sleep(lease) // more runs
 }
 
-// settle reads every key on every node. No fault may happen any more.
+// settle reads every key on every node. No further fault may happen.
 func (d *driver) settle(t *testing.T) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -171,7 +171,7 @@ func (d *driver) settle(t *testing.T) {
 	}
 }
 
-// do calls the verb and notes it. after is when the task is due. It reports whether the outcome is known.
+// do calls the verb and records it. after is when the task is due. It reports whether the outcome is known.
 func (d *driver) do(t *testing.T, client int, c call, after, patience time.Duration) bool {
 	n := d.nodes[client/clients]
 	task := durable.Task{Key: c.key, Kind: d.kind(), Delay: after, Times: c.times}
@@ -214,7 +214,7 @@ func (d *driver) do(t *testing.T, client int, c call, after, patience time.Durat
 	case errors.Is(err, durable.ErrTaskKeyNotFound) && !reads && c.verb != add && c.verb != set:
 	case errors.Is(err, durable.ErrUnavailable), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		if reads {
-			return false // it says nothing
+			return false // it carries no information
 		}
 		a.unknown = true
 	default:

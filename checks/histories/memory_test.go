@@ -17,7 +17,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// makeInMemory makes a history on the engine in memory, in virtual time. The engine has that mistake, or none.
+// makeInMemory makes a history on the engine in memory, in virtual time. The engine has the given mistake, or none.
 func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
 	d := &driver{seed: seed}
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestHistories_inMemory_areLinearizable(t *testing.T) {
 	all.report(t)
 }
 
-// Mistakes that are built into the engine are found.
+// Mistakes built into the engine are found.
 func TestHistories_ofAnEngineWithAMistake_areRefused(t *testing.T) {
 	for _, mistake := range []string{
 		"an add succeeds on a present key", "a read is stale", "every start is confirmed",
@@ -181,7 +181,7 @@ func paused(r engine.Record) bool {
 	return err == nil && info.State == durable.Paused
 }
 
-// again is an engine that sends a commit once more if it fails.
+// again is an engine that repeats a failed commit.
 type again struct{ engine.Engine }
 
 func (e again) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,

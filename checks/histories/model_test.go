@@ -3,11 +3,10 @@
 // Package histories checks the verbs of two nodes of a cluster for linearizability, while answers are lost,
 // calls fail and are delayed, and connections are cut.
 //
-// A history is what goroutines on both nodes did to a few keys, and the runs of the tasks. It is right if there
-// is an order of all operations, each between its call and its return, that one scheduler could have gone
-// through (Herlihy and Wing, "Linearizability", TOPLAS 1990). porcupine looks for that order. A verb whose
-// outcome is unknown never returns: it may take effect at any later time, or after all that was seen, which
-// means never.
+// A history contains the operations of goroutines on both nodes on a few keys, and the runs of the tasks. It is right
+// if one scheduler could have executed all operations in some order, each between its call and its return (Herlihy and
+// Wing, "Linearizability", TOPLAS 1990). porcupine looks for that order. A verb whose outcome is unknown never returns:
+// it may take effect at any later time, or after the end of the history, which means never.
 package histories
 
 import (
@@ -36,7 +35,7 @@ const (
 	get        verb = "Get"
 
 	start verb = "start" // a handler is called: the start was confirmed before
-	end   verb = "end"   // a handler has returned nil: the task may go to its next run at any later time, or never
+	end   verb = "end"   // a handler has returned nil: the task may advance to its next run at any later time, or never
 )
 
 // A call is the input of an operation. No two tasks of a history have the same number.
@@ -44,22 +43,23 @@ type call struct {
 	verb  verb
 	key   string
 	task  int
-	times int    // of an add or set: the runs; of a start: those that are left, this one included
+	times int    // of an add or set: the runs; of a start: the remaining runs, including this one
 	seq   uint64 // of a start or end
 	fence int64  // of a start or end
 }
 
-// An answer is the output. The task, its times and seq, and whether it is paused, are those of a Get.
+// An answer is the output. The task, its times and seq, and whether it is paused, come from a Get.
 type answer struct {
 	unknown bool
-	ok      bool // the verb has succeeded, or there is a task
+	ok      bool // the verb succeeded, or there is a task
 	task    int
 	times   int
 	seq     uint64
 	paused  bool
 }
 
-// A state is that of a key. The fence is the greatest of its starts, or more: that of its tasks in the past, too.
+// A state is the state of a key. The fence is at least the greatest fence of its starts, including those of its earlier
+// tasks.
 type state struct {
 	task   int // 0: none
 	times  int
@@ -131,7 +131,7 @@ var model = porcupine.Model{
 	Step: func(s, input, output any) (bool, any) { return step(s.(state), input.(call), output.(answer)) },
 }
 
-// A history is the operations, in the order of their calls and returns.
+// A history contains the operations, in the order of their calls and returns.
 type history struct {
 	mu   sync.Mutex // protects below
 	time int64      // calls and returns so far
@@ -148,7 +148,7 @@ func (h *history) now() int64 {
 	return h.time
 }
 
-// note notes an operation that has returned.
+// note records an operation that has returned.
 func (h *history) note(client int, called int64, c call, a answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,8 +160,7 @@ func (h *history) note(client int, called int64, c call, a answer) {
 	h.ops = append(h.ops, op)
 }
 
-// checkLimit is how long the checker may look for an order. It takes milliseconds, and for some wrong histories
-// minutes.
+// checkLimit is the time limit of the checker. It usually takes milliseconds, but minutes for some wrong histories.
 const checkLimit = 20 * time.Second
 
 // check looks for the order.
@@ -179,10 +178,10 @@ func (h *history) String() string {
 	return strings.ReplaceAll(b.String(), fmt.Sprint(never), "never")
 }
 
-// A tally is what histories have in them.
+// A tally counts the contents of histories.
 type tally struct{ histories, operations, unknown, starts int }
 
-// check fails the test if no order explains the history, and counts what is in it.
+// check fails the test if no order explains the history, and counts its contents.
 func (n *tally) check(t *testing.T, h *history, repeat string) {
 	t.Helper()
 	if got := h.check(); got != porcupine.Ok {
@@ -200,7 +199,7 @@ func (n *tally) check(t *testing.T, h *history, repeat string) {
 	}
 }
 
-// tame reports whether the histories are too tame to find anything: no outcome is unknown, or no run starts.
+// tame reports whether the histories are too tame to find mistakes: no outcome is unknown, or no run starts.
 func (n *tally) tame() bool { return n.unknown == 0 || n.starts == 0 }
 
 // report fails the test if the histories are too tame.
@@ -211,7 +210,7 @@ func (n *tally) report(t *testing.T) {
 	}
 }
 
-// good is a history of one goroutine with every verb.
+// good returns a history of one goroutine with every verb.
 func good() []porcupine.Operation {
 	yes, no := answer{ok: true}, answer{}
 	h := &history{}
@@ -264,7 +263,7 @@ func good() []porcupine.Operation {
 	return h.ops
 }
 
-// The histories that no scheduler may have are refused, or the other tests prove nothing.
+// Histories that no scheduler may have must be refused, or the other tests prove nothing.
 func TestCheck_falsifiedHistory_isRefused(t *testing.T) {
 	// falsify checks the good history with a change in one operation.
 	type op = porcupine.Operation

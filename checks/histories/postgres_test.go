@@ -19,7 +19,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// Several histories at a time, each on two nodes that reach one PostgreSQL through a proxy each. The test is
+// Several histories at a time, each on two nodes that reach one PostgreSQL through separate proxies. The test is
 // skipped where no server is installed, unless POSTGRES_REQUIRED is set.
 func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 	const atOnce = 10
@@ -51,7 +51,7 @@ func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 		engines, proxies = append(engines, e), append(proxies, p)
 	}
 	seed := *fromSeed
-	// round makes histories, on the engines as wrap returns them.
+	// round makes histories on the engines returned by wrap.
 	round := func(wrap func(engine.Engine) engine.Engine) (drivers [atOnce]*driver) {
 		for i := range drivers {
 			drivers[i] = &driver{seed: seed}
@@ -79,7 +79,7 @@ func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 	}
 	const most = 20
 	var all tally
-	// On a loaded machine a whole round may pass in which no lease lasts for long enough to start a run.
+	// On a loaded machine a whole round may pass in which no lease lasts long enough to start a run.
 	for i := 0; i < rounds || all.tame() && i < most; i++ {
 		for _, d := range round(func(e engine.Engine) engine.Engine { return e }) {
 			all.check(t, &d.history, fmt.Sprint("seed ", d.seed))
@@ -99,7 +99,7 @@ func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 	t.Errorf("%d histories have not found that a commit whose answer is lost is sent again", most*atOnce)
 }
 
-// A proxy is one that draws faults, and counts them.
+// A proxy is a pgtest.Proxy with random faults, which it counts.
 type proxy struct {
 	*pgtest.Proxy
 	cut, lost, late int
@@ -115,7 +115,7 @@ func newProxy(t *testing.T, to *pgtest.Server) *proxy {
 	return &proxy{Proxy: p}
 }
 
-// trouble begins faults that are drawn from there. Messages that commit a write are hit more often.
+// trouble starts random faults. Messages that commit a write are hit more often.
 func (p *proxy) trouble(rnd *rand.Rand) {
 	p.Disturb(func(message []byte) (pgtest.Fault, time.Duration) {
 		one := 100

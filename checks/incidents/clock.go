@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// clockEnv says how the clock of a process is wrong.
+// clockEnv is the variable that says how the clock of a process is wrong.
 const clockEnv = "TIMEWHEEL_TEST_CLOCK"
 
 // wrongClock builds this program with a package time that can be wrong. It takes a minute or two.

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// volume is the size of the file system that becomes full, in megabytes.
+// volume is the size of the file system that fills up, in megabytes.
 const volume = 60
 
-// mount has the scene's store on a small file system of its own, which takes the rights of root.
+// mount puts the scene's store on a separate small file system, which needs root privileges.
 func (s *scene) mount() error {
 	dir := filepath.Join(s.dir, "volume")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -38,7 +38,7 @@ func small(s *scene) error {
 	return restart(s)
 }
 
-// fill leaves no room on the file system.
+// fill fills up the file system.
 func fill(s *scene) error {
 	name := filepath.Join(filepath.Dir(s.tasks), "filler")
 	s.later(func() { _ = os.Remove(name) })
@@ -55,7 +55,7 @@ func fill(s *scene) error {
 	return f.Close()
 }
 
-// load has the process add tasks until its store has failed.
+// load makes the process add tasks until its store has failed.
 func load(s *scene) error {
 	p := s.all()[0]
 	for i := range 1000 {

@@ -3,13 +3,12 @@
 //go:build linux
 
 // Incidents replays the incidents of dashboard/README.md with real processes, on a wheel, an embedded store and one or
-// two nodes on PostgreSQL. It checks what the page, the metrics, the alerts and the command say: the truth within three
-// seconds, and within fifteen seconds of the end nothing of it any more.
+// two nodes on PostgreSQL. It checks that the page, the metrics, the alerts and the command report the truth within
+// three seconds, and no longer report it fifteen seconds after the end.
 //
 //	go run ./checks/incidents -run 'killed|stopped'
 //
-// It prints a line for each incident and backend, and ends with status 1 if one of them was not reported as it should
-// be.
+// It prints a line for each incident and backend, and exits with status 1 if one of them was not reported correctly.
 package main
 
 import (
@@ -51,8 +50,8 @@ func main() {
 	}
 }
 
-// replay replays the incidents that are chosen, and prints a line for each backend of each, with what is wrong below
-// it. It reports whether all is as it should be.
+// replay replays the chosen incidents, and prints a line for each backend of each incident, with the errors below it.
+// It reports whether there were no errors.
 func replay(ctx context.Context, w *world, chosen *regexp.Regexp, out io.Writer) (ok bool, err error) {
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(ctx); err != nil {
@@ -73,9 +72,9 @@ func replay(ctx context.Context, w *world, chosen *regexp.Regexp, out io.Writer)
 	return ok, ctx.Err()
 }
 
-// A result is how an incident was reported.
+// A result describes how an incident was reported.
 type result struct {
-	isTrue, isGone time.Duration // since the beginning of what can be known, and since the end; 0 if it never was
+	isTrue, isGone time.Duration // time until the report, since the incident could be known, and until its removal, since the end; 0 if never
 	wrong          []string
 	skipped        string // why it was not replayed, or empty
 }
@@ -101,18 +100,18 @@ func (r *result) print(out io.Writer, name string, b backend) {
 	}
 }
 
-// A world is what the incidents share.
+// A world contains the resources that the incidents share.
 type world struct {
-	dir     string        // of the command, the stores and what was scraped
-	within  time.Duration // how long the truth may take
-	gone    time.Duration // and the end
+	dir     string        // directory of the command, the stores and the scrapes
+	within  time.Duration // time limit for the report
+	gone    time.Duration // and for its removal
 	command string        // the path of cmd/timewheel; empty until it is needed
 	rules   []rule
 	server  *pgtest.Server // nil until an incident needs it
-	noPG    error          // why there is none
-	scenes  atomic.Int64   // that were made
+	noPG    error          // the reason why there is no server
+	scenes  atomic.Int64   // number of scenes made
 
 	rulesFile  string // the path of the rules
-	prometheus string // the path of a Prometheus server's program; empty for none
+	prometheus string // the path of the Prometheus server program; empty for none
 	skewed     string // the path of this program with a package time that can be wrong; empty until it is needed
 }

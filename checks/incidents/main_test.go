@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newWorld returns a world that the test closes.
+// newWorld returns a world that is closed at the end of the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{}
@@ -35,11 +35,11 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// short are the incidents that are replayed in every change: they need no server, and hardly any time.
+// short are the incidents that are replayed for every change: they need no server, and hardly any time.
 var short = regexp.MustCompile(`^(all workers stuck|a kind always fails) on wheel$|^a kind without a handler on store$`)
 
-// The words are those of the table, and come and go. How soon is checked by make incidents: here other tests may
-// have the processors meanwhile.
+// The reports match the table, appear and disappear. make incidents checks how soon: here other tests may keep the
+// processors busy.
 func TestIncidents_someOfThem_areReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -65,7 +65,7 @@ func TestIncidents_someOfThem_areReported(t *testing.T) {
 	}
 }
 
-// An incident that is not reported as the table has it is found.
+// The check finds an incident that is not reported as in the table.
 func TestIncidents_notReported_isFound(t *testing.T) {
 	w := newWorld(t)
 	w.within, w.gone = time.Second, 2*time.Second
@@ -93,7 +93,7 @@ func TestIncidents_notReported_isFound(t *testing.T) {
 	}
 }
 
-// The documentation of the dashboard has a row for each incident, with a headline as the table has it and the alerts.
+// The documentation of the dashboard has a row for each incident, with the headline of the table and the alerts.
 func TestIncidents_areInTheReadme(t *testing.T) {
 	text, err := os.ReadFile("../../dashboard/README.md")
 	if err != nil {
@@ -103,7 +103,7 @@ func TestIncidents_areInTheReadme(t *testing.T) {
 	if !found {
 		t.Fatal("there is no section Incidents")
 	}
-	rows := make(map[string]string) // what is seen, by the name of the incident
+	rows := make(map[string]string) // the documented report, by the name of the incident
 	var names []string
 	for line := range strings.Lines(text2) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")

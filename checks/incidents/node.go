@@ -28,27 +28,27 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// The program is a process of the service if the environment has its settings.
+// The program runs as a process of the service if the environment has its settings.
 const nodeEnv = "TIMEWHEEL_INCIDENTS_NODE"
 
-// A node is the settings of a process of the service: a wheel, a scheduler on a store if it has Dir, or a node on
-// PostgreSQL if it has URL.
+// A node contains the settings of a process of the service: a wheel, a scheduler on a store if Dir is set, or a node on
+// PostgreSQL if URL is set.
 type node struct {
 	Name             string
 	Dir, URL, Schema string
-	Kinds            []string // that it handles
-	Idle             bool     // it adds tasks and runs none
+	Kinds            []string // kinds that it handles
+	Idle             bool     // it adds tasks but runs none
 }
 
 const (
 	workers = 8
-	catchUp = 2000 // overdue tasks that start in a second, so that 200,000 take a while
+	catchUp = 2000 // overdue tasks started per second, so that 200,000 take a while
 	lease   = 4 * time.Second
 	source  = "shop" // the name of the scheduler, or of the wheel
 	page    = "/debug/timewheel/"
 
-	mostLife = 10 * time.Minute // of a process whose driver does not end
-	grace    = 8 * time.Second  // of a Shutdown
+	mostLife = 10 * time.Minute // maximal life of a process whose driver does not end it
+	grace    = 8 * time.Second  // time limit of a Shutdown
 	slowTime = 3 * time.Second
 	batch    = 1000
 )
@@ -58,7 +58,7 @@ const (
 	quick   = "quick"
 	slow    = "slow"  // takes slowTime
 	hang    = "hang"  // ignores its context until it is released
-	fails   = "fails" // until it is mended
+	fails   = "fails" // fails until it is mended
 	limited = "limited"
 	sms     = "sms" // quick; only some processes handle it
 )
@@ -77,10 +77,10 @@ type service struct {
 	counts   counts
 }
 
-// counts are what a process has run.
+// counts are the counts of a process's runs.
 type counts struct {
 	Runs map[string]int // by kind
-	Late float64        // seconds, the greatest of a quick run
+	Late float64        // the maximal lateness of a quick run in seconds
 }
 
 // serve is the process. It prints the address of its page, and ends at the end of its input.
@@ -124,7 +124,7 @@ func (s *service) run() error {
 	return s.close()
 }
 
-// open makes the wheel or the scheduler, and starts it.
+// open creates and starts the wheel or the scheduler.
 func (s *service) open(registry *prometheus.Registry) (dashboard.Source, error) {
 	log := logrus.New() // to the standard error, which the driver keeps
 	if s.Dir == "" && s.URL == "" {
@@ -177,7 +177,7 @@ func (s *service) openTasks(registry *prometheus.Registry, opts []durable.Option
 	return registry.Register(metrics.NewEngineCollector(engine, source))
 }
 
-// close ends what runs, and stops the wheel or the scheduler.
+// close ends the runs, and stops the wheel or the scheduler.
 func (s *service) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
@@ -202,7 +202,7 @@ func (s *service) release() {
 
 var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
 
-// work does what the tasks of the kind do.
+// work does the work of a task of the kind.
 func (s *service) work(ctx context.Context, kind string, late time.Duration) error {
 	s.mu.Lock()
 	s.counts.Runs[kind]++
@@ -231,7 +231,7 @@ func (s *service) handle(ctx context.Context, run durable.Run) error {
 	return s.work(ctx, run.Kind, time.Since(run.Due))
 }
 
-// do does what the driver asks for.
+// do executes an order of the driver.
 func (s *service) do(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch what := r.PathValue("what"); what {
@@ -259,7 +259,7 @@ func (s *service) do(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// add adds n tasks of a kind, which are due in a while, and once more each interval if there is one.
+// add adds n tasks of a kind that are due after a delay, and repeat at the interval if there is one.
 func (s *service) add(r *http.Request) error {
 	kind, group := r.FormValue("kind"), r.FormValue("group")
 	n, _ := strconv.Atoi(r.FormValue("n"))

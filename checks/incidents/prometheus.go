@@ -36,14 +36,15 @@ func readRules(name string) (all []rule, err error) {
 	return all, nil
 }
 
-// A scraper has what the processes exported, as Prometheus keeps it.
+// A scraper keeps the metrics of the processes, as Prometheus would.
 type scraper struct {
 	db     *tsdb.DB
 	engine *promql.Engine
 	rules  []rule
 }
 
-// scrapeEvery is the pause between two scrapes. A process that has not been scraped for stale is gone.
+// scrapeEvery is the pause between two scrapes. A process that has not been scraped for the duration stale counts as
+// gone.
 const (
 	scrapeEvery = time.Second
 	stale       = 4 * time.Second
@@ -56,7 +57,7 @@ func newScraper(dir string, rules []rule) (*scraper, error) {
 	}), rules}, err
 }
 
-// scrape appends what the process at the address exports.
+// scrape appends the metrics of the process at the address.
 func (s *scraper) scrape(ctx context.Context, client *http.Client, addr, instance string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
@@ -109,7 +110,8 @@ func (s *scraper) holds(ctx context.Context, expr string) (bool, error) {
 	return len(got) > 0, err
 }
 
-// alerts returns the alerts whose expression has a result now. That of some must stay so for a while before they fire.
+// alerts returns the alerts whose expression has a result now. For some alerts it must persist for a while before they
+// fire.
 func (s *scraper) alerts(ctx context.Context) (all []string, err error) {
 	for _, r := range s.rules {
 		is, err := s.holds(ctx, r.expr)

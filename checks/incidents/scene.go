@@ -27,7 +27,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// A backend is where the tasks are, and how many processes run them.
+// A backend names the place of the tasks, and the number of processes that run them.
 type backend string
 
 const (
@@ -40,12 +40,12 @@ const (
 
 func (b backend) onPostgres() bool { return b == one || b == two || b == stuck }
 
-// A process is one of the service. Its log is read after its end.
+// A process is a process of the service. Its log is read after its end.
 type process struct {
 	node
 	addr  string
 	cmd   *exec.Cmd
-	in    io.Closer // it stops when that is closed
+	in    io.Closer // closing it stops the process
 	log   bytes.Buffer
 	ended chan struct{} // closed when it has ended
 }
@@ -56,25 +56,25 @@ type scene struct {
 	on     backend
 	dir    string
 	tasks  string // the directory of the store
-	url    string // of the server, by way of the proxy
+	url    string // URL of the server through the proxy
 	schema string
 	proxy  *pgtest.Proxy
 	http   *http.Client
 	past   *scraper
 	prom   *promServer // nil if the alerts need not fire
-	undo   []func()    // what the incident has begun and must end, also after a failure
+	undo   []func()    // ends effects of the incident, even after a failure
 
-	unmount func() error // after the end of the processes; nil if nothing was mounted
+	unmount func() error // called after the end of the processes; nil if nothing was mounted
 
 	mu   sync.Mutex // protects below
 	live []*process
 	made int
 }
 
-// patience is how long anything may take that is no part of what is measured.
+// patience is the time limit of every step that is not part of the measurement.
 const patience = time.Minute
 
-// open makes what every incident needs.
+// open prepares the resources that every incident needs.
 func (w *world) open(ctx context.Context) (err error) {
 	if w.dir, err = os.MkdirTemp("", "incidents"); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	return err
 }
 
-// needCommand builds the command if it is not there.
+// needCommand builds the command unless it has been built.
 func (w *world) needCommand(ctx context.Context) (err error) {
 	if w.command == "" {
 		w.command, err = w.build(ctx, "timewheel", "./cmd/timewheel")
@@ -97,7 +97,7 @@ func (w *world) needCommand(ctx context.Context) (err error) {
 	return err
 }
 
-// close ends the server and deletes what was made.
+// close ends the server and deletes all files.
 func (w *world) close() error {
 	var err error
 	if w.server != nil {
@@ -115,7 +115,7 @@ func root(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// build builds a program of the repository with these arguments, and returns its path, or nothing after an error.
+// build builds a program of the repository with the arguments, and returns its path, or "" after an error.
 func (w *world) build(ctx context.Context, name string, args ...string) (path string, err error) {
 	root, err := root(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (w *world) build(ctx context.Context, name string, args ...string) (path st
 	return path, nil
 }
 
-// postgres starts the server if it is not there.
+// postgres starts the server unless it is running.
 func (w *world) postgres() error {
 	if w.server == nil && w.noPG == nil {
 		w.server, w.noPG = pgtest.Start()
@@ -165,7 +165,7 @@ func (w *world) stage(ctx context.Context, on backend) (s *scene, err error) {
 	return s, err
 }
 
-// strike ends all processes, and what the incident has left.
+// strike ends all processes and the remaining effects of the incident.
 func (s *scene) strike() error {
 	for _, undo := range slices.Backward(s.undo) {
 		undo()
@@ -184,7 +184,7 @@ func (s *scene) strike() error {
 	return errors.Join(err, s.past.db.Close(), os.RemoveAll(s.dir))
 }
 
-// later has f called at the end, and returns a function that calls it earlier.
+// later registers f to be called at the end, and returns a function that calls it earlier.
 func (s *scene) later(f func()) func() {
 	once := sync.OnceFunc(f)
 	s.undo = append(s.undo, once)
@@ -209,10 +209,10 @@ func (s *scene) start() error {
 	return nil
 }
 
-// join starts a process with these settings, and returns when it serves its page.
+// join starts a process with the settings, and returns when it serves its page.
 func (s *scene) join(n node) (*process, error) { return s.joinAs("", n) }
 
-// joinAs is join for a process whose clock is wrong as the word says, or right if it is empty.
+// joinAs is join for a process with a clock that is wrong in the given way, or right if clock is empty.
 func (s *scene) joinAs(clock string, n node) (*process, error) {
 	s.mu.Lock()
 	s.made++
@@ -235,7 +235,7 @@ func (s *scene) joinAs(clock string, n node) (*process, error) {
 	}
 	p := &process{node: n, cmd: exec.Command(program), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text), clockEnv+"="+clock)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it; it ends with its standard input
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it; it exits when its standard input ends
 	p.cmd.Stderr = &p.log
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -263,21 +263,21 @@ func (s *scene) joinAs(clock string, n node) (*process, error) {
 	return p, nil
 }
 
-// all returns the processes that are living.
+// all returns the living processes.
 func (s *scene) all() []*process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.live)
 }
 
-// leave makes the process one whose page and metrics are not looked at.
+// leave excludes the page and the metrics of the process from the checks.
 func (s *scene) leave(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live = slices.DeleteFunc(s.live, func(q *process) bool { return p == q })
 }
 
-// kill ends the process as kill -9 does.
+// kill ends the process like kill -9.
 func (s *scene) kill(p *process) {
 	s.leave(p)
 	_ = p.cmd.Process.Kill()
@@ -285,7 +285,7 @@ func (s *scene) kill(p *process) {
 	_ = p.in.Close()
 }
 
-// stop has the process shut down, and returns when it has ended.
+// stop shuts the process down, and returns when it has ended.
 func (s *scene) stop(p *process) error {
 	s.leave(p)
 	_ = p.in.Close()
@@ -301,7 +301,7 @@ func (s *scene) stop(p *process) error {
 	return nil
 }
 
-// stopAll stops all processes. They are killed if that takes long.
+// stopAll stops all processes. It kills them if that takes too long.
 func (s *scene) stopAll() error {
 	var all sync.WaitGroup
 	errs := make([]error, len(s.all()))
@@ -312,8 +312,8 @@ func (s *scene) stopAll() error {
 	return errors.Join(errs...)
 }
 
-// suspend stops the process as SIGSTOP does, until the function that it returns is called or a minute has passed, even
-// if this program has ended by then.
+// suspend stops the process like SIGSTOP, until the returned function is called or a minute has passed, even if this
+// program has ended by then.
 func (s *scene) suspend(p *process) (resume func(), err error) {
 	s.leave(p)
 	pid := strconv.Itoa(p.cmd.Process.Pid)
@@ -352,7 +352,7 @@ func (s *scene) order(p *process, what, values string) error {
 	return nil
 }
 
-// orderAll sends an order to all processes that are living.
+// orderAll sends an order to all living processes.
 func (s *scene) orderAll(what, values string) error {
 	var errs []error
 	for _, p := range s.all() {
@@ -361,8 +361,8 @@ func (s *scene) orderAll(what, values string) error {
 	return errors.Join(errs...)
 }
 
-// seed has a process add tasks, which it does not run, and waits until it has ended and they are overdue: to a node, what
-// was due less than a second ago is due now.
+// seed starts a process that adds tasks without running them, and waits until it has ended and they are overdue: to a
+// node, a task due less than a second ago is due now.
 func (s *scene) seed(values ...string) error {
 	p, err := s.join(node{Kinds: append([]string{sms}, kinds...), Idle: true})
 	if err != nil {
@@ -378,7 +378,7 @@ func (s *scene) seed(values ...string) error {
 	return err
 }
 
-// ran returns how many runs of the kind began on the processes that are living, and how late a quick one was at most.
+// ran returns how many runs of the kind began on the living processes, and the maximal lateness of a quick run.
 func (s *scene) ran(kind string) (n int, late time.Duration, err error) {
 	for _, p := range s.all() {
 		var c counts
@@ -409,7 +409,7 @@ func (s *scene) get(ctx context.Context, url string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// ask calls the command with the arguments, on the tasks of the scene, and returns what it writes.
+// ask calls the command with the arguments, on the tasks of the scene, and returns its output.
 func (s *scene) ask(ctx context.Context, args ...string) (out string, status int) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
@@ -419,5 +419,5 @@ func (s *scene) ask(ctx context.Context, args ...string) (out string, status int
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// commandTime is how long a command may take: as long as it waits for a server that does not answer, and some more.
+// commandTime is the time limit of a command: slightly longer than it waits for a server that does not answer.
 const commandTime = 13 * time.Second

@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// A promServer is a Prometheus server of its own process, which scrapes the processes of a scene and evaluates the rules with the
-// times for which an alert must last.
+// A promServer is a Prometheus server in a separate process. It scrapes the processes of a scene and evaluates the
+// rules, including how long an alert must last.
 type promServer struct {
 	addr    string
-	targets string // the path of the file with the addresses that are scraped
-	written string // what is in it
+	targets string // the path of the file with the scraped addresses
+	written string // its contents
 	cmd     *exec.Cmd
 	log     bytes.Buffer
 	ended   chan struct{} // closed when it has ended
@@ -78,7 +78,7 @@ func (p *promServer) stop() {
 	<-p.ended
 }
 
-// scrape has it scrape these processes, and no others.
+// scrape makes the server scrape exactly these processes.
 func (p *promServer) scrape(all []*process) error {
 	type group struct {
 		Targets []string          `json:"targets"`
@@ -99,7 +99,7 @@ func (p *promServer) scrape(all []*process) error {
 	return os.Rename(p.targets+".new", p.targets)
 }
 
-// firing returns the names of the alerts that fire.
+// firing returns the names of the firing alerts.
 func (p *promServer) firing(ctx context.Context, s *scene) ([]string, error) {
 	var answer struct {
 		Data struct {
@@ -127,10 +127,10 @@ func (p *promServer) firing(ctx context.Context, s *scene) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// longestFor is more than the time for which any alert of the table must last before it fires.
+// longestFor is longer than any alert of the table must last before it fires.
 const longestFor = 5 * time.Minute
 
-// untilFiring waits until all these alerts fire in Prometheus, if there is one, and no other but those that may.
+// untilFiring waits until all wanted alerts fire in Prometheus, if there is one, and no others except the allowed ones.
 func (s *scene) untilFiring(ctx context.Context, want, may []string, limit time.Duration, r *result) error {
 	if s.prom == nil {
 		return nil

@@ -17,14 +17,14 @@ import (
 // every is all findings.
 const every = ".*"
 
-// lost are the findings about nodes that are late or gone.
+// lost matches the findings about nodes that are late or gone.
 const lost = "lease|taken"
 
-// What the alerts say of workers that are stuck.
+// The alerts for stuck workers.
 var busyAlerts = []string{"TimewheelNothingStarts", "TimewheelWorkersBusy", "TimewheelDurableNothingStarts",
 	"TimewheelDurableBacklogGrows", "TimewheelOldestWait", "TimewheelDurableOldestWait"}
 
-// longest is of handlers that hang.
+// longest is the metric of the longest run, for handlers that hang.
 const longest = `max(timewheel_durable_kind_longest_run_seconds{kind="hang"}) > 1`
 
 // incidents is the table that dashboard/README.md explains, in its order.
@@ -68,7 +68,7 @@ var incidents = []incident{
 		seen: view{
 			headline: "panicked", says: "10 jobs panicked",
 			metrics: []string{"timewheel_runs_panicked_total == 10"},
-			may:     []string{"TimewheelPanics"}, // which needs a scrape before the first
+			may:     []string{"TimewheelPanics"}, // which needs a scrape before the first panic
 		},
 		end:   mend,
 		stays: "panicked",
@@ -160,7 +160,7 @@ var incidents = []incident{
 			asks: []question{{args: []string{"stats"}, prints: `127\.0\.0\.1.* has not answered for \d+ s`, fails: true}},
 		},
 		holds: 8 * time.Second,
-		never: "failing|parked|unhandled", // the first that is back may take the other over
+		never: "failing|parked|unhandled", // the first node that is back may take over the other's tasks
 		end:   undo,
 	},
 	{
@@ -186,7 +186,7 @@ var incidents = []incident{
 		name:  "the database is slow",
 		on:    []backend{one, two},
 		begin: doAll(beat, slowRequests),
-		after: 5 * time.Second, // until there are calls enough
+		after: 5 * time.Second, // until there are enough calls
 		seen: view{
 			headline: "well|overloaded|backlog",
 			metrics:  []string{"min(rate(timewheel_durable_engine_call_duration_seconds_sum[10s]) / rate(timewheel_durable_engine_call_duration_seconds_count[10s])) > 0.1"},
@@ -297,7 +297,7 @@ var incidents = []incident{
 		name:  "a tenant floods",
 		on:    []backend{store, one, two},
 		begin: doAll(add("kind=limited&n=500&group=acme"), add("kind=limited&n=3&group=globex")),
-		after: 3 * time.Second, // of the turns of the other tenant
+		after: 3 * time.Second, // for the turns of the other tenant
 		seen: view{
 			headline: "well", says: "^Working", note: "limit",
 			metrics: []string{`max(timewheel_durable_kind_backlog_tasks{kind="limited"}) > 100 or sum(timewheel_durable_kind_runs_limited{kind="limited"}) > 100`},
@@ -356,8 +356,8 @@ var incidents = []incident{
 
 const backlog = 200_000
 
-// allStuck is the incident in which all workers hang, and the others of that many tasks wait. nodes is a regexp of the
-// names of those that run them.
+// allStuck returns the incident in which all workers hang, and the rest of the tasks wait. nodes is a regexp for the
+// names of the nodes that run them.
 func allStuck(tasks, workers int, nodes string, on ...backend) incident {
 	wait := tasks - workers
 	return incident{
@@ -383,7 +383,7 @@ func allStuck(tasks, workers int, nodes string, on ...backend) incident {
 	}
 }
 
-// oneHangs is the incident in which that many overdue tasks of a kind hang, next to those of a quick one.
+// oneHangs returns the incident in which a number of overdue tasks of one kind hang, next to tasks of a quick kind.
 func oneHangs(tasks, workers int, nodes string, on ...backend) incident {
 	return incident{
 		name:  "a kind hangs",
@@ -406,7 +406,7 @@ func oneHangs(tasks, workers int, nodes string, on ...backend) incident {
 	}
 }
 
-// doAll does one after the other.
+// doAll returns a step that does the steps one after another.
 func doAll(steps ...func(*scene) error) func(*scene) error {
 	return func(s *scene) error {
 		for _, do := range steps {
@@ -418,15 +418,15 @@ func doAll(steps ...func(*scene) error) func(*scene) error {
 	}
 }
 
-// add has the first process add tasks.
+// add returns a step in which the first process adds tasks.
 func add(values string) func(*scene) error { return order("add", values) }
 
-// order has the first process do something.
+// order returns a step that sends an order to the first process.
 func order(what, values string) func(*scene) error {
 	return func(s *scene) error { return s.order(s.all()[0], what, values) }
 }
 
-// beat has quick tasks that fall due all the time, and forgets how late any was until now.
+// beat adds quick tasks that fall due all the time, and resets the maximal lateness.
 func beat(s *scene) error {
 	if err := s.orderAll("add", "kind=quick&n=10&in=1s&each=1s"); err != nil {
 		return err
@@ -435,7 +435,7 @@ func beat(s *scene) error {
 }
 
 func release(s *scene) error {
-	for range 20 { // those that begin when others end
+	for range 20 { // runs that begin when others end
 		if err := s.orderAll("release", ""); err != nil {
 			return err
 		}
@@ -459,7 +459,7 @@ func waits(d time.Duration) func(*scene) error {
 	return func(*scene) error { time.Sleep(d); return nil }
 }
 
-// started returns an error unless n runs of the kind have begun.
+// started returns a step that fails unless n runs of the kind have begun.
 func started(kind string, n int) func(*scene) error {
 	return func(s *scene) error {
 		got, _, err := s.ran(kind)
@@ -470,7 +470,7 @@ func started(kind string, n int) func(*scene) error {
 	}
 }
 
-// late returns an error if a quick run was later than that.
+// late returns a step that fails if a quick run was later than most.
 func late(most time.Duration) func(*scene) error {
 	return func(s *scene) error {
 		n, late, err := s.ran(quick)
@@ -481,7 +481,7 @@ func late(most time.Duration) func(*scene) error {
 	}
 }
 
-// join starts a process that handles the kinds.
+// join returns a step that starts a process that handles the kinds.
 func join(kinds []string) func(*scene) error {
 	return func(s *scene) error {
 		_, err := s.join(node{Kinds: kinds})
@@ -489,7 +489,7 @@ func join(kinds []string) func(*scene) error {
 	}
 }
 
-// handleSMS replaces the processes by one that handles sms, or adds it where there can be more.
+// handleSMS replaces the processes by one that handles sms, or adds it if there can be several.
 func handleSMS(s *scene) error {
 	if s.on == store {
 		if err := s.stopAll(); err != nil {
@@ -507,7 +507,7 @@ func restart(s *scene) error {
 	return join(kinds)(s)
 }
 
-// deploy replaces the two processes by two others, one after the other.
+// deploy replaces the two processes by two others, one at a time.
 func deploy(s *scene) error {
 	for _, p := range s.all() {
 		if err := join(append([]string{sms}, kinds...))(s); err != nil {
@@ -520,7 +520,7 @@ func deploy(s *scene) error {
 	return nil
 }
 
-// stopBusy has a process shut down while half of its workers are busy.
+// stopBusy shuts a process down while half of its workers are busy.
 func (s *scene) stopBusy(p *process) error {
 	if err := s.order(p, "add", fmt.Sprintf("kind=slow&n=%d", workers/2)); err != nil {
 		return err
@@ -541,7 +541,7 @@ func slowRequests(s *scene) error {
 	return nil
 }
 
-// losePrimary kills the server, whose synchronous standby takes its place, and is promoted at the end.
+// losePrimary kills the server. Its synchronous standby replaces it, and is promoted at the end.
 func losePrimary(s *scene) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -18,20 +18,20 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// An incident is a trouble, and what must be seen of it.
+// An incident is a fault, and the reports that must appear.
 type incident struct {
 	name  string
 	on    []backend
-	seeds []string             // tasks that are overdue when the processes start
-	begin func(s *scene) error // what happens; after seeds the processes have just started
-	after time.Duration        // how long after that it can be known
-	seen  view                 // within trueWithin after that, until the end
-	holds time.Duration        // how long that is; longer if an alert takes longer
-	never string               // regexp of the kinds of findings that would be false, at any time
-	also  func(s *scene) error // what else must be so before the end, or nil
-	end   func(s *scene) error // what ends it, or nil
-	stays string               // regexp of the kinds of findings that the page promises to keep for a while
-	keeps []string             // alerts that stay for a while, by their expressions
+	seeds []string             // tasks overdue when the processes start
+	begin func(s *scene) error // starts the fault; after seeds the processes have just started
+	after time.Duration        // how long after begin the fault can be known
+	seen  view                 // must appear within trueWithin after that, and stay until the end
+	holds time.Duration        // how long it must stay; longer if an alert takes longer
+	never string               // regexp for the kinds of findings that would be false at any time
+	also  func(s *scene) error // an additional check before the end, or nil
+	end   func(s *scene) error // ends the fault, or nil
+	stays string               // regexp for the kinds of findings that the page promises to keep for a while
+	keeps []string             // alerts whose expressions keep a result for a while
 }
 
 const (
@@ -39,17 +39,17 @@ const (
 	goneWithin = 15 * time.Second
 )
 
-// A view is what page, metrics, alerts and command say.
+// A view describes the expected reports of the page, the metrics, the alerts and the command.
 type view struct {
-	headline string // regexp of the kind of the first finding of the first process; well is none
-	says     string // regexp of its text, or of that of all is well
-	others   string // headline of the other processes; empty is that of the first
-	note     string // regexp of the text of a note; empty is none needed
+	headline string // regexp for the kind of the first finding of the first process; well means none
+	says     string // regexp for its text, or for the text when all is well
+	others   string // headline of the other processes; empty means the same as the first
+	note     string // regexp for the text of a note; empty if none is needed
 
 	metrics []string      // expressions that have a result
-	alerts  []string      // whose expressions have one
-	alarm   time.Duration // how much later than the page they have
-	may     []string      // other alerts whose expressions may have one
+	alerts  []string      // alerts whose expressions have a result
+	alarm   time.Duration // how much later than the page the alerts may appear
+	may     []string      // other alerts whose expressions may have a result
 
 	asks []question // none on a wheel and on a store, which its process has open
 }
@@ -57,11 +57,11 @@ type view struct {
 // A question is a call of the command.
 type question struct {
 	args   []string
-	prints string // regexp of its output
+	prints string // regexp for its output
 	fails  bool
 }
 
-// A reading is the JSON of a page, as far as it matters here.
+// A reading contains the relevant parts of the JSON of a page.
 type reading struct {
 	Health struct {
 		Well     bool
@@ -91,15 +91,15 @@ func (r reading) String() string {
 	return text
 }
 
-// matches reports whether the pattern is somewhere in the text.
+// matches reports whether the text contains a match of the pattern.
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
-// isKind reports whether the pattern is that of the kind. An empty one is that of none.
+// isKind reports whether the pattern matches the kind. An empty pattern matches none.
 func isKind(pattern, kind string) bool {
 	return pattern != "" && matches("^(?:"+pattern+")$", kind)
 }
 
-// wrong returns what is not on the page of a process as the view has it, or an empty text.
+// wrong returns the first difference between the page of a process and the view, or "".
 func (v view) wrong(r reading, first bool) string {
 	want := v.headline
 	if !first && v.others != "" {
@@ -116,17 +116,17 @@ func (v view) wrong(r reading, first bool) string {
 	return ""
 }
 
-// A moment is what was read of all processes at one time.
+// A moment contains the readings of all processes at one time.
 type moment struct {
 	asked  time.Time // the pages
-	names  []string  // of the processes, in order
+	names  []string  // names of the processes, in order
 	pages  map[string]reading
-	silent map[string]error // those whose page does not answer
+	silent map[string]error // processes whose page does not answer
 	alerts []string
 	lacks  []string // expressions of the view that have no result
 }
 
-// pageTime is how long a page may take.
+// pageTime is the time limit of a page.
 const pageTime = 5 * time.Second
 
 // pages reads the pages of all processes.
@@ -176,7 +176,7 @@ func (s *scene) read(ctx context.Context, exprs []string) (m moment, err error) 
 	return m, nil
 }
 
-// wrong returns what is not as the view has it on the pages.
+// wrong returns the differences between the pages and the view.
 func (m moment) wrong(v view) (all []string) {
 	for i, name := range m.names {
 		if err := m.silent[name]; err != nil {
@@ -188,19 +188,19 @@ func (m moment) wrong(v view) (all []string) {
 	return all
 }
 
-// missing returns the alerts that the view has and the moment has not.
+// missing returns the alerts of the view that are not in the moment.
 func (m moment) missing(v view) []string {
 	return slices.DeleteFunc(slices.Clone(v.alerts), func(a string) bool { return slices.Contains(m.alerts, a) })
 }
 
-// false returns the alerts that the moment has and the view has not.
+// false returns the alerts of the moment that are not in the view.
 func (m moment) false(v view) []string {
 	return slices.DeleteFunc(slices.Clone(m.alerts), func(a string) bool {
 		return slices.Contains(v.alerts, a) || slices.Contains(v.may, a)
 	})
 }
 
-// healthy is what is seen without trouble.
+// healthy is the view without trouble.
 var healthy = view{headline: "well", says: "^Working"}
 
 // replay replays an incident.
@@ -240,7 +240,7 @@ func (w *world) replay(ctx context.Context, i incident, on backend) (r result) {
 // errCannot is the error of an incident that this machine cannot replay.
 var errCannot = errors.New("cannot be replayed here")
 
-// falseFinding reads all pages until ctx is done, or a page has a finding of one of the kinds, which it returns.
+// falseFinding reads all pages until ctx is done, or until a page has a finding of one of the kinds, which it returns.
 func (s *scene) falseFinding(ctx context.Context, never string) string {
 	if never == "" {
 		return ""
@@ -268,8 +268,8 @@ const (
 	// readEvery is the pause between two readings of the pages.
 	readEvery = 300 * time.Millisecond
 
-	// falseFor is how long an alert's expression may have a result that it should not have. An alert itself needs longer
-	// to fire, unless it is about what does not change from one moment to the next.
+	// falseFor is how long an alert's expression may have a false result. An alert itself needs longer to fire, unless
+	// it watches a condition that does not change quickly.
 	falseFor = 5 * time.Second
 )
 
@@ -277,7 +277,7 @@ const (
 func (s *scene) scrapeAll(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	busy := make(map[string]chan struct{}) // by process; full while it is scraped
+	busy := make(map[string]chan struct{}) // by process; full while the process is scraped
 	ticker := time.NewTicker(scrapeEvery)
 	defer ticker.Stop()
 	for {
@@ -375,16 +375,16 @@ func (s *scene) play(ctx context.Context, i incident, r *result) error {
 	return s.untilFiring(ctx, nil, i.keeps, time.Until(ended.Add(s.gone)), r)
 }
 
-// hold reads until the view is true, and for as long as it has to stay so.
+// hold reads until the view is true, and then for as long as it must stay true.
 func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result) error {
-	said := make(map[string]bool) // what is wrong, without its numbers
+	said := make(map[string]bool) // reported differences, without their numbers
 	fail := func(after time.Duration, text string) {
 		if kind := numbers.ReplaceAllString(text, "#"); !said[kind] && len(said) < 5 {
 			said[kind] = true
 			r.fail("after %.1f s: %s", after.Seconds(), text)
 		}
 	}
-	since := make(map[string]time.Time) // when a false alert began
+	since := make(map[string]time.Time) // when each false alert began
 	alarmed := len(i.seen.alerts) == 0
 	for {
 		m, err := s.read(ctx, i.seen.metrics)
@@ -420,7 +420,7 @@ func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result
 		} else if !alarmed && after >= i.seen.alarm+s.within+scrapeEvery {
 			fail(after, "no alert "+strings.Join(missing, ", "))
 		}
-		late := after >= max(i.holds, i.seen.alarm)+s.within+s.gone // which says how late it is true
+		late := after >= max(i.holds, i.seen.alarm)+s.within+s.gone // to find out how late it becomes true
 		if after >= max(i.holds, trueWithin) && (late || alarmed && r.isTrue > 0) {
 			return nil
 		}
@@ -430,11 +430,11 @@ func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result
 	}
 }
 
-// numbers are those of a text, and the units after them.
+// numbers matches the numbers of a text, with the units after them.
 var numbers = regexp.MustCompile(`just now|[0-9]+[0-9,.]*( (µs|ms|s|min|h)\b)?( ago)?`)
 
-// until reads until the view is true but for findings of the kinds that may stay. It returns when that was, or what is
-// wrong at the deadline.
+// until reads until the view is true, except for findings of the kinds that may stay. It returns that time, or the
+// differences at the deadline.
 func (s *scene) until(ctx context.Context, v view, deadline time.Time, stays string) (time.Time, []string, error) {
 	for {
 		m, err := s.read(ctx, v.metrics)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-// Interleave tests a copy of the library in which every statement of the core may yield the processor: packages
-// timewheel, crew and pool. Interleavings of goroutines that a plain run meets once in a million are met in
-// seconds. It runs the tests of these packages, the random walk among them, the black-box tests with the
-// contract of every scheduler, and the soak with its histories.
+// Interleave tests a copy of the library in which every statement of the core, packages timewheel, crew and pool, may
+// yield the processor. Interleavings of goroutines that a plain run meets once in a million occur within seconds. It
+// runs the tests of these packages including the random walk, the black-box tests with the contract of every scheduler,
+// and the soak with its histories.
 //
 //	go run ./checks/interleave -for 1h -seed 7
 //
-// In every process one point in -every yields, and the seed says which: -seed in the first round, one more in
-// each further round. A failure prints the seed and how to repeat the round. The seed does not decide which
-// goroutine the runtime picks then, so a repeated round may need a few attempts.
+// In every process one point in -every yields, and the seed decides which: -seed in the first round, one more in each
+// further round. A failure prints the seed and how to repeat the round. The seed does not decide which goroutine the
+// runtime picks after a yield, so reproducing a failure may need a few attempts.
 package main
 
 import (
@@ -34,14 +34,14 @@ const module = "github.com/seed581295f1/timewheel"
 // core is the packages whose statements may yield.
 var core = []string{"timewheel", "internal/crew", "pool"}
 
-// A program is a binary of the copy that is run once in every round.
+// A program is a binary of the copy that runs once in every round.
 type program struct {
 	name string
 	args []string
-	dir  string // where it is run, in the copy
+	dir  string // its working directory in the copy
 }
 
-// alone is tests with one goroutine, or with hardly anything for a second one. They take most of the time of all
+// alone matches tests with one goroutine, or with hardly any work for a second one. They take most of the time of all
 // tests, and a yield changes nothing in them.
 const alone = "^TestLayouts?_|^TestTree_|^TestTicks_|^TestBucket_|^TestUpcoming_|^TestOccupancy_|^TestFault_|" +
 	"^TestLoop_lateByLessThanATick_|^Fuzz"
@@ -80,7 +80,7 @@ func main() {
 
 type config struct {
 	seed, every uint64
-	rounds      int // 0: as many as begin within the duration
+	rounds      int // 0: as many as start within the duration
 	duration    time.Duration
 	timeout     time.Duration
 	race        bool
@@ -142,7 +142,7 @@ func (c config) run(ctx context.Context, out io.Writer) (err error) {
 
 // build builds the programs in the root of the copy.
 func (c config) build(ctx context.Context, dir string) error {
-	for _, p := range c.programs { // with -trimpath, what does not change comes from go's cache, whatever dir is
+	for _, p := range c.programs { // with -trimpath, unchanged packages come from go's cache, whatever dir is
 		args := []string{"test", "-c", "-vet=off", "-trimpath", "-o", binary(dir, p), "./" + p.dir}
 		if p.name == "soak" {
 			args = []string{"build", "-trimpath", "-o", binary(dir, p), module + "/checks/soak"}
@@ -160,12 +160,12 @@ func (c config) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// binary returns where a program is. The ending is needed on Windows and does no harm elsewhere.
+// binary returns the path of a program. The extension is needed on Windows and harmless elsewhere.
 func binary(dir string, p program) string { return filepath.Join(dir, p.name+".exe") }
 
-// runProgram runs one program with the seed. With one processor a yield always lets another goroutine run; with more
-// of them goroutines meet inside a statement, too. So half of the rounds have one processor. The black-box tests take
-// long, so each round has one layout.
+// runProgram runs one program with the seed. With one processor a yield always lets another goroutine run. With several
+// processors goroutines also meet inside a statement. So half of the rounds use one processor. The black-box tests take
+// long, so each round tests one layout.
 func (c config) runProgram(ctx context.Context, dir string, p program, seed uint64) error {
 	args := p.args[:len(p.args):len(p.args)]
 	if p.name == "soak" {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/checks/internal/library"
 )
 
-// goIn runs the go command in a folder and returns what it prints.
+// goIn runs the go command in a folder and returns its output.
 func goIn(dir string, args ...string) (string, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
@@ -21,7 +21,7 @@ func goIn(dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// A race that a plain run does not find is found when the statements yield.
+// Yielding statements reveal a race that a plain run does not find.
 func TestRewrite_plantedRace_isFound(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "sample"), os.DirFS("testdata/sample")); err != nil {
@@ -87,7 +87,7 @@ func TestRewrite_packageThatIsNotThere_isAnError(t *testing.T) {
 	}
 }
 
-// What fails is reported with its output, the seed, and how to repeat it.
+// A failure is reported with its output, the seed, and how to repeat it.
 func TestRunProgram_failure_saysHowToRepeatIt(t *testing.T) {
 	dir := t.TempDir()
 	p := program{"false", []string{"-for=0s"}, "."}

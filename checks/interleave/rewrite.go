@@ -18,8 +18,8 @@ import (
 //go:embed preempt/preempt.go
 var preempt []byte
 
-// rewrite makes every statement of the packages, which are folders of the module in dir, a point at which its
-// goroutine may yield. Tests are left as they are.
+// rewrite inserts a point, at which the goroutine may yield, before every statement of the packages, which are folders
+// of the module in dir. Tests are not changed.
 func rewrite(dir, module string, packages []string) error {
 	at := filepath.Join(dir, "internal", "preempt")
 	if err := os.MkdirAll(at, 0o755); err != nil {
@@ -55,12 +55,12 @@ func rewrite(dir, module string, packages []string) error {
 	return nil
 }
 
-// withPoints returns the text of a Go file with a point before each statement. An expression has points, too,
-// where control may pass from one part to the next: between the two operands of && and ||, and between the
-// statement and the condition of an if.
+// withPoints returns the text of a Go file with a point before each statement. There are also points inside expressions
+// where control may pass from one part to the next: between the two operands of && and ||, and between the statement
+// and the condition of an if.
 //
-// Text is inserted, and no line is moved: comments and directives stay where they are, and the line numbers of a
-// failure are those of the original.
+// Text is only inserted within lines: comments and directives stay in place, and the line numbers of a failure match
+// the original.
 func withPoints(name string, text []byte, path string) ([]byte, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -89,7 +89,7 @@ func withPoints(name string, text []byte, path string) ([]byte, error) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GenDecl:
-			return n.Tok == token.VAR // what is constant, a type or an import must stay so
+			return n.Tok == token.VAR // constants, types and imports must not change
 		case *ast.BlockStmt:
 			statements(clauses(n.List))
 		case *ast.CaseClause:
@@ -108,12 +108,12 @@ func withPoints(name string, text []byte, path string) ([]byte, error) {
 		return true
 	})
 	if len(all) == 0 {
-		return text, nil // it would import what it does not use
+		return text, nil // its import would be unused
 	}
 	insert(file.Name.End(), fmt.Sprintf("; import %q", path))
 
-	// Of two insertions at one place, the one of the outer node was made first and goes first. For two closing
-	// brackets that is as good as the other order.
+	// Of two insertions at one place, the one for the outer node was made first and comes first. For two closing
+	// brackets the order does not matter.
 	slices.SortStableFunc(all, func(a, b insertion) int { return a.at - b.at })
 	var out bytes.Buffer
 	done := 0
@@ -126,7 +126,7 @@ func withPoints(name string, text []byte, path string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// clauses returns the statements of a block, and none for that of a switch or a select, which has only clauses.
+// clauses returns the statements of a block, or none for the block of a switch or a select, which has only clauses.
 func clauses(list []ast.Stmt) []ast.Stmt {
 	if len(list) > 0 {
 		switch list[0].(type) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package leaks checks what docs/testing.md says about leak checks: what a user of the wheel has to ignore, and that
-// nothing else is left.
+// Package leaks checks the section on leak checks in docs/testing.md: which goroutines a user of the wheel must ignore,
+// and that no others are left.
 package leaks
 
 import (
@@ -37,7 +37,7 @@ func TestGoleak_withTheLinesOfTheDocs_findsNothing(t *testing.T) {
 	}
 }
 
-// A wheel that was not stopped is found all the same.
+// A wheel that was not stopped is still found.
 func TestGoleak_withTheLinesOfTheDocs_findsAWheelThatRuns(t *testing.T) {
 	tw, err := timewheel.New(time.Millisecond, 64)
 	if err != nil {
@@ -51,8 +51,8 @@ func TestGoleak_withTheLinesOfTheDocs_findsAWheelThatRuns(t *testing.T) {
 	}
 }
 
-// Without the lines the two goroutines of ants are found. When this fails, ants starts none any more: delete
-// the lines here and in docs/testing.md.
+// Without the lines the two goroutines of ants are found. If this test fails, ants no longer starts them: delete the
+// lines here and in docs/testing.md.
 func TestGoleak_withoutTheLines_findsTheTwoOfAnts(t *testing.T) {
 	err := goleak.Find()
 	if err == nil {

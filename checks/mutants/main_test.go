@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/checks/internal/library"
 )
 
-// A change of the code that a mutant is made from must change the mutant, too.
+// A change of the code from which a mutant is made must also change the mutant.
 func TestList_everyMutant_fitsTheCode(t *testing.T) {
 	root, err := library.Root()
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package peers runs the tests of other timer libraries on this one. An adapter in testdata has the API of the
-// other library and does its work with package timewheel. The tests are fetched when this test is run.
+// Package peers runs the tests of other timer libraries on this one. An adapter in testdata implements the API of the
+// other library with package timewheel. The tests are downloaded when this test runs.
 package peers
 
 import (
@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// attempts is how often a test is run that does not pass. Many tests of the peers expect a real timer to fire
-// within some milliseconds, which a busy machine cannot promise.
+// attempts is how often a failing test is run. Many tests of the peers expect a real timer to fire within some
+// milliseconds, which a busy machine cannot guarantee.
 const attempts = 5
 
 func TestPeers(t *testing.T) {
@@ -53,7 +53,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// A result is that of a test with its subtests, or of an example.
+// A result is the result of a test with its subtests, or of an example.
 type result struct {
 	passed bool
 	output string
@@ -72,7 +72,7 @@ func failed(all map[string]result) []string {
 
 var location = regexp.MustCompile(`[a-z_]+_test\.go:\d+`)
 
-// judge returns in what the results are not those that are expected.
+// judge returns the differences between the results and the expected ones.
 func (p peer) judge(all map[string]result) []string {
 	var errs []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -100,7 +100,7 @@ func (p peer) judge(all map[string]result) []string {
 	return errs
 }
 
-// build makes a module in dir of the adapter and the tests of the peer.
+// build creates a module in dir from the adapter and the tests of the peer.
 func (p peer) build(t *testing.T, dir string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -136,11 +136,11 @@ func (p peer) build(t *testing.T, dir string) {
 		mod += "\nrequire " + r + "\n"
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o644))
-	sums, err := os.ReadFile(filepath.Join(root, "bench", "go.sum")) // the peers and what they require are in it
+	sums, err := os.ReadFile(filepath.Join(root, "bench", "go.sum")) // it has the peers and their requirements
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o644))
 
-	// The adapters that turn the clock by hand find WithClock where the wheel's own tests do.
+	// The adapters that set the clock manually find WithClock where the wheel's tests do.
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
 		filepath.Join(root, "timewheel", "export_peers.go"): filepath.Join(root, "timewheel", "export_test.go"),
 	}})
@@ -148,7 +148,7 @@ func (p peer) build(t *testing.T, dir string) {
 	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644))
 }
 
-// cut returns the source of a file without the functions in left, and takes them from there.
+// cut returns the source of a file without the functions in left, and removes them from left.
 func cut(t *testing.T, name string, source []byte, left map[string]string) []byte {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -177,7 +177,7 @@ func (p peer) run(t *testing.T, dir, pattern string) map[string]result {
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	out, err := cmd.Output() // which is an error if a test fails, too
+	out, err := cmd.Output() // it is also an error if a test fails
 	all := make(map[string]result)
 	var other strings.Builder
 	for line := range bytes.Lines(out) {
@@ -209,7 +209,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What the check is to find, on results that are made up.
+// The check finds differences in invented results.
 func TestJudge(t *testing.T) {
 	p := peer{differs: map[string]difference{
 		"TestStop":  {at: "a_test.go:5", why: "Stop may be called twice"},

@@ -7,20 +7,20 @@ type peer struct {
 	module, version string
 	folder          string   // of the package, in the module
 	adapter         string   // the folder of ours in testdata
-	as              string   // the module that the adapter and the tests are built as
-	requires        []string // what the tests import
+	as              string   // the path of the module with the adapter and the tests
+	requires        []string // modules that the tests import
 
-	leftOut map[string]string     // files of tests, and "file: function"; why they cannot run
-	differs map[string]difference // tests that fail on purpose
+	leftOut map[string]string     // files of tests, and "file: function", with the reason why they cannot run
+	differs map[string]difference // tests that are expected to fail
 }
 
-// A difference is the lines at which a test fails, and what this library does otherwise.
+// A difference contains the lines at which a test fails, and how this library differs.
 type difference struct{ at, why string }
 
 const internals = "it looks into the structure of that library, not at what a timer does"
 
-// The versions are those of bench/go.mod. Of the libraries of MIGRATING.md that are not here, ouqiang/timewheel has
-// no tests, and those of package time need internal packages of Go.
+// The versions come from bench/go.mod. Two libraries of MIGRATING.md are missing: ouqiang/timewheel has no tests, and
+// the tests of package time need internal packages of Go.
 var peers = []peer{
 	{
 		module: "github.com/RussellLuo/timingwheel", version: "v0.0.0-20220218152713-54845bda3108",

@@ -14,11 +14,12 @@ import (
 	"strings"
 )
 
-// programs has a program for each package that the README says how to install. The wheel's is the README's own.
+// programs is the folder with a program for each package whose installation the README describes. The wheel's program
+// is in the README.
 const programs = "checks/release/programs"
 
-// check does what the README says to install, line by line, each in an empty module, and builds and runs a
-// program with what is got. It begins with an empty module cache.
+// check follows the installation lines of the README, each in an empty module, and builds and runs a program with each
+// result. It starts with an empty module cache.
 func check(f *family, dir string, out io.Writer) error {
 	if err := f.rules(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func check(f *family, dir string, out io.Writer) error {
 	return nil
 }
 
-// installCommand installs a command, and calls it with the argument version.
+// installCommand installs a command, and runs it with the argument version.
 func (w *workshop) installCommand(bin, pkg string) (printed string, err error) {
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", err
@@ -76,7 +77,7 @@ func (w *workshop) installCommand(bin, pkg string) (printed string, err error) {
 	return w.run(bin, filepath.Join(bin, path.Base(pkg)+exe()), "version")
 }
 
-// denyParts has the shelf answer for each part of the path of a package.
+// denyParts makes the shelf deny each part of the path of a package.
 func (w *workshop) denyParts(pkg string) error {
 	for dir := pkg; dir != path.Dir(w.path); dir = path.Dir(dir) {
 		if err := w.shelf.deny(dir); err != nil {
@@ -86,8 +87,8 @@ func (w *workshop) denyParts(pkg string) error {
 	return nil
 }
 
-// alone checks that what a module and its tests import is in what it requires, with its sum. go.sum of the
-// working tree lacks the modules of the family between two releases, so it is completed in a copy.
+// alone checks that a module requires everything that it and its tests import, with sums. Between two releases go.sum
+// of the working tree lacks the modules of the family, so it is completed in a copy.
 func (w *workshop) alone(m *member, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -119,15 +120,15 @@ func (w *workshop) alone(m *member, dir string) error {
 	return err
 }
 
-// installs returns the packages that a text says to get, in its order.
+// installs returns the packages that a text says to get, in the order of the text.
 func installs(text string) []string { return packagesOf(text, "\\bgo get ([^\\s`]+/[^\\s`]+)") }
 
-// commandsIn returns the commands that a text says to install, in its order.
+// commandsIn returns the commands that a text says to install, in the order of the text.
 func commandsIn(text string) []string {
 	return packagesOf(text, "\\bgo install ([^\\s`@]+/[^\\s`@]+)@latest")
 }
 
-// packagesOf returns what the pattern finds in a text, each once.
+// packagesOf returns the distinct matches of the pattern in a text.
 func packagesOf(text, pattern string) []string {
 	var packages []string
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -138,7 +139,7 @@ func packagesOf(text, pattern string) []string {
 	return packages
 }
 
-// complete checks that there is a line for every published module, and no other.
+// complete checks that there is exactly one line for every published module.
 func (f *family) complete(lines []string) error {
 	var errs []error
 	for _, m := range f.published {
@@ -192,7 +193,7 @@ func (w *workshop) get(user, pkg, program string) error {
 	return os.WriteFile(filepath.Join(user, "main.go"), []byte(program), 0o644)
 }
 
-// program returns the program for a package, and what it prints if the README says that.
+// program returns the program for a package, and its output if the README states it.
 func (w *workshop) program(pkg, readme string) (text, want string, err error) {
 	m := regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n(.*)").FindStringSubmatch(readme)
 	if m != nil && strings.Contains(m[1], `"`+pkg+`"`) {

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// A family is the modules of one repository. The published modules share one version. Each requires the
-// others at that version, and go.work replaces each of them, at that version, by its folder. So go.work says
-// which modules are published, and which version is the next release or the latest one.
+// A family consists of the modules of one repository. The published modules share one version. Each requires the others
+// at that version, and go.work replaces each of them, at that version, by its folder. So go.work determines the
+// published modules, and the version of the next or the latest release.
 type family struct {
 	dir     string // the root of the repository
 	path    string // the path of the root's module
-	version string // what the modules require of each other
+	version string // the version at which the modules require each other
 
-	published []*member // the root first, and each after those it requires
-	others    []*member // what is not published: benchmarks, examples, this program
+	published []*member // the root first, and each module after the ones that it requires
+	others    []*member // unpublished modules: benchmarks, examples, this program
 }
 
 // A member is one module of the family.
@@ -35,7 +35,7 @@ type member struct {
 	file *modfile.File
 }
 
-// readFamily reads go.work and every go.mod it names.
+// readFamily reads go.work and every go.mod that it names.
 func readFamily(dir string) (*family, error) {
 	f := &family{dir: dir}
 	data, err := os.ReadFile(filepath.Join(dir, "go.work"))
@@ -91,10 +91,10 @@ func readMod(dir, sub string) (*modfile.File, error) {
 	return modfile.Parse(name, data, nil)
 }
 
-// all returns every module, the published ones in front.
+// all returns every module, the published ones first.
 func (f *family) all() []*member { return slices.Concat(f.published, f.others) }
 
-// order puts each published module after those it requires.
+// order puts each published module after the ones that it requires.
 func (f *family) order() error {
 	rest := f.published
 	f.published = nil
@@ -121,7 +121,7 @@ func (m *member) require(path string) string {
 	return ""
 }
 
-// rules checks what a reader of the modules on a proxy would stumble over.
+// rules checks for mistakes that users of the modules on a proxy would notice.
 func (f *family) rules() error {
 	var errs []error
 	for _, m := range f.published {
@@ -163,7 +163,7 @@ func (f *family) at(m *member) module.Version {
 	return module.Version{Path: m.path, Version: f.version}
 }
 
-// tag is what git calls the version of a module.
+// tag returns the git tag of a version of the module.
 func (m *member) tag(version string) string {
 	if m.dir == "." {
 		return version

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// repository returns the folder of the repository that this program is run in.
+// repository returns the folder of the repository in which this program runs.
 func repository() (string, error) {
 	work, err := goEnv("GOWORK")
 	return filepath.Dir(work), err
 }
 
-// goEnv returns what the go command takes for one of its variables.
+// goEnv returns the value of a variable of the go command.
 func goEnv(key string) (string, error) {
 	out, err := exec.Command("go", "env", key).Output()
 	return strings.TrimSpace(string(out)), err
 }
 
-// git runs git in a folder and returns what it prints.
+// git runs git in a folder and returns its output.
 func git(dir string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
@@ -33,7 +33,7 @@ func git(dir string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// exe is how the name of a program ends.
+// exe returns the extension of a program's name.
 func exe() string {
 	if runtime.GOOS == "windows" {
 		return ".exe"

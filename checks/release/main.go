@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-// Release keeps the modules of this repository fit to be published, and makes a release of them.
+// Release checks that the modules of this repository can be published, and makes releases.
 //
 //	go run ./checks/release check          # get, build and run every published module as its users would
 //	go run ./checks/release tidy           # go mod tidy, in every module
 //	go run ./checks/release sizes          # write the table of docs/design.md again
 //	go run ./checks/release tag v0.1.0     # commit the versions of a release, and tag it; push nothing
 //
-// A module proxy has a module as a zip of the files at a tag. This program packs the files of the working
-// tree in the same way, into a folder that the go command takes for a proxy.
+// A module proxy stores a module as a zip of the files at a tag. This program packs the files of the working tree in
+// the same way, into a folder that the go command uses as a proxy.
 package main
 
 import (

@@ -23,8 +23,8 @@ import (
 // GOPROXY=file://….
 type shelf string
 
-// put packs a module of the family onto the shelf, as a proxy would pack the commit that the working tree is to
-// become: the files that git knows, without nested modules, and the licence of the root.
+// put packs a module of the family onto the shelf, as a proxy would pack a commit of the working tree: the files known
+// to git, without nested modules, and the licence of the root.
 func (s shelf) put(f *family, m *member) error {
 	files, err := f.files(m)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s shelf) put(f *family, m *member) error {
 	return packed.Close()
 }
 
-// dir makes the folder of a module.
+// dir creates the folder of a module.
 func (s shelf) dir(modulePath string) (string, error) {
 	escaped, err := module.EscapePath(modulePath)
 	if err != nil {
@@ -75,8 +75,8 @@ func (s shelf) dir(modulePath string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// deny makes the shelf answer that there is no such module. To find the module of a package, the go command
-// asks for each part of its path: a proxy of the world outside must not be asked for names of this family.
+// deny makes the shelf answer that there is no such module. To find the module of a package, the go command asks for
+// each part of its path: it must not ask a public proxy for names of this family.
 func (s shelf) deny(modulePath string) error {
 	dir, err := s.dir(modulePath)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *family) files(m *member) ([]zip.File, error) {
 	}
 	names := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	names = slices.DeleteFunc(names, func(name string) bool {
-		_, err := os.Lstat(filepath.Join(f.dir, name)) // removed, and not yet from git's index
+		_, err := os.Lstat(filepath.Join(f.dir, name)) // removed, but still in git's index
 		return err != nil
 	})
 	var nested []string // the folders of other modules
@@ -146,7 +146,7 @@ func (f *family) files(m *member) ([]zip.File, error) {
 	return files, nil
 }
 
-// A file is one that is packed.
+// A file is a packed file.
 type file struct{ path, name string }
 
 func (f file) Path() string                 { return f.path }

@@ -20,8 +20,7 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// These tests release a family of two small modules that require nothing else, in a git repository of their
-// own.
+// These tests release a family of two small modules without other requirements, in a separate git repository.
 
 var small = map[string]string{
 	"LICENSE":      "free\n",
@@ -39,7 +38,7 @@ var small = map[string]string{
 		"\texample.test/fam/cache v0.1.0 => ./cache\n\texample.test/fam v0.1.0 => ./\n)\n",
 }
 
-// repositoryOf makes a repository with the files of small, some of them changed, in one commit.
+// repositoryOf creates a repository with the files of small, some of them changed, in one commit.
 func repositoryOf(t *testing.T, changed map[string]string) string {
 	t.Helper()
 	t.Setenv("GOPROXY", "off")
@@ -150,7 +149,7 @@ func TestCheck_whatDoesNotInstall_fails(t *testing.T) {
 	}
 }
 
-// A download that fails is tried again, and one that fails each time is an error.
+// A failed download is tried again, and repeated failure is an error.
 func TestWorkshop_download_isTriedAgain(t *testing.T) {
 	w, err := newWorkshop(family0(t, repositoryOf(t, nil)), t.TempDir(), true)
 	if err != nil {
@@ -177,7 +176,7 @@ func TestWorkshop_download_isTriedAgain(t *testing.T) {
 	}
 }
 
-// A module is packed as a proxy packs the tag of it.
+// A module is packed as a proxy packs its tag.
 func TestShelf_put_packsWhatAProxyPacks(t *testing.T) {
 	dir := repositoryOf(t, nil)
 	write(t, dir, map[string]string{"cache/untracked.o": "x", ".gitignore": "*.o\n.gitignore\n"})
@@ -196,7 +195,7 @@ func TestShelf_put_packsWhatAProxyPacks(t *testing.T) {
 	}
 }
 
-// sumOfTag returns the line of go.sum for a module as it is in a commit.
+// sumOfTag returns the line of go.sum for a module at a commit.
 func sumOfTag(t *testing.T, dir string, v module.Version, revision, sub string) string {
 	t.Helper()
 	if sub == "." {

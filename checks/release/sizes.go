@@ -16,11 +16,11 @@ const (
 	sizesEnd   = "<!-- /sizes -->\n"
 )
 
-// A size is what a module adds to a program that has none of it.
+// A size is the size that a module adds to a program.
 type size struct {
 	module    string
-	modules   int // in its build list, the family's own among them
-	linked    int // of these, the ones with a package in the program
+	modules   int // modules in its build list, including those of the family
+	linked    int // the ones with a package in the program
 	megabytes float64
 }
 
@@ -47,8 +47,7 @@ func writeSizes(f *family, dir string) error {
 	return os.WriteFile(name, text, 0o644)
 }
 
-// sizes builds, for each published module, the program that check builds, and one with the standard library
-// alone.
+// sizes builds the programs that check builds, one per published module, and a program with only the standard library.
 func (w *workshop) sizes(dir string) ([]size, error) {
 	base, err := w.build(filepath.Join(dir, "size", "nothing"), "",
 		"package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println() }\n")
@@ -68,7 +67,7 @@ func (w *workshop) sizes(dir string) ([]size, error) {
 			}
 		}
 		if pkg == "" {
-			continue // a command, which adds to no program
+			continue // a command, which is not part of other programs
 		}
 		program, _, err := w.program(pkg, string(readme))
 		if err != nil {
@@ -86,7 +85,7 @@ func (w *workshop) sizes(dir string) ([]size, error) {
 	return sizes, nil
 }
 
-// build builds a program as a release would be, without what only a debugger needs.
+// build builds a program as for a release, without debug information.
 func (w *workshop) build(user, pkg, program string) (size, error) {
 	if err := w.get(user, pkg, program); err != nil {
 		return size{}, err

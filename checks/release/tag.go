@@ -16,14 +16,13 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// tag makes a release. It sets the version at which the modules require each other, and writes the sums of the
-// packed modules into go.sum. It checks the result as make release-check does, and commits it. Then it tags the
-// modules: the root first, and each module after the modules that it requires. It pushes nothing, and prints
-// what to push.
+// tag makes a release. It sets the version at which the modules require each other, and writes the sums of the packed
+// modules into go.sum. It checks the result as make release-check does, and commits it. Then it tags the modules: the
+// root first, and each module after the modules that it requires. It pushes nothing, and prints the commands for that.
 //
-// The order matters twice. First, the sum of a module is in the go.sum of every module that requires it, so it
-// must be final before their own sums are made. Second, a proxy that is asked for a module asks for what that
-// module requires.
+// The order matters twice. First, the sum of a module is in the go.sum of every module that requires it, so it must be
+// final before their sums are computed. Second, a proxy that is asked for a module also asks for the modules that it
+// requires.
 func tag(f *family, dir, version string, out io.Writer) (err error) {
 	if err := f.releasable(version); err != nil {
 		return err
@@ -31,7 +30,7 @@ func tag(f *family, dir, version string, out io.Writer) (err error) {
 	root := f.dir
 	defer func() {
 		if err != nil { // the working tree was clean, and becomes so again
-			_, added := git(root, "add", "--all") // a new go.sum, too
+			_, added := git(root, "add", "--all") // including a new go.sum
 			_, undone := git(root, "reset", "--hard", "--quiet")
 			err = errors.Join(err, added, undone)
 		}
@@ -73,7 +72,7 @@ func tag(f *family, dir, version string, out io.Writer) (err error) {
 	return nil
 }
 
-// releasable checks that the version can be released from what is in the working tree.
+// releasable checks that the version can be released from the working tree.
 func (f *family) releasable(version string) error {
 	if semver.Canonical(version) != version || module.CheckPathMajor(version, "") != nil {
 		return fmt.Errorf("%q is not a version like v0.1.0", version)
@@ -101,8 +100,8 @@ func (f *family) releasable(version string) error {
 	return changelogHas(string(text), version)
 }
 
-// changelogHas checks that the changelog has a dated section for the version, with something in it, right below
-// [Unreleased], with nothing in that.
+// changelogHas checks that the changelog contains a dated, non-empty section for the version, right below an empty
+// [Unreleased].
 func changelogHas(text, version string) error {
 	sections := regexp.MustCompile(`(?m)^## `).Split(text, -1)[1:]
 	name := strings.TrimPrefix(version, "v")
@@ -119,7 +118,7 @@ func changelogHas(text, version string) error {
 	return nil
 }
 
-// setVersion makes every module require the family at the version, and go.work replace it.
+// setVersion makes every module require the family at the version, and go.work replace that version.
 func (f *family) setVersion(version string) error {
 	for _, m := range f.all() {
 		for _, sibling := range f.published {

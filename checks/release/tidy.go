@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// tidy runs go mod tidy in every module. It is what go mod tidy alone cannot do before the version that the
-// modules require of each other is published. Afterwards go.sum has no line for a module of the family, as
-// these would be wrong with the next change; a release adds them.
+// tidy runs go mod tidy in every module. Plain go mod tidy fails until the version at which the modules require each
+// other is published. Afterwards go.sum has no lines for modules of the family, because they would be wrong after the
+// next change; a release adds them.
 func tidy(f *family, dir string) error {
 	w, err := newWorkshop(f, dir, false)
 	if err != nil {
@@ -33,12 +33,12 @@ func tidy(f *family, dir string) error {
 	return nil
 }
 
-// dropSums takes the modules of the family out of a module's go.sum.
+// dropSums removes the modules of the family from a module's go.sum.
 func (f *family) dropSums(m *member) error {
 	return f.editSums(m, nil)
 }
 
-// editSums puts these lines in the place of those for the modules of the family.
+// editSums replaces the lines for the modules of the family by the given lines.
 func (f *family) editSums(m *member, lines []string) error {
 	name := filepath.Join(f.dir, m.dir, "go.sum")
 	old, err := os.ReadFile(name)

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// A workshop is where modules are packed and tried: a folder for the packed modules, and an environment in
-// which the go command takes the family from there, and everything else from where this machine takes it.
+// A workshop is for packing and trying modules: a folder for the packed modules, and an environment in which the go
+// command takes the family from that folder, and everything else from the usual sources of this machine.
 type workshop struct {
 	*family
 	shelf  shelf
 	env    []string
-	pauses []time.Duration // before a download is tried again
+	pauses []time.Duration // pauses before a download is tried again
 }
 
-// newWorkshop makes a workshop in dir with every published module on its shelf. With an empty module cache
-// the go command knows nothing but what it gets from the shelf and from the machine's proxies.
+// newWorkshop creates a workshop in dir with every published module on its shelf. With an empty module cache the go
+// command knows only the modules from the shelf and from the machine's proxies.
 func newWorkshop(f *family, dir string, emptyCache bool) (*workshop, error) {
 	w := &workshop{family: f, shelf: shelf(filepath.Join(dir, "proxy"))}
 	for _, m := range f.published {
@@ -50,13 +50,13 @@ func newWorkshop(f *family, dir string, emptyCache bool) (*workshop, error) {
 		}
 		w.env = append(w.env, key+"="+value)
 	}
-	// The packages are built in folders whose names change; their objects are the same if no name is in them.
+	// The packages are built in folders with changing names; without the names their objects are the same.
 	w.env = append(w.env, "GOWORK=off", "GONOPROXY=none", "GOFLAGS=-trimpath -modcacherw -buildvcs=false")
 	return w, nil
 }
 
-// proxies returns the shelf, what this machine has downloaded before, and the proxies that it asks otherwise.
-// No version control is asked: what is not on a proxy is not there.
+// proxies returns the shelf, the earlier downloads of this machine, and its usual proxies. Version control is not used:
+// a module that is on no proxy does not exist.
 func (w *workshop) proxies(machine string) string {
 	list := "file://" + filepath.ToSlash(string(w.shelf))
 	if cache, err := goEnv("GOMODCACHE"); err == nil {
@@ -70,8 +70,8 @@ func (w *workshop) proxies(machine string) string {
 	return list
 }
 
-// download runs a go command that downloads, as run does. It is run again if it fails, after each of the pauses:
-// the go command gives up at the first download that fails.
+// download is run for a go command that downloads. If it fails it is run again, after each of the pauses: the go
+// command gives up at the first failed download.
 func (w *workshop) download(dir string, args ...string) (string, error) {
 	out, err := w.run(dir, "go", args...)
 	for _, pause := range w.pauses {
@@ -84,7 +84,7 @@ func (w *workshop) download(dir string, args ...string) (string, error) {
 	return out, err
 }
 
-// run runs a command in dir and returns what it prints. Its error has what it says.
+// run runs a command in dir and returns its output. The error contains the output.
 func (w *workshop) run(dir string, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir

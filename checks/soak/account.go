@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// A record is the soak's own account of one task, independent of the wheel's: when it may run at the earliest,
-// how often, and how it ended.
+// A record is the soak's own record of one task, independent of the wheel's: how early and how often it may run, and
+// how it ended.
 type record struct {
 	*account
 	key      string
 	interval time.Duration
-	times    int // runs it was added with; 0 is for ever
+	times    int // runs at the add; 0 is forever
 
 	mu      sync.Mutex // protects all below
 	runs    int
 	active  int       // runs that are in progress
-	earlier time.Time // no run may begin before it, if it was not moved
+	earlier time.Time // no run may begin before it, unless the task was moved
 	moved   bool
 	ended   bool // removed, replaced, drained, or its wheel was stopped
-	never   bool // it must not have run at all
+	never   bool // it must never have run
 }
 
-// An account adds up what the records find.
+// An account sums up the findings of the records.
 type account struct {
 	operations, runs, panics      atomic.Int64
 	early, lost, doubled, unheard atomic.Int64
@@ -35,7 +35,7 @@ type account struct {
 	faults []string   // the first few, in words
 }
 
-// fault counts and describes what must not be.
+// fault counts and describes a violation.
 func (a *account) fault(n *atomic.Int64, format string, args ...any) {
 	n.Add(1)
 	a.mu.Lock()
@@ -45,9 +45,9 @@ func (a *account) fault(n *atomic.Int64, format string, args ...any) {
 	}
 }
 
-// begin is called by each run, first of all. Runs overlap, and so may come in another order than they were
-// due in: the time is that at which a run comes, and not from before it had to wait for another, or the later
-// of two would be judged by the time of the earlier.
+// begin is called first by each run. Runs overlap, so they may arrive in another order than that of their due times.
+// The time is therefore read under the lock: otherwise the later of two runs would be judged by the time of the
+// earlier.
 func (r *record) begin() {
 	r.account.runs.Add(1)
 	r.mu.Lock()
@@ -64,14 +64,14 @@ func (r *record) begin() {
 	r.earlier = r.earlier.Add(r.interval) // or later, if periods were missed
 }
 
-// finish is called as a run ends, however it does.
+// finish is called when a run ends, in whatever way.
 func (r *record) finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.active--
 }
 
-// rest notes that no run may be in progress.
+// rest records that no run may be in progress.
 func (r *record) rest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,30 +80,29 @@ func (r *record) rest() {
 	}
 }
 
-// move notes that the task was rescheduled. A run that had begun may come to its first statement only now, so
-// from here on the observer alone judges whether runs are early.
+// move records that the task was rescheduled. A run that had begun may reach its first statement only now, so from here
+// on only the observer judges whether runs are early.
 func (r *record) move() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moved = true
 }
 
-// end notes that the task was removed. If it had one run, that had not begun, and does not.
+// end records that the task was removed. If it had one run, that run had not begun, and never will.
 func (r *record) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended, r.never = true, r.times == 1
 }
 
-// replace notes that the task was ended or had ended already.
+// replace records that the task was ended or had already ended.
 func (r *record) replace() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
 }
 
-// settle is called when the wheel has nothing left of the task: it has run as often as it was to, or was
-// ended.
+// settle is called when the wheel has nothing left of the task: it has had all its runs, or was ended.
 func (r *record) settle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

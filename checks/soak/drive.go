@@ -19,8 +19,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A driver drives one wheel. Each of its goroutines has keys of its own, and so knows what they mean; the
-// runs, the wheel's own goroutines and the verbs that look at everything come in between.
+// A driver drives one wheel. Each of its goroutines has separate keys, and so knows their tasks. The runs, the wheel's
+// goroutines and the verbs that read all tasks interfere.
 type driver struct {
 	*account
 	lateness *lateness
@@ -31,12 +31,12 @@ type driver struct {
 
 	quiet sync.RWMutex // held for writing while the goroutines rest
 	tw    *timewheel.TimeWheel
-	added atomic.Int64 // adds that succeeded since tw was made, timers too
+	added atomic.Int64 // successful adds since tw was made, including timers
 }
 
 const keysEach = 200
 
-// open makes the wheel and starts it.
+// open creates the wheel and starts it.
 func (d *driver) open() error {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -60,13 +60,13 @@ func (d *driver) observe(r timewheel.Run) {
 	}
 }
 
-// A hand is one goroutine that drives.
+// A hand is one driving goroutine.
 type hand struct {
 	*driver
 	name    string
 	r       *rand.Rand
-	records map[string]*record // what its keys mean, as far as it knows
-	old     []*record          // what they meant, to be settled at the next rest
+	records map[string]*record // the records of its keys, to its knowledge
+	old     []*record          // earlier records, to settle at the next rest
 	timers  []*clocked
 }
 
@@ -76,7 +76,7 @@ func (d *driver) newHand(name string, seed, stream uint64) *hand {
 	}
 }
 
-// drive does one thing after another until ctx is done.
+// drive does one operation after another until ctx is done.
 func (h *hand) drive(ctx context.Context) {
 	for ctx.Err() == nil {
 		h.quiet.RLock()
@@ -88,7 +88,7 @@ func (h *hand) drive(ctx context.Context) {
 	}
 }
 
-// act does one thing at random.
+// act does one random operation.
 func (h *hand) act() {
 	key := fmt.Sprint(h.name, "-", h.r.IntN(keysEach))
 	rec := h.records[key]
@@ -129,7 +129,7 @@ func (h *hand) newTask(key string) (*timewheel.Task, *record) {
 	return task, rec
 }
 
-// job returns a job that may do what jobs should not.
+// job returns a job that may misbehave.
 func (h *hand) job(rec *record, does int) timewheel.Job {
 	tw := h.tw
 	return func(task *timewheel.Task) {
@@ -149,7 +149,7 @@ func (h *hand) job(rec *record, does int) timewheel.Job {
 			tw.Len()
 			_ = tw.AddTask(&timewheel.Task{Key: task.Key, Interval: -1, Job: task.Job}) // refused
 		case does < 31:
-			select { // for long, but not for so long that others have no worker for ever
+			select { // for long, but not so long that others never get a worker
 			case <-task.Context().Done():
 			case <-time.After(200 * time.Millisecond):
 			}
@@ -168,7 +168,7 @@ func (h *hand) add(key string, old *record) {
 	task, rec := h.newTask(key)
 	rec.earlier = time.Now().Add(h.first(task))
 	add := h.tw.AddTask
-	if task.Delay == 0 && h.r.IntN(10) == 0 { // a tick later, by which the wall clock may be off
+	if task.Delay == 0 && h.r.IntN(10) == 0 { // a tick later, because the wall clock may be off by that
 		add = func(task *timewheel.Task) error { return h.tw.AddAt(rec.earlier.Add(h.tick), task) }
 	}
 	switch err := add(task); {
@@ -186,7 +186,7 @@ func (h *hand) add(key string, old *record) {
 func (h *hand) set(key string, old *record) {
 	task, rec := h.newTask(key)
 	rec.earlier = time.Now().Add(h.first(task))
-	// The old one may have run for the last time just before, so whether this one replaced it is not known.
+	// The old task may have had its last run just before, so it is unknown whether this one replaced it.
 	if err := h.tw.SetTask(task); err != nil {
 		h.fault(&h.unheard, "%s: SetTask: %v", key, err)
 		return
@@ -211,7 +211,7 @@ func (h *hand) remove(key string, rec *record) {
 		h.fault(&h.unheard, "%s: RemoveTask: %v", key, err)
 	case rec != nil && rec.times == 0:
 		h.fault(&h.lost, "%s: it was to run for ever", key)
-	case rec != nil: // it has run for the last time
+	case rec != nil: // it has had its last run
 		h.old = append(h.old, rec)
 		delete(h.records, key)
 	}
@@ -232,14 +232,14 @@ func (h *hand) reschedule(key string, rec *record) {
 	}
 }
 
-// removeWait is remove, after which no run may be in progress.
+// removeWait is remove, except that afterwards no run may be in progress.
 func (h *hand) removeWait(key string, rec *record) {
 	running, err := h.tw.RemoveWait(context.Background(), key)
 	switch {
 	case err != nil && !errors.Is(err, timewheel.ErrTaskKeyNotFound) || err != nil && running:
 		h.fault(&h.unheard, "%s: RemoveWait: %v, %v", key, running, err)
 	case rec == nil:
-		if err == nil && !running { // a run of an earlier task may have been
+		if err == nil && !running { // a run of an earlier task may have been running
 			h.fault(&h.unheard, "%s: RemoveWait found a task that was never added", key)
 		}
 		return
@@ -280,7 +280,7 @@ func (h *hand) control(verb, key string, rec *record, err error) {
 	}
 }
 
-// prefix moves or removes all tasks whose key begins like this one.
+// prefix moves or removes all tasks whose keys have the prefix.
 func (h *hand) prefix(prefix string) {
 	mine := make(map[string]*record)
 	for key, rec := range h.records {
@@ -332,7 +332,7 @@ func (h *hand) look(key string) {
 	}
 }
 
-// rest lets the wheel come to rest, compares its account with ours, and restarts it or starts another.
+// rest lets the wheel come to rest, compares its counters with ours, and restarts it or starts another.
 func (d *driver) rest(hands []*hand, how int) error {
 	d.quiet.Lock()
 	defer d.quiet.Unlock()
@@ -342,7 +342,7 @@ func (d *driver) rest(hands []*hand, how int) error {
 		}
 	}
 	switch how % 3 {
-	case 0: // what ends by itself ends, the rest is removed
+	case 0: // tasks with a finite number of runs end, the others are removed
 		for _, h := range hands {
 			for key := range h.records {
 				_ = d.tw.Resume(key)
@@ -366,7 +366,7 @@ func (d *driver) rest(hands []*hand, how int) error {
 		}); err != nil {
 			return err
 		}
-	case 2: // the wheel is stopped with all that is in it
+	case 2: // the wheel is stopped with all its tasks
 		d.tw.Stop()
 		for _, h := range hands {
 			for _, rec := range h.records {
@@ -397,9 +397,9 @@ func (d *driver) rest(hands []*hand, how int) error {
 	return d.open()
 }
 
-// awaitFinite waits until all tasks with a number of runs have had them.
+// awaitFinite waits until all tasks with a finite number of runs have had them.
 func (d *driver) awaitFinite(hands []*hand) {
-	for range 6000 { // looks: half a minute, and longer on a machine that stands still
+	for range 6000 { // looks: half a minute, and longer on a machine that freezes
 		time.Sleep(5 * time.Millisecond)
 		left := 0
 		for _, h := range hands {
@@ -416,7 +416,7 @@ func (d *driver) awaitFinite(hands []*hand) {
 	d.fault(&d.lost, "after half a minute tasks with a number of runs are left: %+v", d.tw.Stats())
 }
 
-// compare checks the two sums of the wheel's account, and it against ours.
+// compare checks the two sums of the wheel's counters, and compares them with ours.
 func (d *driver) compare() {
 	s := d.tw.Stats()
 	if s.Added != s.Finished+s.Removed+uint64(s.Pending) || s.Running != 0 ||

@@ -15,10 +15,10 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A history is what some goroutines did to a few keys at the same time, and the runs that came of it, each
-// with the time of its call and its return. It is right if there is an order of all that, in which each lies
-// between its call and its return, that a wheel with one goroutine could have gone through (Herlihy and Wing,
-// "Linearizability", TOPLAS 1990). porcupine looks for that order.
+// A history contains the concurrent operations of some goroutines on a few keys, and the resulting runs, each with the
+// time of its call and its return. It is right if a wheel with one goroutine could have executed them all in some
+// order, each between its call and its return (Herlihy and Wing, "Linearizability", TOPLAS 1990). porcupine looks for
+// that order.
 type history struct {
 	start time.Time
 
@@ -26,7 +26,7 @@ type history struct {
 	ops []porcupine.Operation
 }
 
-// verb is what was called, or that a run began.
+// verb is the called verb, or the begin of a run.
 type verb int
 
 const (
@@ -49,8 +49,7 @@ func (v verb) String() string {
 	}[v]
 }
 
-// call is the input of an operation: the verb, the key, and for an add the task, which has a number that no
-// other has.
+// call is the input of an operation: the verb, the key, and for an add the task, which has a unique number.
 type call struct {
 	verb  verb
 	key   string
@@ -66,16 +65,15 @@ type answer struct {
 	running bool
 }
 
-// live is the state of a key: the task that it means and how many of its runs have not begun; 0 is none.
+// live is the state of a key: its task, and how many of its runs have not begun; 0 is none.
 type live struct {
 	task   int
 	times  int
 	paused bool
 }
 
-// model is the wheel as one goroutine sees it. A run may begin only while its task is live, and the last one
-// ends it. So a task with one run that was removed never runs: had the run begun, there had been nothing to
-// remove.
+// model is the wheel as one goroutine sees it. A run may begin only while its task is live, and the last one ends it.
+// So a removed task with one run never runs: after the begin of its run there would have been nothing to remove.
 func model() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(ops []porcupine.Operation) [][]porcupine.Operation {
@@ -110,7 +108,7 @@ func step(s live, c call, a answer) (bool, any) {
 		return a.ok, live{c.task, c.times, false}
 	case remove:
 		return a.ok == there, live{}
-	case removeWait: // of a key with a run in progress it does not say whether there was a task
+	case removeWait: // for a key with a run in progress it does not tell whether there was a task
 		return a.running || a.ok == there, live{}
 	case pause, resume:
 		s.paused = there && c.verb == pause
@@ -143,7 +141,7 @@ func (h *history) note(client int, c call, a answer, called int64) {
 	})
 }
 
-// makeHistory has some goroutines do what the seed says to a wheel of the layout.
+// makeHistory lets some goroutines do random operations by the seed on a wheel of the layout.
 func makeHistory(seed uint64, layout timewheel.Layout) (*history, error) {
 	const clients, keys, each = 3, 2, 7
 	tw, err := timewheel.New(200*time.Microsecond, 16, timewheel.WithLayout(layout), timewheel.WithPoolSize(2))
@@ -168,13 +166,13 @@ func makeHistory(seed uint64, layout timewheel.Layout) (*history, error) {
 		})
 	}
 	wg.Wait()
-	// A run that has begun may not have come to its first statement, where it is noted.
+	// A begun run may not have reached its first statement, where it is recorded.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return h, tw.Shutdown(ctx)
 }
 
-// do calls the verb and notes what came of it.
+// do calls the verb and records the result.
 func (h *history) do(client int, tw *timewheel.TimeWheel, c call, d time.Duration) {
 	var a answer
 	var err error
@@ -209,7 +207,7 @@ func (h *history) do(client int, tw *timewheel.TimeWheel, c call, d time.Duratio
 	h.note(client, c, a, called)
 }
 
-// errNoOrder is what check returns of a history that no order explains.
+// errNoOrder is returned by check for a history that no order explains.
 var errNoOrder = errors.New("no order explains this history")
 
 // check looks for the order. If that takes longer than limit it reports late, and the history counts as right.

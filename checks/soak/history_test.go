@@ -47,7 +47,7 @@ func TestHistories_ofAllVerbs_areLinearizable(t *testing.T) {
 	workers.Wait()
 }
 
-// What the wheel must not do is found, or the test above finds nothing.
+// Violations must be found, or the test above proves nothing.
 func TestHistory_thatNoWheelMayHave_isFound(t *testing.T) {
 	op := func(called, returned int64, c call, a answer) porcupine.Operation {
 		c.key = "a"

@@ -26,7 +26,7 @@ func TestSoak_aMoment_isAsItShouldBe(t *testing.T) {
 	}
 }
 
-// The account finds what a wheel must not do, or the soak finds nothing.
+// The account must find violations, or the soak proves nothing.
 func TestRecord_whatMustNotBe_isFound(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -55,7 +55,7 @@ func TestRecord_whatMustNotBe_isFound(t *testing.T) {
 	}
 }
 
-// A run that has to wait for another to be counted is not early for what is due meanwhile.
+// A run that waits to be counted because of another one does not count as early.
 func TestRecord_runsThatOverlap_areNotEarly(t *testing.T) {
 	var a account
 	r := &record{account: &a, key: "k"}
@@ -68,7 +68,7 @@ func TestRecord_runsThatOverlap_areNotEarly(t *testing.T) {
 	for a.runs.Load() == 0 { // it has begun
 		runtime.Gosched()
 	}
-	r.earlier = time.Now() // when the next is due, as the one that is counted first leaves it
+	r.earlier = time.Now() // when the next run is due, as set by the run that is counted first
 	r.mu.Unlock()
 	<-done
 	if n := a.early.Load(); n != 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A clocked timer is one with an account. It is set once when it is made, and once more by each Reset that
-// finds it fired or stopped; of each setting there is one call, unless it was stopped.
+// A clocked timer is a timer with a record. It is set when it is made, and by each Reset that finds it fired or
+// stopped. Each setting leads to one call, unless the timer is stopped.
 type clocked struct {
 	timer *timewheel.Timer
 
@@ -19,12 +19,12 @@ type clocked struct {
 	stopped  int
 	fired    int
 	earliest time.Time // when the last setting is due
-	unsure   bool      // a call of an earlier setting has been under way: whose the next ones are is not known
+	unsure   bool      // a call of an earlier setting was in progress: it is unknown to which settings the next calls belong
 }
 
 const timersEach = 50
 
-// timer starts a timer, or moves or stops one if there are many.
+// timer starts a timer, or moves or stops an existing one if there are many.
 func (h *hand) timer() {
 	d := time.Duration(h.r.Int64N(1 << 24))
 	if len(h.timers) < timersEach {
@@ -78,8 +78,8 @@ func (t *clocked) stop() {
 	}
 }
 
-// settle compares the calls with the settings, when nothing runs any more. The wheel has been stopped: what
-// was set and not stopped before has fired.
+// settle compares the calls with the settings when nothing is running. The wheel was stopped: every timer that was set
+// and not stopped before has fired.
 func (t *clocked) settle(h *hand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -58,7 +58,7 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 				r.width = 80
 			}
 			got := r.do(args[0], args[1:]...)
-			for got.code == done && strings.Contains(got.err, "that were looked at") { // a slow machine looks at fewer
+			for got.code == done && strings.Contains(got.err, "that were looked at") { // a slow machine reads fewer
 				got = r.do(args[0], args[1:]...)
 			}
 			if got.code != done {
@@ -69,7 +69,7 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 	})
 }
 
-// A database that takes longer for its first answer than a look may take is looked at again.
+// A database whose first answer takes longer than the time limit is queried again.
 func TestFailures_ofASlowDatabase_areFound(t *testing.T) {
 	records := fixture(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestSchema_thatIsNotThere_saysWhatToDo(t *testing.T) {
 	r.must("ls", "-cluster", "shop")
 }
 
-// A paused task is due at no time, and a calendar is shown in place of an interval. Both are copied.
+// A paused task has no due time, and a calendar is shown instead of an interval. Both are copied.
 func TestPausedTask_withACalendar_isShownAndCopied(t *testing.T) {
 	r := inDirectory(t)
 	r.with(func(s *durable.Scheduler) {
@@ -282,7 +282,7 @@ func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
 			} {
 				i, _, err := s.Get(r.Context(), key)
 				check(r.T, err)
-				// The clock of a node is ahead of the engine's by as much as a call has taken, at most.
+				// The clock of a node is ahead of the engine's by at most the duration of a call.
 				ahead := time.Since(began)
 				if left := time.Until(i.Next); i.Parked || left > d+ahead || left < d-time.Minute {
 					r.Errorf("%s is due in %v, want %v: %+v", key, left, d, i)
@@ -354,7 +354,7 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 	})
 }
 
-// A task that is paused or resumed is counted once, and what is left alone is not.
+// A task that is paused or resumed is counted once, and unchanged tasks are not counted.
 func TestPauseAndResume(t *testing.T) {
 	records := fixture(t)
 	everywhere(t, func(r *rig) {
@@ -410,7 +410,7 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// Kinds are paused and resumed by their names, and all of them when that was confirmed. It is kept with the tasks.
+// Kinds are paused and resumed by name, and all of them after a confirmation. The pauses are stored with the tasks.
 func TestPauseAndResumeKinds(t *testing.T) {
 	records := fixture(t)
 	everywhere(t, func(r *rig) {
@@ -446,12 +446,12 @@ func TestPauseAndResumeKinds(t *testing.T) {
 	})
 }
 
-// What is due and not running is overdue, of whatever kind: the command has no handlers.
+// Every due task that is not running is overdue, whatever its kind: the command has no handlers.
 func TestStats_sayWhatIsOverdue(t *testing.T) {
 	records := fixture(t)
 	everywhere(t, func(r *rig) {
 		r.restore(records)
-		// A task became due just now, by the engine's time, of which each process knows only that it is not earlier.
+		// A task has just become due by the engine's time, for which each process knows only a lower bound.
 		until := func(want *regexp.Regexp, args ...string) (got string) {
 			for range 100 {
 				if got = r.must("stats", args...); want.MatchString(got) {
@@ -477,11 +477,11 @@ func TestStats_sayWhatIsOverdue(t *testing.T) {
 	})
 }
 
-// The command is no node of the cluster, not for a moment: it joins, claims and starts nothing.
+// The command is never a node of the cluster: it does not join, and claims and starts nothing.
 func TestCommands_areNoNodes(t *testing.T) {
 	r := inDatabase(t)
 	r.restore(fixture(t))
-	r.must("unpark", "mail:1") // it is due, and nothing runs it
+	r.must("unpark", "mail:1") // it is due, and no node runs it
 	e := r.engine()
 	defer e.Close()
 	before, err := e.Get(t.Context(), "mail:1")
@@ -509,7 +509,7 @@ func TestCommands_areNoNodes(t *testing.T) {
 	}
 }
 
-// A run on a node is cancelled and waited for, and the command says where it is running until then.
+// A run on a node is cancelled and awaited. Until it ends, the command reports where it is running.
 func TestCancel_andRemoveWait_ofARunOnANode(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
@@ -552,7 +552,7 @@ func TestCancel_andRemoveWait_ofARunOnANode(t *testing.T) {
 	check(t, s.Shutdown(t.Context()))
 }
 
-// A deaf engine does not show its node what the others ask.
+// A deaf engine hides the questions of the other nodes from its node.
 type deafEngine struct{ engine.Engine }
 
 func (e deafEngine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
@@ -568,7 +568,7 @@ func (e deafEngine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engin
 	}
 }
 
-// A node that does not answer keeps nothing from being removed.
+// A node that does not answer does not prevent a removal.
 func TestRemoveWait_ofANodeThatDoesNotAnswer_removesAll(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
@@ -591,7 +591,7 @@ func TestRemoveWait_ofANodeThatDoesNotAnswer_removesAll(t *testing.T) {
 	check(t, s.Shutdown(t.Context()))
 }
 
-// To look writes nothing to a database.
+// Read-only commands write nothing to a database.
 func TestLook_inReadOnlyTransactions(t *testing.T) {
 	r := inDatabase(t)
 	r.restore(fixture(t))
@@ -611,7 +611,7 @@ func TestLook_inReadOnlyTransactions(t *testing.T) {
 	}
 }
 
-// A calendar that is imported has a time zone, which not every machine knows.
+// An imported calendar has a time zone, which the machine may not know.
 func TestTimeZones_areInTheProgram(t *testing.T) {
 	p, err := build.ImportDir(".", 0)
 	if err != nil || !slices.Contains(p.Imports, "time/tzdata") {
@@ -635,7 +635,7 @@ func TestNodes_areATable(t *testing.T) {
 	}
 }
 
-// What is running says since when, and on which node.
+// A running task shows since when it is running, and on which node.
 func TestRunning_sinceWhenAndWhere(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out, err: &out, now: func() time.Time { return now }}
@@ -663,7 +663,8 @@ func TestStats_ofABacklog(t *testing.T) {
 	golden(t, "stats-backlog.golden", out.String())
 }
 
-// A group that floods a kind is first, and since when it waits. What is not listed is in one row.
+// A group that floods a kind comes first, with the time since when it waits. One row sums up the groups that are not
+// listed.
 func TestStats_ofGroups(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out, err: &out, now: func() time.Time { return now }}

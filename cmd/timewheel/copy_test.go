@@ -146,7 +146,7 @@ func TestImport_ofALineThatIsWrong_namesItAndCanBeRunAgain(t *testing.T) {
 	}
 }
 
-// A file may be of any length, and have keys more than once, within a batch and across batches.
+// A file may have any length, and contain a key more than once, within a batch and across batches.
 func TestImport_ofManyLines_addsThemInBatches(t *testing.T) {
 	const tasks = 2*batchTasks + 500
 	for name, c := range map[string]struct {
@@ -219,7 +219,7 @@ func TestSeconds_areExact(t *testing.T) {
 	}
 }
 
-// unpacked returns the command on the store in a tar.
+// unpacked returns the command on the store from a tar file.
 func unpacked(t *testing.T, name string) *rig {
 	t.Helper()
 	dir := t.TempDir()

@@ -73,21 +73,21 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// A result is what a call of the command leaves.
+// A result is the outcome of a call of the command.
 type result struct {
 	out, err string
 	code     int
 }
 
-// A rig is the command on tasks that are somewhere.
+// A rig is the command with a place of tasks.
 type rig struct {
 	*testing.T
 	place  []string // flags
-	answer string   // at the terminal; empty if there is none
+	answer string   // typed at the terminal; empty if there is none
 	width  int
 }
 
-// do calls the command. The flags that say where the tasks are follow its name.
+// do calls the command. The flags that name the place of the tasks follow its name.
 func (r *rig) do(name string, args ...string) result {
 	r.Helper()
 	return r.run(append(append([]string{name}, r.place...), args...)...)
@@ -105,7 +105,7 @@ func (r *rig) run(args ...string) result {
 	return result{out.String(), errOut.String(), code}
 }
 
-// must calls the command, which must succeed, and returns what it writes.
+// must calls the command, which must succeed, and returns its output.
 func (r *rig) must(name string, args ...string) string {
 	r.Helper()
 	got := r.do(name, args...)
@@ -138,7 +138,7 @@ func inDatabase(t *testing.T) *rig {
 	return r
 }
 
-// with calls f with a scheduler on the tasks.
+// with calls f with a scheduler of the tasks.
 func (r *rig) with(f func(s *durable.Scheduler)) {
 	r.Helper()
 	var s *durable.Scheduler
@@ -165,13 +165,13 @@ func (r *rig) engine() *postgres.Engine {
 	return e
 }
 
-// restore puts records in place.
+// restore restores the records.
 func (r *rig) restore(records []engine.Record) {
 	r.Helper()
 	r.with(func(s *durable.Scheduler) { check(r.T, s.Restore(r.Context(), records...)) })
 }
 
-// keys returns the keys that are there, in due order.
+// keys returns the keys of all tasks, in due order.
 func (r *rig) keys() (keys []string) {
 	r.Helper()
 	r.with(func(s *durable.Scheduler) {
@@ -183,7 +183,7 @@ func (r *rig) keys() (keys []string) {
 	return keys
 }
 
-// fixture returns tasks in most states, as they are kept.
+// fixture returns records of tasks in most states.
 func fixture(t *testing.T) (all []engine.Record) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -227,7 +227,7 @@ func fixture(t *testing.T) (all []engine.Record) {
 
 var variable = regexp.MustCompile(`"generation":[0-9]+|[0-9a-f]{14,16}\.|"at":"20[0-9-]+T[0-9:.]+Z"|"record":"[^"]+"`)
 
-// golden compares a text with a file of testdata. The numbers of tokens and the time of a count vary.
+// golden compares a text with a file of testdata. The numbers in tokens and the duration of a count vary.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	got = variable.ReplaceAllString(got, "#")

@@ -21,7 +21,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The runs of many keys, and those that a search finds, are cancelled together.
+// The runs of many keys, or of the tasks found by a search, are cancelled together.
 func TestCancel_ofManyRuns(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
@@ -86,7 +86,8 @@ func TestCancel_ofManyRuns(t *testing.T) {
 	check(t, s.Shutdown(t.Context()))
 }
 
-// What a search finds is spread over a time, and so are keys. Paused tasks are left alone, unless they are named.
+// The tasks found by a search are spread over a period, and so are named keys. Paused tasks are left alone unless they
+// are named.
 func TestReschedule_ofASearch_spreadsTheTasks(t *testing.T) {
 	records := fixture(t)
 	everywhere(t, func(r *rig) {
@@ -136,7 +137,7 @@ func TestReschedule_ofASearch_spreadsTheTasks(t *testing.T) {
 	})
 }
 
-// While many tasks are changed it says once a second how many it has come to, if a person reads that.
+// While many tasks are changed the command reports its progress once a second, if it writes to a terminal.
 func TestChange_ofManyTasks_saysHowFarItIs(t *testing.T) {
 	for _, c := range []struct {
 		d       deed
@@ -175,7 +176,7 @@ func TestChange_ofManyTasks_saysHowFarItIs(t *testing.T) {
 	}
 }
 
-// A slowEngine takes a while to commit.
+// A slowEngine is slow to commit.
 type slowEngine struct {
 	engine.Engine
 	delay *atomic.Int64

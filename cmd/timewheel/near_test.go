@@ -22,7 +22,7 @@ func TestDidYouMean(t *testing.T) {
 		"mail.snd!!":  "",
 		"mail":        "",
 		"odrer":       " (did you mean order?)",
-		"rd":          "", // most of it would be another
+		"rd":          "", // most of its letters would change
 		"Grösse":      " (did you mean Größe?)",
 		"a b":         " (did you mean \"a b\\n\"?)",
 		"":            "",
@@ -33,7 +33,7 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// A kind that is unknown is paused, for it may come, and the command says so.
+// An unknown kind is paused, because its tasks may come later, and the command says that it is unknown.
 func TestPauseKind_thatIsUnknown(t *testing.T) {
 	records := fixture(t)
 	everywhere(t, func(r *rig) {
@@ -49,7 +49,7 @@ func TestPauseKind_thatIsUnknown(t *testing.T) {
 	})
 }
 
-// What the nodes of a cluster handle counts as well, and stats names what none of them does.
+// Kinds that the nodes of a cluster handle count as known, and stats names the kinds that no node handles.
 func TestKinds_ofNodes(t *testing.T) {
 	r := inDatabase(t)
 	r.restore(fixture(t))
@@ -60,7 +60,7 @@ func TestKinds_ofNodes(t *testing.T) {
 	for _, kind := range []string{"order", "invoice"} {
 		check(t, s.Handle(kind, func(context.Context, durable.Run) error { return nil }))
 	}
-	for { // what it handles is known when it has renewed its lease
+	for { // its kinds are known once it has renewed its lease
 		if nodes, err := s.Nodes(t.Context()); err != nil || len(nodes) == 1 && len(nodes[0].Kinds) == 2 {
 			check(t, err)
 			break

@@ -132,7 +132,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Each shell that is installed completes command lines with its script. The program is that of the tests.
+// Each installed shell completes command lines with its script. The program is the test binary.
 func TestCompletion_inTheShells(t *testing.T) {
 	self, err := os.Executable()
 	check(t, err)

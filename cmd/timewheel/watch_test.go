@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// deaf connects to a server that takes every connection and reads what it gets, and never answers.
+// deaf connects to a server that accepts every connection and reads its input, but never answers.
 func deaf(context.Context, string, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, theirs) }()
 	return ours, nil
 }
 
-// A server that hangs is named, without the password, and is waited for as long as -timeout says.
+// A server that hangs is named, without the password, and the command waits for it as long as -timeout says.
 func TestTimeout_ofAServerThatHangs(t *testing.T) {
 	const said = "timewheel: the database at 10.0.0.1 has not answered for 3 s\n"
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestTimeout_ofAServerThatHangs(t *testing.T) {
 	}
 }
 
-// What counts is for how long an answer is owed: not how long the work takes, nor the tries that were given up.
+// The timeout applies to the wait for an answer, not to the duration of the work, nor to abandoned tries.
 func TestWatch_silence_endsWithAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server net.Conn
@@ -127,7 +127,7 @@ func TestWatch_silence_endsWithAnAnswer(t *testing.T) {
 	})
 }
 
-// A server that hangs after it has answered is given up as well, though a search asks it again all the time.
+// The command also gives up on a server that hangs after its first answer, although a search keeps querying it.
 func TestTimeout_ofAServerThatHangsLater(t *testing.T) {
 	r := inDatabase(t)
 	for _, args := range [][]string{{"ls"}, {"stats"}, {"rm", "-all", "-yes"}, {"show", "k"}, {"export"}} {
@@ -135,7 +135,7 @@ func TestTimeout_ofAServerThatHangsLater(t *testing.T) {
 		p := &program{
 			in: strings.NewReader(""), out: io.Discard, getenv: func(string) string { return "" }, now: time.Now,
 			dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if connections.Add(1) > 1 { // the first is the one on which the schema is looked at
+				if connections.Add(1) > 1 { // the first one is for checking the schema
 					return deaf(ctx, network, addr)
 				}
 				return new(net.Dialer).DialContext(ctx, network, addr)

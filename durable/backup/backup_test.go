@@ -21,7 +21,7 @@ import (
 
 var errDisk = errors.New("the disk is full")
 
-// A store writes some bytes as its backup, and may fail then.
+// A store writes some bytes as its backup, and may then fail.
 type store struct {
 	*memstore.Store
 	bytes int

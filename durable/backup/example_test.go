@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// A store in memory has no backup; that of package durable/pebble has one.
+// A store in memory has no backup; the store of package durable/pebble has one.
 func ExampleHandler() {
 	s, err := durable.New(memstore.New())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// What a node asks of an engine: a task is added, claimed, started and removed.
+// How a node uses an engine: a task is added, claimed, started and removed.
 func ExampleEngine() {
 	ctx := context.Background()
 	var e engine.Engine = memengine.New()

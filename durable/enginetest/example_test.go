@@ -9,12 +9,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// The body of the test that every engine should have.
+// The body of the test for an engine.
 func ExampleTest() {
 	var t *testing.T // of TestEngine(t *testing.T)
 
 	enginetest.Test(t, func(t *testing.T) enginetest.Subject {
-		engine := memengine.New() // or a schema of its own in a database
+		engine := memengine.New() // or an unused schema in a database
 		return enginetest.Subject{
 			Engine:  engine,
 			Begin:   func(*testing.T) enginetest.Tx { return engine.Begin() },

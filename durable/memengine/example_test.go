@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
-// add is a write that adds a task which is due at that time.
+// add returns a write that adds a task due at the given time.
 func add(key string, due int64) engine.Write {
 	return engine.Write{
 		Record: engine.Record{Key: key, Due: due, Data: []byte("data")},
@@ -35,11 +35,11 @@ func count(ctx context.Context, e engine.Engine) int {
 	return n
 }
 
-// A node that is cut off from the engine, and calls that take effect although their answer is lost.
+// A node that is cut off from the engine, and calls that take effect although their answers are lost.
 func Example() {
 	ctx := context.Background()
 	e := memengine.New()
-	link := memengine.NewLink(e) // what the node gets in place of the e
+	link := memengine.NewLink(e) // given to the node instead of e
 
 	link.SetDown(true)
 	_, err := link.Commit(ctx, 0, []engine.Batch{{add("ada", 1)}})
@@ -59,7 +59,7 @@ func Example() {
 	// memengine: fault: Count failed
 }
 
-// A member that lost its lease, an engine that restarted, and one whose clock was set.
+// A member that lost its lease, a restart of the engine, and a change of its clock.
 func Example_leases() {
 	ctx := context.Background()
 	e := memengine.New()
@@ -78,14 +78,14 @@ func Example_leases() {
 	e.Expire("node 1")
 	reap()
 	e.Step(2 * time.Hour)
-	e.Restart() // and no member is reaped until its lease has passed
+	e.Restart() // no member is reaped until its lease has passed
 	reap()
 	// Output:
 	// ["node 1"]
 	// []
 }
 
-// A program's transaction that locks one task and adds another, and is committed late.
+// A transaction of the program locks one task, adds another, and is committed late.
 func Example_transaction() {
 	ctx := context.Background()
 	e := memengine.New()

@@ -42,8 +42,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// A call whose context is done while it is on its way has its effect when it arrives, with the bytes that it
-// had.
+// A call whose context ends while it is on its way takes effect when it arrives, with the bytes that it had.
 func TestLink_delay_outlivesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
@@ -98,7 +97,7 @@ func TestLink_faults_areThoseOfTheirMethod(t *testing.T) {
 	})
 }
 
-// Calls of one method that serve different ends have names of their own.
+// Calls of one method that serve different purposes have different names.
 func TestLink_names(t *testing.T) {
 	ctx, link := t.Context(), memengine.NewLink(memengine.New())
 	var asked []string
@@ -133,7 +132,7 @@ func TestLink_names(t *testing.T) {
 	}
 }
 
-// The times of the engine are those of the bubble, and of its clock.
+// The times of the engine follow the clock of the bubble, and its own offset.
 func TestEngine_time_isThatOfTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, e := t.Context(), memengine.New()
@@ -197,7 +196,7 @@ func TestRestart_losesWhatACrashLoses(t *testing.T) {
 	})
 }
 
-// The locks of two transactions, and one that waits in vain.
+// The locks of two transactions, and a transaction that waits in vain.
 func TestTx_waitsForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, e := t.Context(), memengine.New()

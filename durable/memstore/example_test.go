@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A test of what a program does after a crash.
+// A test of a program's behaviour after a crash.
 func Example() {
 	ctx := context.Background()
 	open := func(store *memstore.Store) *durable.Scheduler {
@@ -34,7 +34,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	next := open(store.Reopen()) // what the next process finds
+	next := open(store.Reopen()) // the store of the next process
 	fmt.Println(next.Exist(ctx, "ada"))
 	for _, s := range []*durable.Scheduler{first, next} {
 		if err := s.Shutdown(ctx); err != nil {
@@ -44,7 +44,7 @@ func Example() {
 	// Output: true <nil>
 }
 
-// A test of what a program does when the disk is full.
+// A test of a program's behaviour when the disk is full.
 func ExampleStore_SetFault() {
 	ctx := context.Background()
 	store := memstore.New()

@@ -34,7 +34,7 @@ func TestBackup_keepsTheContract(t *testing.T) {
 	})
 }
 
-// unpack does what tar does, also with the beginning of a tar that was cut off.
+// unpack works like tar, even with the beginning of a truncated archive.
 func unpack(dir string, from io.Reader) error {
 	for in := tar.NewReader(from); ; {
 		head, err := in.Next()
@@ -55,7 +55,7 @@ func unpack(dir string, from io.Reader) error {
 	}
 }
 
-// Files that are complete, but not all of them, are no store: the file that makes them one is the last.
+// Complete files are not a store if some are missing: the file that makes them a store is the last.
 func TestBackup_withoutItsLastFile_isNoStore(t *testing.T) {
 	s, err := pebble.Open(filepath.Join(t.TempDir(), "store"))
 	if err != nil {
@@ -133,7 +133,7 @@ func TestOpen_afterABackupThatDied_removesItsFiles(t *testing.T) {
 	}
 }
 
-// Pebble continues to remove and to compact tables while copies are made, which share them.
+// Pebble continues to remove and compact tables while copies that share them are made.
 func TestBackup_whileTablesAreCompacted_takesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := pebble.Open(dir)

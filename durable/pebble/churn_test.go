@@ -26,45 +26,45 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Churn is what a service does that adds a task for each order and removes most of them before they are due.
-// The number of live tasks stays the same: again and again one of them, drawn at random, is removed and another
-// is added. The changes go straight to the store, in the batches and the bytes of a busy scheduler.
+// Churn is the load of a service that adds a task for each order and removes most of them before they are due. The
+// number of live tasks stays the same: again and again a random one is removed and another is added. The changes go
+// straight to the store, in the batches and with the bytes of a busy scheduler.
 //
-// The directory must stay bounded all the while: at most three times the bytes of the live tasks, as they
-// would be without compression, and room for the logs and for the tables that a compaction is about to
-// replace. A store that kept what was removed would have more than ten times the bytes in the end.
+// The directory must stay bounded throughout: at most three times the uncompressed bytes of the live tasks, plus room
+// for the logs and for the tables that a compaction is about to replace. A store that kept removed tasks would have
+// more than ten times the bytes in the end.
 //
-// DURABLE_CHURN is how many tasks are live, on a disk and with the memory tables of Open. Without it
-// there are few, in memory and with small tables. There are ten times as many cycles.
+// DURABLE_CHURN is the number of live tasks, on a disk and with the memory tables of Open. Without it there are few, in
+// memory and with small tables. The number of cycles is ten times as large.
 
-// churnRoom is what the directory may have in addition to that, in sizes of a memory table: the logs of the
-// tables that wait to be flushed, the log that is kept to be reused, and the inputs of a compaction.
+// churnRoom is the additional room for the directory, in sizes of a memory table: the logs of the tables that wait for
+// a flush, the log that is kept for reuse, and the inputs of a compaction.
 const churnRoom = 12
 
 type churn struct {
 	t     *testing.T
-	batch int // how many cycles are one commit
+	batch int // cycles per commit
 	store engine.Store
 	rnd   *rand.Rand
-	head  []byte // of the data of each task, before the payload
+	head  []byte // the data of each task before the payload
 	tasks []churned
 	made  uint64
 	bytes int64 // of the live tasks
 	most  float64
 }
 
-// churned is a live task. Its key and payload follow from the number.
+// churned is a live task. The number determines its key and payload.
 type churned struct {
 	number uint64
 	due    int64
 }
 
 func (c churned) key() string {
-	// The numbers are mixed, so that neighbours in time are none in the tables.
+	// The numbers are mixed, so that neighbours in time are not neighbours in the tables.
 	return fmt.Sprintf("order:%016x", c.number*0x9e3779b97f4a7c15)
 }
 
-// data is that of the task's record: a scheduler writes the payload behind everything else.
+// data returns the data of the task's record: a scheduler writes the payload last.
 func (c *churn) data(task churned) []byte {
 	b := append(make([]byte, 0, len(c.head)+16), c.head...)
 	b = binary.BigEndian.AppendUint64(b, task.number*0xd1342543de82ef95)
@@ -94,7 +94,7 @@ func (c *churn) commit(changes []engine.Change) {
 	}
 }
 
-// fill adds the tasks that are live in the beginning.
+// fill adds the initial live tasks.
 func (c *churn) fill(live int) {
 	for len(c.tasks) < live {
 		var changes []engine.Change
@@ -107,7 +107,7 @@ func (c *churn) fill(live int) {
 	}
 }
 
-// cycle removes tasks and adds as many, in one commit.
+// cycle removes tasks and adds the same number, in one commit.
 func (c *churn) cycle() {
 	changes := make([]engine.Change, 0, 2*c.batch)
 	for range c.batch {
@@ -123,7 +123,7 @@ func (c *churn) cycle() {
 	c.commit(changes)
 }
 
-// measure fails the test if the directory is larger than it may be.
+// measure fails the test if the directory is too large.
 func (c *churn) measure(size, memTable int64) {
 	c.t.Helper()
 	bound := 3*c.bytes + churnRoom*memTable
@@ -134,7 +134,7 @@ func (c *churn) measure(size, memTable int64) {
 	}
 }
 
-// usage returns how many bytes the files of a directory have.
+// usage returns the total size of the files in a directory.
 func usage(t *testing.T, files vfs.FS, dir string) (size int64) {
 	t.Helper()
 	names, err := files.List(dir)
@@ -144,7 +144,7 @@ func usage(t *testing.T, files vfs.FS, dir string) (size int64) {
 	for _, name := range names {
 		info, err := files.Stat(files.PathJoin(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has been deleted since
+			continue // deleted since
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -23,13 +23,13 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The environment of a child process: where its store is, which life of it this is, and whether it is to end
-// when nothing is left to do.
+// The environment of a child process: the directory of its store, the number of its life, and whether it must end when
+// nothing is left to do.
 const (
 	childDir  = "DURABLE_TEST_DIR"
 	childLife = "DURABLE_TEST_LIFE"
 	childEnds = "DURABLE_TEST_ENDS"
-	killsEnv  = "DURABLE_KILLS" // how often TestCrash_killedAtAnyMoment kills; 10 unless it is set
+	killsEnv  = "DURABLE_KILLS" // how often TestCrash_killedAtAnyMoment kills; 10 by default
 )
 
 func TestMain(m *testing.M) {
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child works on the store as fast as it can, and says on its standard output what it has done. What it says
-// is written at once, so that it outlives the process. A line is a letter and the key:
+// child works on the store as fast as it can, and reports its actions on its standard output. Each line is written at
+// once, so that it outlives the process. A line is a letter and the key:
 //
 //	a  is about to be added, for n runs       A  was added
 //	m  is about to be moved                   M  was moved
@@ -94,7 +94,7 @@ func child(dir string) {
 	must(s.Handle("note", func(_ context.Context, run durable.Run) error {
 		say("S %s %d %x", run.Key, run.Seq, run.Generation)
 		if run.Attempt == 1 && run.Seq%5 == 4 {
-			return errFail // and comes again
+			return errFail // and is retried
 		}
 		say("E %s %d", run.Key, run.Seq)
 		ends <- run.Token
@@ -150,7 +150,7 @@ func child(dir string) {
 					}
 				}
 				if t := batch[0]; t.Delay < time.Hour && rnd.IntN(3) == 0 {
-					// When it is about to be due, or is, or runs.
+					// Shortly before it is due, when it is due, or while it runs.
 					time.AfterFunc(t.Delay-time.Duration(rnd.IntN(2000))*time.Microsecond, func() {
 						say("r %s", t.Key)
 						switch err := s.RemoveTask(ctx, t.Key); {
@@ -182,7 +182,7 @@ func child(dir string) {
 	select {}
 }
 
-// A history of one key, as the process said it.
+// A story is the history of one key, as the process reported it.
 type story struct {
 	times         int
 	asked, added  bool
@@ -202,8 +202,8 @@ type told struct {
 	keptLife int
 }
 
-// A process that adds, moves, removes and runs at full speed is killed again and again. After all of it what
-// it has said is held against what came of it.
+// A process that adds, moves, removes and runs at full speed is killed again and again. In the end its reports are
+// compared with the results.
 func TestCrash_killedAtAnyMoment_keepsWhatItSaid(t *testing.T) {
 	kills := 10
 	if n, err := strconv.Atoi(os.Getenv(killsEnv)); err == nil {
@@ -271,7 +271,7 @@ func TestCrash_killedAtAnyMoment_keepsWhatItSaid(t *testing.T) {
 		kills, lines, acknowledged, removed, ran, kept, again)
 }
 
-// oneLife starts the process, kills it after a while unless it is the last, and notes what it said.
+// oneLife starts the process, kills it after a while unless it is the last one, and records its reports.
 func oneLife(t *testing.T, dir string, life int, last bool, stories map[string]*story) (lines int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -310,7 +310,7 @@ func oneLife(t *testing.T, dir string, life int, last bool, stories map[string]*
 	return lines
 }
 
-// listen notes one line, and returns what is wrong with it. The last line of a life may be cut off.
+// listen records one line, and returns an error if it breaks a promise. The last line of a life may be cut off.
 func listen(stories map[string]*story, life int, words []string) string {
 	if len(words) < 2 {
 		return ""
@@ -337,8 +337,7 @@ func listen(stories map[string]*story, life int, words []string) string {
 	case "R":
 		s.gone, s.goneLife, s.goneAt = true, life, time.Now()
 	case "S":
-		// A handler that began before the removal may get to say so after it, on a busy machine, but not in
-		// another life.
+		// On a busy machine a handler that began before the removal may report it afterwards, but not in another life.
 		if s.gone && (life != s.goneLife || time.Since(s.goneAt) > time.Second) {
 			return "it was removed, and runs"
 		}

@@ -33,35 +33,34 @@ import (
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
-// The damage harness damages each file of a store in every way that is listed below, in several states of the
-// store, and opens it. What comes of that must be one of these:
+// The damage harness damages each file of a store in every way listed below, in several states of the store, and opens
+// it. The result must be one of these:
 //
-//   - an error that wraps ErrCorrupt, of the open or of a read; then everything that was read before is true,
-//     and with the undamaged bytes put back, everything else as the failed open left it, all tasks are there;
+//   - an error that wraps ErrCorrupt, of the open or of a read. Then everything that was read before is true. All tasks
+//     are there after the undamaged bytes are put back, with everything else as the failed open left it;
 //   - all tasks, and they are there again at the next open.
 //
-// It is never fewer tasks, more, or another; never a hang, and never the end of the process. For the last two
-// a case runs in a process of its own, a worker, which does one case after the other until one of them ends
-// it.
+// The result is never a missing, extra or changed task, never a hang, and never the end of the process. To detect the
+// last two, a separate process, a worker, does one case after another until one of them ends it.
 //
-// The tests do a sample of each kind of damage to each type of file: 2,000 cases, 100 with -short, or as many as
-// DURABLE_DAMAGE_FOR (such as 5m) has time for. DURABLE_DAMAGE=all does every case, which takes half an hour. DURABLE_DAMAGE_SEED is drawn from;
-// the states depend also on when the store has compacted. DURABLE_DAMAGE_ONLY is a regular expression for the
-// lines of the table that are to be done, such as "killed.*flip.*MANIFEST".
+// The tests do a sample of each kind of damage to each type of file: 2,000 cases, 100 with -short, or as many as fit
+// into DURABLE_DAMAGE_FOR (such as 5m). DURABLE_DAMAGE=all does every case, which takes half an hour.
+// DURABLE_DAMAGE_SEED is the seed of the random choices; the states also depend on the times of compactions.
+// DURABLE_DAMAGE_ONLY is a regular expression that selects lines of the table, such as "killed.*flip.*MANIFEST".
 
 func damageEverything() bool { return os.Getenv("DURABLE_DAMAGE") == "all" }
 
 const (
 	damageDeadline = 20 * time.Second
-	damageSample   = 2000 // of the bytes and lengths of a file, if it has more
+	damageSample   = 2000 // sampled bytes and lengths of a file, if it has more
 )
 
-// A state is what was in the directory of a store at some moment, and what the store held.
+// A state is the directory of a store at some moment, and the contents of the store.
 type state struct {
 	Name  string
 	Files map[string][]byte
 	Want  map[string]engine.Record
-	Older map[string][][]byte // the contents that a file had at earlier moments
+	Older map[string][][]byte // earlier contents of the files
 }
 
 // A damage is one case.
@@ -70,7 +69,7 @@ type damage struct {
 	Kind    string // flip, cut, missing, older or swap; or hang or die, which test the harness
 	File    string
 	At, Bit int    // the byte and bit of a flip, the length of a cut, the version
-	Other   string // what File is swapped with
+	Other   string // the file that File is swapped with
 }
 
 func (d damage) String() string {
@@ -89,7 +88,7 @@ func (d damage) String() string {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// fileType returns the name of a file without what distinguishes it from others of its kind.
+// fileType returns the name of a file without the part that distinguishes it from others of its type.
 func fileType(name string) string {
 	switch {
 	case strings.HasPrefix(name, "marker."):
@@ -102,7 +101,7 @@ func fileType(name string) string {
 	return strings.TrimSuffix(digits.ReplaceAllString(name, ""), "-")
 }
 
-// group is what the cases are counted by.
+// group returns the group under which the case is counted.
 func (d damage) group(states []state) string {
 	what := fileType(d.File)
 	if d.Kind == "swap" {
@@ -111,7 +110,7 @@ func (d damage) group(states []state) string {
 	return fmt.Sprintf("%-13s %-8s %s", states[d.State].Name, d.Kind, what)
 }
 
-// apply returns the files that the damage changes. A file that is missing afterwards is nil.
+// apply returns the files that the damage changes. A file that it removes is nil.
 func (d damage) apply(s state) map[string][]byte {
 	whole := s.Files[d.File]
 	switch d.Kind {
@@ -170,10 +169,10 @@ func someOf(n int, rnd *rand.Rand) []int {
 	return all
 }
 
-// A verdict is what has come of a case.
+// A verdict is the result of a case.
 type verdict struct {
 	Noticed string // "open", "later", or "" if the damage did no harm
-	Fault   string // what must not be, or ""
+	Fault   string // the violation, or ""
 }
 
 // A trial is a damaged store.
@@ -240,8 +239,8 @@ func (t trial) judge() (v verdict) {
 	return v
 }
 
-// readTrue reads everything in all ways there are. The error is that of the store, or says which of its
-// answers do not fit together.
+// readTrue reads everything in every possible way. The error comes from the store, or names answers that contradict
+// each other.
 func readTrue(s engine.Store) (map[string]engine.Record, error) {
 	all := map[string]engine.Record{}
 	for r, err := range s.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
@@ -278,7 +277,7 @@ func trialOf(t testing.TB, s state, d damage) (trial, vfs.FS) {
 	files := memOf(t, s.Files)
 	put := func(changed map[string][]byte) {
 		for name, data := range changed {
-			if data == nil { // missing, unlike one that is empty
+			if data == nil { // missing, unlike an empty file
 				if err := files.Remove("store/" + name); err != nil {
 					t.Fatal(err)
 				}
@@ -353,7 +352,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 	older := map[string][][]byte{}
 	mem := memOf(t, nil)
 	files := map[string][]byte{}
-	// look notes what is in the directory, as the system would have it after a kill.
+	// look records the directory as it would be after a kill.
 	look := func() {
 		for name, data := range files {
 			if n := len(older[name]); n == 0 || string(older[name][n-1]) != string(data) {
@@ -389,7 +388,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		look()
 		dead := mem
 		mem = memOf(t, files)
-		must(s.Close()) // of the dead process: what it writes is seen by no other
+		must(s.Close()) // of the dead process: no other process sees its writes
 		_ = dead
 		return open()
 	}
@@ -403,7 +402,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 	keep("killed twice")
 	tables := map[string]bool{}
 	compacted := false
-	for i := 0; !compacted && i < 100; i++ { // until a table that there was has gone
+	for i := 0; !compacted && i < 100; i++ { // until an existing table is gone
 		commit(s, 30, 15)
 		for name := range files {
 			if strings.HasSuffix(name, ".sst") {
@@ -436,8 +435,8 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 	return states
 }
 
-// interleave returns the cases with those of each group in an order of their own, and the groups in turn, so
-// that any beginning of it has about as many of each.
+// interleave shuffles the cases of each group and returns the groups in turn, so that any prefix has about as many
+// cases of each group.
 func interleave(all []damage, states []state, rnd *rand.Rand) []damage {
 	groups := map[string][]damage{}
 	for _, d := range all {
@@ -459,7 +458,7 @@ func interleave(all []damage, states []state, rnd *rand.Rand) []damage {
 	return mixed
 }
 
-// A plan is what the workers are given in a file.
+// A plan is the input of the workers, in a file.
 type plan struct {
 	States []state
 	Cases  []damage
@@ -479,7 +478,7 @@ func readPlan(path string) (p plan, err error) {
 		return p, err
 	}
 	err = errors.Join(gob.NewDecoder(file).Decode(&p), file.Close())
-	for _, s := range p.States { // gob makes no difference between an empty file and none
+	for _, s := range p.States { // gob does not distinguish an empty file from a missing one
 		for name, data := range s.Files {
 			s.Files[name] = append([]byte{}, data...)
 		}
@@ -502,7 +501,7 @@ type worker struct {
 	stderr   *tail
 }
 
-// tail keeps the beginning of what is written to it, which is where a panic says why.
+// tail keeps the beginning of the text written to it, where a panic gives its reason.
 type tail struct {
 	mu sync.Mutex
 	b  []byte
@@ -552,14 +551,14 @@ func (w *worker) start() error {
 	return w.process.Start()
 }
 
-// do returns what comes of a case.
+// do returns the result of a case.
 func (w *worker) do(number int) (verdict, error) {
 	if w.process == nil {
 		if err := w.start(); err != nil {
 			return verdict{}, err
 		}
 	}
-	_, _ = fmt.Fprintln(w.in, number) // or the process has ended, which is seen next
+	_, _ = fmt.Fprintln(w.in, number) // fails if the process has ended, which is noticed next
 	select {
 	case v, ok := <-w.answers:
 		if ok {
@@ -578,7 +577,7 @@ func (w *worker) kill() {
 	w.stop()
 }
 
-// stop lets the process end by itself.
+// stop asks the process to end.
 func (w *worker) stop() {
 	if w.process == nil {
 		return
@@ -764,11 +763,11 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 	}
 }
 
-// A lyingStore is a store whose answers are not all true.
+// A lyingStore is a store with some wrong answers.
 type lyingStore struct {
 	engine.Store
 	hide   string                            // a key that is in no answer
-	alter  func(engine.Record) engine.Record // what the walk over the due times has in place of a record
+	alter  func(engine.Record) engine.Record // how the walk over the due times changes a record
 	fail   error                             // how that walk ends
 	closed error
 }
@@ -812,7 +811,7 @@ func (s *lyingStore) Keys() iter.Seq2[string, error] {
 
 func (s *lyingStore) Close() error { return errors.Join(s.Store.Close(), s.closed) }
 
-// The judge of the harness refuses what it is there to refuse.
+// The judge of the harness detects every violation.
 func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	h := newHistory(31)
 	whole := memOf(t, nil)
@@ -896,7 +895,7 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	}
 }
 
-// A case that hangs, or ends its process, is a fault, and those after it are done.
+// A case that hangs, or ends its process, is a fault, and the cases after it are still done.
 func TestDamage_worker_hangsAndDies(t *testing.T) {
 	s := state{Name: "new", Files: map[string][]byte{"LOCK": {}}}
 	p := plan{States: []state{s}}
@@ -959,7 +958,7 @@ func textOf(t testing.TB, files vfs.FS) map[string]string {
 	return all
 }
 
-// Every damage changes what it says, and there is each kind for each type of file.
+// Every damage changes the bytes that it names, and there is each kind of damage for each type of file.
 func TestDamage_cases_areThere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it lets a store live through several processes")
@@ -999,8 +998,8 @@ func TestDamage_cases_areThere(t *testing.T) {
 	}
 }
 
-// A process is killed when Pebble relies on a table that the inventory does not list yet: the table may be damaged
-// like any other, and is repaired like any other.
+// A process is killed when Pebble relies on a table that the inventory does not yet list. The table may be damaged and
+// is repaired like any other.
 func TestDamage_ofATableNotYetListed_isNoticedOrHarmless(t *testing.T) {
 	h := newHistory(5)
 	mem := memOf(t, nil)
@@ -1025,7 +1024,7 @@ func TestDamage_ofATableNotYetListed_isNoticedOrHarmless(t *testing.T) {
 	files["INVENTORY"] = listed
 	wantOpened(t, memOf(t, files), h, h.made.Load())
 	opens := map[string]int{}
-	second := errorfs.InjectorFunc(func(op errorfs.Op) error { // the first reads the end, the second all blocks
+	second := errorfs.InjectorFunc(func(op errorfs.Op) error { // the first one reads the end, the second one all blocks
 		if op.Kind == errorfs.OpOpen && strings.HasSuffix(op.Path, ".sst") {
 			if opens[op.Path]++; opens[op.Path] == 2 {
 				return syscall.EMFILE

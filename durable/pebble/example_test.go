@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
-// A task is added in one life of a program, and runs in the next.
+// A task is added by one process of a program, and runs in the next.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "durable")
@@ -72,7 +72,7 @@ func Example() {
 	// Output: order:42, attempt 1: 3 pots of tea
 }
 
-// Why a store may not open.
+// Reasons for which a store may fail to open.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "durable")
 	if err != nil {

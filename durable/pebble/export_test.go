@@ -4,11 +4,11 @@ package pebble
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// OpenOn opens a store on a file system for tests, with small memory tables, so that little is enough for the store
-// to flush, to compact and to go on to its next log.
+// OpenOn opens a store on a file system for tests. Its memory tables are small, so that few writes make the store
+// flush, compact and begin its next log.
 func OpenOn(dir string, files vfs.FS) (*Store, error) { return open(dir, files, 64<<10) }
 
-// OpenSmall is OpenOn for a directory of the disk.
+// OpenSmall is OpenOn for a directory on disk.
 func OpenSmall(dir string) (*Store, error) {
 	dir, err := resolve(dir)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestOperate(t *testing.T) {
 	})
 }
 
-// Records of a task that has not failed, and of one that has, as programs of format 2 wrote them.
+// Records of a task that has not failed and of one that has, as written by programs of format 2.
 func format2Records(t *testing.T) (fine, failing []byte) {
 	t.Helper()
 	fine, err := hex.DecodeString("0105000200c8010000046b696e6400")
@@ -46,8 +46,8 @@ func format2Records(t *testing.T) (fine, failing []byte) {
 	return fine, failing
 }
 
-// A store of format 2 loses nothing, and its failing tasks are found when all keys have been walked over,
-// whatever changes until then.
+// A store of format 2 loses nothing, and its failing tasks are found once all keys have been walked over, whatever
+// changes until then.
 func TestOpen_format2_findsWhatFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := pebble.OpenFormat2(dir)

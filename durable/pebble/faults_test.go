@@ -26,7 +26,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// fileClass names what a file of a store is for.
+// fileClass names the purpose of a file of a store.
 func fileClass(path string) string {
 	switch name := filepath.Base(path); {
 	case strings.HasSuffix(name, ".log"):
@@ -48,8 +48,8 @@ func fileClass(path string) string {
 	}
 }
 
-// Any write fails, in a commit or in the background. The commits return the cause. The store reports that it
-// has failed, still answers reads, and closes. The next open has all that was acknowledged.
+// Any write fails, in a commit or in the background. The commits return the cause. The store reports that it has
+// failed, still answers reads, and closes. The next open finds everything that was acknowledged.
 func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 	ops := map[string][]errorfs.OpKind{
 		"create": {errorfs.OpCreate, errorfs.OpReuseForWrite},
@@ -109,7 +109,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 					crashed := mem.CrashClone(vfs.CrashCloneCfg{})
-					testkit.Returns(t, "Close", func() { _ = s.Close() }) // its error is the old one
+					testkit.Returns(t, "Close", func() { _ = s.Close() }) // its error is the earlier one
 					for _, left := range []vfs.FS{crashed, mem} {
 						s, err := pebble.OpenOn("store", left)
 						if err != nil {
@@ -133,7 +133,7 @@ func TestPebble_whateverCannotBeWritten_isToldAndLosesNothing(t *testing.T) {
 	}
 }
 
-// What Pebble tries again and again in the background does not keep a processor busy.
+// Operations that Pebble retries in the background do not keep a processor busy.
 func TestPebble_tablesThatCannotBeOpened_areNotTriedWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var on atomic.Bool
@@ -159,11 +159,11 @@ func TestPebble_tablesThatCannotBeOpened_areNotTriedWithoutAPause(t *testing.T) 
 		if n := tries.Load() - before; n > 300 {
 			t.Errorf("%d tries in a second", n)
 		}
-		_ = s.Close() // its error is the old one
+		_ = s.Close() // its error is the earlier one
 	})
 }
 
-// The files that a process can open are few: whatever the store cannot do then, it says so.
+// The process can open few files: the store reports every operation that fails because of it.
 func TestPebble_fewFileDescriptors_isToldAndLosesNothing(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot set such a limit for itself")
@@ -197,7 +197,7 @@ func TestPebble_fewFileDescriptors_isToldAndLosesNothing(t *testing.T) {
 
 const childFiles = "DURABLE_TEST_FILES"
 
-// fewFiles opens a store with few file descriptors and commits until that ends, or has gone well for long.
+// fewFiles opens a store with few file descriptors and commits until a commit fails, or has succeeded for long.
 func fewFiles(dir string, limit uint64) {
 	if err := limitFiles(limit); err != nil {
 		fmt.Println("error", err)
@@ -235,7 +235,7 @@ func TestPebble_damagedBlock_isErrCorruptWhoeverMeetsIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Tables of several hundred KB, so that most of them is not read at the open.
+			// The tables have several hundred KB, so that most of their blocks are not read at the open.
 			put := func(s engine.Store, from, to int) error {
 				rnd := rand.New(rand.NewPCG(1, 1))
 				for i := from; i < to; i++ {
@@ -312,7 +312,7 @@ func TestPebble_removedDirectory_isToldByTheNextCommit(t *testing.T) {
 	testkit.Returns(t, "Close", func() { _ = s.Close() })
 }
 
-// The lock is that of the directory, whatever path names it, and reading its files does not let go of it.
+// The lock belongs to the directory, whatever path names it, and reading its files does not release it.
 func TestOpen_lock_isTheDirectorys(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "store")
@@ -373,7 +373,7 @@ func TestOpen_emptyPath_isRefused(t *testing.T) {
 	}
 }
 
-// A new store takes little of a disk.
+// A new store takes little disk space.
 func TestOpen_newStore_isSmall(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := pebble.Open(dir)
@@ -404,7 +404,7 @@ func TestOpen_newStore_isSmall(t *testing.T) {
 	}
 }
 
-// A format of Pebble that this program does not know is that of a later version, and no damage.
+// A format of Pebble that this program does not know is reported as a later version, not as damage.
 func TestOpen_laterFormatOfPebble_isErrVersion(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := pebble.OpenOn("store", mem)

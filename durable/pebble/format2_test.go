@@ -18,8 +18,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A program of format 2 has made the store in testdata/format2.zip, with three tasks of each sort, and has
-// crashed while some of them were running. It has completed "done" and removed "removed".
+// A program of format 2 made the store in testdata/format2.zip, with three tasks of each sort, and crashed while some
+// of them were running. It has completed "done" and removed "removed".
 var format2Tasks = map[string]durable.Info{
 	"scheduled": {Kind: "note", Payload: []byte("payload"), Times: 1, State: durable.Scheduled},
 	"retrying":  {Kind: "fail", Payload: []byte("payload"), Times: 1, State: durable.Retrying, Attempts: 1},
@@ -31,7 +31,7 @@ var format2Tasks = map[string]durable.Info{
 
 const century = 876_000 * time.Hour
 
-// unzip unpacks a store into a directory, which it returns.
+// unzip unpacks a store into a directory and returns its name.
 func unzip(t *testing.T, name string) string {
 	t.Helper()
 	z, err := zip.OpenReader(name)
@@ -46,8 +46,8 @@ func unzip(t *testing.T, name string) string {
 	return dir
 }
 
-// What a program of format 2 has left is there, in the state in which it was, and counted, whatever happens to
-// the process that opens it. What was running runs again, with the same token, and what failed is found.
+// The tasks of a program of format 2 are all there, in their old state, and counted, whatever happens to the process
+// that opens the store. Tasks that were running run again with the same token, and failed ones are found.
 func TestOpen_format2_losesNothing(t *testing.T) {
 	dir := unzip(t, "testdata/format2.zip")
 	var s *durable.Scheduler
@@ -64,7 +64,7 @@ func TestOpen_format2_losesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var tokens map[string]durable.Token // of what is to run
+	var tokens map[string]durable.Token // of the tasks that must run
 	reopen()
 	for life := range 2 {
 		tokens = is(t, s, format2Tasks)
@@ -123,7 +123,7 @@ func TestOpen_format2_losesNothing(t *testing.T) {
 	}
 }
 
-// is fails the test unless the scheduler has three tasks of each sort. It returns the tokens of those that wait.
+// is fails the test unless the scheduler has three tasks of each sort. It returns the tokens of the waiting tasks.
 func is(t *testing.T, s *durable.Scheduler, sorts map[string]durable.Info) map[string]durable.Token {
 	t.Helper()
 	tokens := map[string]durable.Token{}
@@ -162,7 +162,7 @@ func is(t *testing.T, s *durable.Scheduler, sorts map[string]durable.Info) map[s
 			counts[want.Kind] = c
 		}
 	}
-	census, err := s.Counts(ctx) // what fails is found when all keys have been walked over
+	census, err := s.Counts(ctx) // failing tasks are found when all keys have been walked over
 	deadline := time.Now().Add(time.Minute)
 	for err == nil && !census.Whole && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)

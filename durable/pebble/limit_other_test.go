@@ -12,5 +12,5 @@ import (
 // limitFiles is for systems with such a limit: TestPebble_fewFileDescriptors_… is skipped on the others.
 func limitFiles(uint64) error { return errors.ErrUnsupported }
 
-// allocated returns the length of a file, for want of anything better.
+// allocated returns the length of a file, because nothing better is available.
 func allocated(info fs.FileInfo) int64 { return info.Size() }

@@ -21,12 +21,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
-// unlocked is a file system whose locks the dead do not hold.
+// unlocked is a file system whose locks dead processes do not hold.
 type unlocked struct{ vfs.FS }
 
 func (unlocked) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// A mortal is an injector that blocks every write from the n-th on, for ever: so is a process killed.
+// A mortal is an injector that blocks every write from the n-th on, forever, like a killed process.
 type mortal struct {
 	left atomic.Int64
 	dead chan struct{}
@@ -47,8 +47,7 @@ func (m *mortal) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// live opens the store, makes commits with each key of its own, and dies at the n-th write. It returns the
-// keys that were acknowledged.
+// live opens the store, makes commits with distinct keys, and dies at the n-th write. It returns the acknowledged keys.
 func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []string, err error) {
 	m := &mortal{dead: make(chan struct{})}
 	m.left.Store(n)
@@ -84,8 +83,8 @@ func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []str
 	return acked, err
 }
 
-// A process is killed and started again, several times, and then the power goes. Nothing acknowledged is
-// lost, and the store, which is not damaged, is not called so.
+// A process is killed and started again, several times, and then the power goes. Nothing acknowledged is lost, and the
+// store is not reported as damaged.
 func TestPebble_killsAndThenAPowerCut_areNoDamage(t *testing.T) {
 	trials := 20
 	if testing.Short() {
@@ -127,7 +126,7 @@ func TestPebble_killsAndThenAPowerCut_areNoDamage(t *testing.T) {
 	}
 }
 
-// A first open that fails at any of its writes leaves nothing that the next one takes for damage.
+// A first open that fails at any of its writes leaves nothing that the next open mistakes for damage.
 func TestOpen_firstOpenThatFails_leavesNoDamage(t *testing.T) {
 	for n := int64(1); n < 90; n++ {
 		mem := vfs.NewMem()
@@ -139,7 +138,7 @@ func TestOpen_firstOpenThatFails_leavesNoDamage(t *testing.T) {
 			return nil
 		}))})
 		if err == nil {
-			_ = s.Close() // its error is the one that was injected, if it was
+			_ = s.Close() // its error is the injected one, if it was injected
 		}
 		if s, err = pebble.OpenOn("store", unlocked{mem}); err != nil {
 			t.Errorf("after the %d-th write has failed: %v", n, err)
@@ -151,7 +150,7 @@ func TestOpen_firstOpenThatFails_leavesNoDamage(t *testing.T) {
 	}
 }
 
-// Files of others are not the store's, whatever they end with.
+// Files of other programs are not part of the store, whatever their extension.
 func TestOpen_filesOfOthers_areNotTheStores(t *testing.T) {
 	others := []string{"app.log", "my notes.log", "000002 (copy).log", "a.sst", "OPTIONS-old", "MANIFEST-x"}
 	dir := filepath.Join(t.TempDir(), "store")
@@ -186,7 +185,7 @@ func TestOpen_filesOfOthers_areNotTheStores(t *testing.T) {
 	}
 }
 
-// A store that is opened again and again, and never walked over, does not fill its directory.
+// A store that is opened again and again, and never walked over, does not fill up its directory.
 func TestOpen_againAndAgain_doesNotFillTheDirectory(t *testing.T) {
 	mem := vfs.NewMem()
 	h := newHistory(1)

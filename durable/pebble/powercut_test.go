@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
-// A power cut may take the watermark along. Then a damage in the last log is noticed up to its last commit, which
-// looks as if the power cut had torn it.
+// A power cut may lose the watermark too. Then damage in the last log is noticed except in its last commit, which looks
+// as if the power cut had torn it.
 func TestPebble_powerCutAndDamage_losesTheLastCommitAtMost(t *testing.T) {
 	const commits = 40
 	mem := vfs.NewCrashableMem()

@@ -14,8 +14,8 @@ func SalvageOn(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport
 	return salvage(files, dir, fn)
 }
 
-// RowsOf returns the rows that a table or log with the given bytes has, as text without the value, each with
-// the key that it is of.
+// RowsOf returns the rows of a table or log with the given bytes, as text without the value, each mapped to its task
+// key.
 func RowsOf(name string, data []byte) (rows map[string]string, damage []Damage) {
 	rows = map[string]string{}
 	see := func(r row) {

@@ -20,9 +20,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// What Salvage makes of rows that disagree, or of which one is missing. A row is written as k or d, its due
-// time, @, the number of its write, and as much of this as it needs: x if it is deleted, g and a generation,
-// f and the index of its file, ? if it cannot be decoded.
+// The result of Salvage for rows that disagree, or if one is missing. A row is written as k or d, its due time, @ and
+// the number of its write. These may follow: x if it is deleted, g and a generation, f and the index of its file, ? if
+// it cannot be decoded.
 func TestSalvage_rowsThatDisagree(t *testing.T) {
 	data, generations := generationsOf(t, "key", 4)
 	for rows, want := range map[string]string{
@@ -35,17 +35,17 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 		"k7@5 d8@6":                "8 maybe stale",
 		"k7@5 d7@6 d8@6 d8@9x":     "7 no doubt",
 		"k0@9x d7@8x":              "",
-		"k0@9x d7@6":               "", // the removal deletes both at once, and one deletion could not be read
+		"k0@9x d7@6":               "", // the removal deletes both at once, and one of the deletions could not be read
 		"k0@9x d7@10":              "7 maybe removed",
 		"k0@9x d7@0":               "7 maybe removed",
-		"k7@5 d7@9x":               "", // nor the deletion of the key
+		"k7@5 d7@9x":               "", // nor could the deletion of the key
 		"k7@0 d7@9x":               "",
 		"k7@5 d7@4x":               "lost",
 		"k8@9 d7@6g1 d8@10g1":      "8 no doubt",
 		"k7@5 d7@6g1 d8@10g1":      "8 maybe stale",
-		"k8@0 d7@6g1 d8@0g2":       "8 no doubt", // the table that has forgotten the number has the later task
+		"k8@0 d7@6g1 d8@0g2":       "8 no doubt", // the table that has lost the number has the later task
 		"k7@5 d7@6g1 d8@0g2":       "8 maybe stale",
-		"k8@0 d7@6g1 d8@0g1":       "8 maybe stale", // nothing but the row of the key shows which it is
+		"k8@0 d7@6g1 d8@0g1":       "8 maybe stale", // only the row of the key shows which one it is
 		"k7@6 d7@6 d8@0":           "7 maybe stale",
 		"k7@6 d7@6 d8@9":           "8 maybe stale",
 		"k7@0f1 d7@0f1g1 d7@0f2g3": "7 no doubt",
@@ -119,7 +119,7 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 	}
 }
 
-// generationsOf returns the data of tasks that have had the key one after the other, and their generations.
+// generationsOf returns the data and the generations of tasks that have had the key in turn.
 func generationsOf(t *testing.T, key string, n int) (data [][]byte, generations []uint64) {
 	store := memstore.New()
 	s, err := durable.New(store)

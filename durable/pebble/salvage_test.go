@@ -25,7 +25,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A wreck is a store for Salvage, and what it holds.
+// A wreck is a store for Salvage, and its tasks.
 type wreck struct {
 	state string
 	files *vfs.MemFS
@@ -108,8 +108,8 @@ func makeWrecks(t testing.TB) []wreck {
 	return append(wrecks, wreck{"closed", mem, want})
 }
 
-// killed returns the files of the store as the system has them after a kill. A crash of MemFS brings back
-// what was removed and not synced, which a kill does not.
+// killed returns the files of the store as they are after a kill. A crash of MemFS brings back files whose removal was
+// not synced, and a kill does not.
 func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	t.Helper()
 	list := func(files vfs.FS) []string {
@@ -121,7 +121,7 @@ func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	}
 	there := list(mem)
 	left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rnd})
-	there = append(there, list(mem)...) // and what has been made since
+	there = append(there, list(mem)...) // and files created since
 	for _, name := range list(left) {
 		if !slices.Contains(there, name) {
 			if err := left.Remove("store/" + name); err != nil {
@@ -132,7 +132,7 @@ func killed(t testing.TB, mem *vfs.MemFS, rnd *rand.Rand) *vfs.MemFS {
 	return left
 }
 
-// settle removes the tables that the store does not use: they wait for their removal, or are half written.
+// settle removes the tables that the store does not use: they await removal, or are half written.
 func settle(t testing.TB, files vfs.FS) {
 	t.Helper()
 	db, err := lsm.Open("store", &lsm.Options{FS: files, ReadOnly: true, Logger: quietPebble{}})
@@ -162,7 +162,7 @@ func settle(t testing.TB, files vfs.FS) {
 	}
 }
 
-// salvaged returns what Salvage yields of the store in the directory "store".
+// salvaged returns the results of Salvage for the store in the directory "store".
 func salvaged(t *testing.T, files vfs.FS) (map[string]pebble.Salvaged, pebble.SalvageReport) {
 	t.Helper()
 	all := map[string]pebble.Salvaged{}
@@ -186,8 +186,8 @@ func salvaged(t *testing.T, files vfs.FS) (map[string]pebble.Salvaged, pebble.Sa
 	return all, report
 }
 
-// wantAll fails the test unless all tasks are there, and exactly they, without a doubt. A kill may have cut off
-// the end of a file that was being written.
+// wantAll fails the test unless exactly the given tasks are there, without doubt. A kill may have cut off the end of a
+// file that was being written.
 func (w wreck) wantAll(t *testing.T, all map[string]pebble.Salvaged, report pebble.SalvageReport, what string) {
 	t.Helper()
 	for key, want := range w.tasks {
@@ -223,7 +223,7 @@ func isRows(name string) bool {
 	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log")
 }
 
-// copyExcept returns a copy of the store whose file of the name has other bytes, or none if they are nil.
+// copyExcept returns a copy of the store in which the named file has other bytes, or is missing if they are nil.
 func (w wreck) copyExcept(t *testing.T, name string, data []byte) *vfs.MemFS {
 	t.Helper()
 	copied := vfs.NewMem()
@@ -260,7 +260,7 @@ func TestSalvage_wholeStore_yieldsAllTasks(t *testing.T) {
 	}
 }
 
-// Files other than tables and logs may be missing or hold anything.
+// Files other than tables and logs may be missing or contain anything.
 func TestSalvage_otherFiles_doNotMatter(t *testing.T) {
 	for _, w := range makeWrecks(t) {
 		for _, name := range w.names(t) {
@@ -289,8 +289,8 @@ func TestSalvage_otherFiles_doNotMatter(t *testing.T) {
 	}
 }
 
-// Damage of a table or log costs the rows of one block, or of one commit, and every task without a row there
-// comes back as it was.
+// Damage to a table or log loses the rows of one block, or of one commit. Every task without a row there is recovered
+// unchanged.
 func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
 	flips := 15
 	if testing.Short() {
@@ -350,12 +350,12 @@ func TestSalvage_damagedTableOrLog_costsThePartAlone(t *testing.T) {
 	t.Logf("%d damages, %d of which cost rows", damages, lost)
 }
 
-// endOfLog reports whether the rows are of the last commit of a log, which may have been cut off.
+// endOfLog reports whether the rows belong to the last commit of a log, which may have been cut off.
 func endOfLog(name string, gone, before map[string]string) bool {
 	return strings.HasSuffix(name, ".log") && len(gone) < len(before)
 }
 
-// wantUntouched fails the test unless every task comes back that has no row in gone.
+// wantUntouched fails the test unless every task without a row in gone is recovered.
 func (w wreck) wantUntouched(t *testing.T, files vfs.FS, gone map[string]string, what string) {
 	t.Helper()
 	touched := map[string]bool{}
@@ -375,7 +375,7 @@ func (w wreck) wantUntouched(t *testing.T, files vfs.FS, gone map[string]string,
 	}
 }
 
-// Of a file that is cut off, everything comes back that is whole before the cut, and the report names the file.
+// From a truncated file everything complete before the cut is recovered, and the report names the file.
 func TestSalvage_truncatedFile_keepsWhatIsBefore(t *testing.T) {
 	cuts := 40
 	if testing.Short() {
@@ -410,7 +410,7 @@ func TestSalvage_truncatedFile_keepsWhatIsBefore(t *testing.T) {
 	}
 }
 
-// Sectors that the disk does not give cost what is in them.
+// Unreadable sectors of the disk lose only their own contents.
 func TestSalvage_unreadableSectors_costWhatIsInThem(t *testing.T) {
 	w := makeWrecks(t)[3]
 	for _, name := range w.names(t) {
@@ -518,7 +518,7 @@ func TestSalvage_whatIsNoStore_isAnError(t *testing.T) {
 	}
 }
 
-// Files that only have the name of a table or log are named in the report, and the tasks come back.
+// Files that only have the name of a table or log are named in the report, and all tasks are recovered.
 func TestSalvage_garbageFiles_areReported(t *testing.T) {
 	w := makeWrecks(t)[3]
 	rnd := rand.New(rand.NewPCG(16, 1))
@@ -570,7 +570,7 @@ func TestSalvage_panicOfTheFunction_isTheCallers(t *testing.T) {
 	_, _ = pebble.SalvageOn(w.files, "store", func(pebble.Salvaged) error { panic("mine") })
 }
 
-// Wherever the search begins, it finds the first block behind.
+// Wherever the search begins, it finds the next block.
 func TestSalvage_nextDataBlock_isFoundFromAnywhere(t *testing.T) {
 	w := makeWrecks(t)[3]
 	for _, name := range w.names(t) {
@@ -596,7 +596,7 @@ func TestSalvage_nextDataBlock_isFoundFromAnywhere(t *testing.T) {
 	}
 }
 
-// No bytes make Salvage panic or run for ever, and damage never makes a row that was not there.
+// No bytes make Salvage panic or run forever, and damage never creates a row that did not exist.
 func FuzzSalvage_damagedBytes(f *testing.F) {
 	for _, w := range makeWrecks(f) {
 		for _, name := range w.names(f) {

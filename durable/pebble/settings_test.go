@@ -25,7 +25,7 @@ func must(t *testing.T, err error) {
 }
 
 // A store of format 3 loses nothing, and has no settings. Then it has the format of this version, so that no earlier
-// program runs what is paused.
+// program runs paused tasks.
 func TestOpen_format3_losesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := pebble.OpenFormat3(dir)
@@ -56,7 +56,7 @@ func TestOpen_format3_losesNothing(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A pause is in a backup, too: what is restored from it does not run.
+// A backup includes pauses: paused tasks that are restored from it do not run.
 func TestBackup_hasWhatIsPaused(t *testing.T) {
 	open := func(dir string) *durable.Scheduler {
 		t.Helper()

@@ -118,7 +118,7 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format, want := range map[string]error{
-		"timewheel/durable 1\n":               engine.ErrVersion, // that of before the first release
+		"timewheel/durable 1\n":               engine.ErrVersion, // the format before the first release
 		"timewheel/durable 7\nsum a0bf8856\n": engine.ErrVersion,
 		"timewheel/durable 7\nsum a0bf8857\n": engine.ErrCorrupt,
 		"timewheel/durable 3\n":               engine.ErrCorrupt,
@@ -156,7 +156,7 @@ func listing(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// A disk that is full when the store is opened is an error, and the store is as it was when there is room.
+// Opening a store on a full disk is an error, and the store is unchanged when there is room again.
 func TestOpen_fullDisk_isAnError(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	s, err := pebble.OpenOn("store", mem)
@@ -188,7 +188,7 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 	wantOpened(t, left, h, 30)
 }
 
-// wantOpened opens the store once more, and fails the test unless it holds what it did after that commit.
+// wantOpened opens the store again, and fails the test unless its contents are those after the given commit.
 func wantOpened(t *testing.T, files vfs.FS, h *history, commits int64) {
 	t.Helper()
 	s, err := pebble.OpenOn("store", files)
@@ -203,7 +203,7 @@ func wantOpened(t *testing.T, files vfs.FS, h *history, commits int64) {
 	}
 }
 
-// A store that is closed while nothing can be written closes all the same, and the log has everything.
+// A store closes even while nothing can be written, and the log has everything.
 func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
 	for name, hits := range map[string]func(op errorfs.Op) bool{
 		"tables": func(op errorfs.Op) bool {
@@ -233,16 +233,16 @@ func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
 				t.Fatal(err)
 			}
 			full.Store(true)
-			_ = s.Close() // it may say what it could not write
+			_ = s.Close() // it may report a failed write
 			full.Store(false)
 			wantOpened(t, mem, h, 20)
 		})
 	}
 }
 
-// An Open that finds the log damaged leaves it as it is: what lies behind the damage may yet be saved.
+// An Open that finds the log damaged leaves it unchanged: the commits behind the damage may still be saved.
 func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
-	const commits = 8 // so few that the log is all there is of them
+	const commits = 8 // so few that they are in the log only
 	mem := vfs.NewCrashableMem()
 	s, err := pebble.OpenOn("store", mem)
 	if err != nil {
@@ -262,7 +262,7 @@ func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 	}
 	var log string
 	var whole []byte
-	for _, name := range names { // there may be another, which is empty or not needed any more
+	for _, name := range names { // there may be another, which is empty or no longer needed
 		if data := readFile(t, left, "store/"+name); strings.HasSuffix(name, ".log") && len(data) > len(whole) {
 			log, whole = "store/"+name, data
 		}
@@ -282,7 +282,7 @@ func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 	wantOpened(t, left, h, commits)
 }
 
-// What a power cut has left of a store that was being made is taken away, and nothing else.
+// The remains of a store whose creation was interrupted by a power cut are removed, and nothing else is.
 func TestOpen_beginnings_areTakenAwayAlone(t *testing.T) {
 	for name, opens := range map[string]bool{"": true, "notes.txt": false, "000005.sst": false} {
 		mem := vfs.NewMem()
@@ -307,14 +307,14 @@ func TestOpen_beginnings_areTakenAwayAlone(t *testing.T) {
 	}
 }
 
-// smallDisk has room for a small file, and no more.
+// smallDisk has room for one small file only.
 type smallDisk struct{ vfs.FS }
 
 func (smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: 1 << 20, TotalBytes: 1 << 30}, nil
 }
 
-// A history is what a store should hold after each of its commits.
+// A history is the expected contents of a store after each of its commits.
 type history struct {
 	rnd    *rand.Rand
 	states []map[string]engine.Record
@@ -325,7 +325,7 @@ func newHistory(seed uint64) *history {
 	return &history{rnd: rand.New(rand.NewPCG(seed, 1)), states: []map[string]engine.Record{{}}}
 }
 
-// next returns the changes of the next commit, and notes what they lead to.
+// next returns the changes of the next commit, and records the expected contents.
 func (h *history) next() []engine.Change {
 	state := maps.Clone(h.states[len(h.states)-1])
 	var all []engine.Change
@@ -352,7 +352,7 @@ func (h *history) next() []engine.Change {
 	return all
 }
 
-// commit makes n commits, or those up to the first that fails, whose error it returns.
+// commit makes n commits. It stops at the first failure and returns its error.
 func (h *history) commit(s engine.Store, n int) error {
 	for range n {
 		if err := s.Commit(h.next()); err != nil {
@@ -363,7 +363,7 @@ func (h *history) commit(s engine.Store, n int) error {
 	return nil
 }
 
-// readAll returns all that is in the store, and what is wrong with it.
+// readAll returns the contents of the store, or an error if they are inconsistent.
 func readAll(s engine.Store) (map[string]engine.Record, error) {
 	all := map[string]engine.Record{}
 	for r, err := range s.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
@@ -397,14 +397,14 @@ func sameRecord(a, b engine.Record) bool {
 	return a.Key == b.Key && a.Due == b.Due && string(a.Data) == string(b.Data)
 }
 
-// is reports whether the store holds what it should after the given number of commits.
+// is reports whether all are the expected contents after the given number of commits.
 func (h *history) is(all map[string]engine.Record, commits int64) bool {
 	return commits < int64(len(h.states)) && maps.EqualFunc(all, h.states[commits], sameRecord)
 }
 
-// The power goes at every sync there is, of a log, a table, a manifest or a directory, just before and just
-// after it. What is left is what was synced, or that and some of the rest. It must be all that was acknowledged
-// and, whole or not at all, the commit that was under way.
+// The power fails at every sync of a log, a table, a manifest or a directory, just before and just after it. The
+// remaining data is the synced data, possibly with some of the rest. It must contain everything acknowledged and,
+// completely or not at all, the commit in progress.
 func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 	commits := 400
 	if testing.Short() {
@@ -413,7 +413,7 @@ func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 	type cut struct {
 		files    *vfs.MemFS
 		made     int64 // commits that had returned before the cut
-		underway int64 // and one more than had after it
+		underway int64 // and one more than had returned after it
 		what     string
 	}
 	h := newHistory(1)
@@ -485,8 +485,8 @@ func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 	t.Logf("%d cuts, %d of them at tables", len(cuts), tables)
 }
 
-// oneAtATime keeps a log from being used again while a crash is made: the file system takes a lock twice for
-// that, and if a crash waits for the lock between the two, both wait for ever.
+// oneAtATime prevents the reuse of a log while a crash is simulated: the file system takes a lock twice for the reuse,
+// and if a crash waits for the lock in between, both wait forever.
 type oneAtATime struct {
 	vfs.FS
 	mem    *vfs.MemFS
@@ -504,8 +504,8 @@ func (f *oneAtATime) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vf
 	return errorfs.WrapFile(file, f.inject), nil
 }
 
-// When a log cannot be written the store reports it. From then on it answers reads and refuses commits. The
-// next open has all that was acknowledged.
+// When a log cannot be written the store reports it. From then on it answers reads and refuses commits. The next open
+// finds everything that was acknowledged.
 func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 	log := func(op errorfs.Op, kinds ...errorfs.OpKind) bool {
 		return strings.HasSuffix(op.Path, ".log") && slices.Contains(kinds, op.Kind)
@@ -553,12 +553,12 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 				t.Error("after a failed commit another is taken")
 			}
 			all, err := readAll(s)
-			// A read may see the commit that failed, which is in memory.
+			// A read may see the failed commit, which is in memory.
 			if !h.is(all, made) && !h.is(all, made+1) {
 				t.Errorf("the store answers with %d records, %v", len(all), err)
 			}
 			crashed := mem.CrashClone(vfs.CrashCloneCfg{})
-			_ = s.Close() // its error is the old one
+			_ = s.Close() // its error is the earlier one
 			for _, left := range []vfs.FS{crashed, mem} {
 				s, err := pebble.OpenOn("store", left)
 				if err != nil {
@@ -576,7 +576,7 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// shortFS writes half of what it is given into a log, and fails, while it is on.
+// While shortFS is on, a write to a log writes half of its data and fails.
 type shortFS struct {
 	vfs.FS
 	on *atomic.Bool
@@ -626,9 +626,9 @@ func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 	wantOpened(t, mem, h, 20)
 }
 
-// A byte that is flipped anywhere is found, by Open or by the read that meets it, or changes nothing; and what
-// is read before the error is true. That is so for a store that was closed, and for that of a process that
-// crashed. The watermark alone may be damaged unnoticed, for it is not needed then.
+// A flipped byte anywhere is detected, by Open or by the read that meets it, or changes nothing, and everything read
+// before the error is true. This holds for a closed store and for the store of a crashed process. Only the watermark
+// may be damaged unnoticed, because it is not needed then.
 func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 	const commits = 60
 	for _, how := range []string{"closed", "crashed"} {
@@ -642,7 +642,7 @@ func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 			if err := h.commit(s, commits); err != nil {
 				t.Fatal(err)
 			}
-			// Only the process crashes. The system keeps what was written, synced or not.
+			// Only the process crashes. The system keeps all written data, synced or not.
 			left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -688,7 +688,7 @@ func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 	}
 }
 
-// checkFlipped reports whether what is read is true, or known not to be.
+// checkFlipped reports whether all answers are true, or the damage is detected.
 func checkFlipped(t *testing.T, h *history, files vfs.FS, commits int64) bool {
 	t.Helper()
 	s, err := pebble.OpenOn("store", files)
@@ -727,13 +727,13 @@ func writeFile(t *testing.T, files vfs.FS, name string, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Write(slices.Clone(data)) // which may change what it is given
+	_, err = f.Write(slices.Clone(data)) // which may change its argument
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// The store knows its disk. A file system that does not know it has none.
+// The store reports the space of its disk. On a file system that does not know it, the store reports none.
 func TestStore_space_isThatOfTheDisk(t *testing.T) {
 	store, err := pebble.Open(filepath.Join(t.TempDir(), "store"))
 	if err != nil {
@@ -753,7 +753,7 @@ func TestStore_space_isThatOfTheDisk(t *testing.T) {
 	}
 }
 
-// The size follows what is in the store, and is that of the files.
+// The size follows the contents of the store, and is the size of its files.
 func TestStore_size_isThatOfTheFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	store, err := pebble.Open(dir)
@@ -771,7 +771,7 @@ func TestStore_size_isThatOfTheFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := store.Close(); err != nil { // it writes what is in memory alone
+	if err := store.Close(); err != nil { // it writes data that is only in memory
 		t.Fatal(err)
 	}
 	if store, err = pebble.Open(dir); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
-// TestContract_ofEveryScheduler is in a bubble, in which nothing may wait for the system: the files are in memory.
+// TestContract_ofEveryScheduler runs in a bubble, where nothing may wait for the system, so the files are in memory.
 // Pebble keeps many goroutines there, so under the race detector it takes minutes; memstore's takes seconds.
 func TestContract_ofEveryScheduler(t *testing.T) {
 	if testing.Short() {

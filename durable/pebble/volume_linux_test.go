@@ -16,13 +16,13 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// rewrite replaces the tasks of a few keys again and again, so that much is written and little is kept.
+// rewrite replaces the tasks of a few keys again and again, so that much data is written and little is kept.
 func rewrite(s engine.Store, from, to int) error {
 	const keys = 500
 	data := make([]byte, 2000)
 	for i := from; i < to; i++ {
 		for j := range data {
-			data[j] = byte(i * j >> 3) // nothing that compresses to nothing
+			data[j] = byte(i * j >> 3) // data that does not compress to nothing
 		}
 		c := engine.Change{Key: fmt.Sprint("key", i%keys), From: int64(i - keys), Due: int64(i), Data: data}
 		if i < keys {
@@ -35,7 +35,7 @@ func rewrite(s engine.Store, from, to int) error {
 	return nil
 }
 
-// On a volume of 120 MB several times as much is written as it holds.
+// Several times its size is written to a volume of 120 MB.
 func TestPebble_smallVolume_isEnough(t *testing.T) {
 	dir := filepath.Join(testkit.SmallVolume(t, 120), "store")
 	s, err := pebble.Open(dir)
@@ -64,9 +64,9 @@ func TestPebble_smallVolume_isEnough(t *testing.T) {
 	}
 }
 
-// A volume that something else fills up: the store says so, and has everything when there is room again.
+// Something else fills up the volume: the store reports it, and has everything when there is room again.
 func TestPebble_volumeThatFillsUp_isToldAndLosesNothing(t *testing.T) {
-	for free := range 6 { // megabytes that are left, so that it is full at one moment or another
+	for free := range 6 { // remaining megabytes, so that it becomes full at different moments
 		volume := testkit.SmallVolume(t, 60)
 		dir := filepath.Join(volume, "store")
 		s, err := pebble.Open(dir)

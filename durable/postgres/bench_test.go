@@ -19,7 +19,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What a group of commits costs, with and without named prepared statements.
+// The cost of a group of commits, with and without named prepared statements.
 func BenchmarkCommit(b *testing.B) {
 	for _, mode := range []string{"cache_describe", "cache_statement"} {
 		for _, n := range []int{1, 64, 1024} {
@@ -48,7 +48,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// How many adds a second a node does for callers at the same time, and how many removals.
+// How many adds and removals a node does per second for concurrent callers.
 func BenchmarkNode(b *testing.B) {
 	for _, callers := range []int{64, 1024} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
@@ -84,7 +84,7 @@ func BenchmarkNode(b *testing.B) {
 	}
 }
 
-// What AddTaskTx adds to a transaction of the user that inserts one row.
+// The extra cost of AddTaskTx in a user's transaction that inserts one row.
 func BenchmarkAddTaskTx(b *testing.B) {
 	pool, err := pgxpool.New(b.Context(), server(b))
 	check(b, err)
@@ -125,7 +125,7 @@ func BenchmarkAddTaskTx(b *testing.B) {
 	}
 }
 
-// What it costs to read 1,000 of 100,000 tasks: one by one, 16 at a time, and with one statement.
+// The cost of reading 1,000 of 100,000 tasks: one by one, 16 at a time, and with one statement.
 func BenchmarkGet(b *testing.B) {
 	e, err := postgres.Open(b.Context(), server(b), schema())
 	check(b, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// How many SetTask of a burst three nodes do in a second, for ten callers each: of one key, which all change at the
-// same time, and of a key for each caller. The latency is of a call, from all of them.
+// How many SetTask calls of a burst three nodes do per second, for ten callers each: with one key that all change at
+// the same time, and with one key per caller. The latency of a call is computed from all calls.
 func BenchmarkBurst(b *testing.B) {
 	for _, keys := range []string{"one key", "30 keys"} {
 		b.Run(keys, func(b *testing.B) {

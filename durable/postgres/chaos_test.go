@@ -19,14 +19,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Three nodes are killed, paused, cut off and replaced, their clocks are wrong, and the server crashes and
-// stands still, and its clock is set. CHAOS is for how long. Otherwise half of the faults come once, or two in short mode, and clocks are
-// right.
-// CHAOS_REPORT is a file for the report.
+// Three nodes are killed, paused, cut off and replaced, and their clocks are wrong. The server crashes and freezes, and
+// its clock is changed. CHAOS is the duration. Without it half of the faults happen once, or two of them in short mode,
+// and clocks are right. CHAOS_REPORT is a file for the report.
 //
-// It is done in runs with a ledger each, so that the ledgers do not outgrow the memory and the disk.
+// The test consists of runs with a ledger each, so that the ledgers do not outgrow the memory and the disk.
 func TestChaos_processes_keepThePromises(t *testing.T) {
-	kinds := slices.Collect(maps.Keys(faults)) // in an order drawn at random
+	kinds := slices.Collect(maps.Keys(faults)) // in random order
 	between := func() time.Duration { return 100*time.Millisecond + rand.N(200*time.Millisecond) }
 	f := newFleet(t, "")
 	r := &report{begun: time.Now(), faults: f.faults, counts: make(map[string]int), broken: make(map[string]int)}
@@ -45,7 +44,7 @@ func TestChaos_processes_keepThePromises(t *testing.T) {
 		kinds = slices.Concat(kinds, kinds)
 		r.begun = time.Now()
 	}
-	const most = 5 // runs without CHAOS: on a busy machine there may be little in one
+	const most = 5 // runs without CHAOS: on a busy machine one run may contain little
 	for r.runs == 0 || len(r.details) == 0 && (time.Since(r.begun) < length || length == 0 && r.few() != "" && r.runs < most) {
 		rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		r.add(f.run(3, kinds, between))
@@ -65,7 +64,7 @@ func TestChaos_processes_keepThePromises(t *testing.T) {
 	}
 }
 
-// few returns of what there was too little to find anything, or nothing.
+// few returns which events were too rare for the test to find anything, or "".
 func (r *report) few() string {
 	for _, what := range []string{"add", "late add", "remove", "move", "pause", "resume", "confirm", "start", "end"} {
 		if r.counts[what]+r.counts[what+unknown] < 10 {
@@ -75,7 +74,7 @@ func (r *report) few() string {
 	return ""
 }
 
-// A report is what a person reads at the end.
+// A report is the final output for a person.
 type report struct {
 	begun   time.Time
 	runs    int
@@ -84,7 +83,7 @@ type report struct {
 	broken  map[string]int
 	details []string
 
-	disk   int64 // the greatest of a run
+	disk   int64 // the maximum of a run
 	memory uint64
 }
 
@@ -142,7 +141,7 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// measure notes how much the run has on the disk.
+// measure records how much disk space the run uses.
 func (v *verdict) measure(f *fleet) {
 	f.t.Helper()
 	var data string

@@ -12,14 +12,14 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// clockEnv says how the clock of a process is wrong, if it runs a program of wrongClock.
+// clockEnv is the variable that says how the clock of a process is wrong, if it runs a program of wrongClock.
 const clockEnv = "TIMEWHEEL_TEST_CLOCK"
 
-// clocks are the ways in which a clock is wrong.
+// clocks are the ways in which a clock can be wrong.
 var clocks = []string{"ahead", "behind", "stepped"}
 
-// wrongClock builds the test program with a package time whose time of day is wrong by an hour, as on a machine
-// whose clock is. It takes a minute or two.
+// wrongClock builds the test program with a package time whose time of day is wrong by an hour, as on a machine with a
+// wrong clock. The build takes a minute or two.
 func wrongClock(t *testing.T) (programs []program) {
 	t.Helper()
 	dir := t.TempDir()

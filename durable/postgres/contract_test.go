@@ -17,9 +17,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// TestContract_ofEveryScheduler runs in bubbles of virtual time on a real server. The time of a bubble stands
-// still while it waits for the server, and the engine takes its time from the bubble: each use of a connection
-// sets the server's clock for that.
+// TestContract_ofEveryScheduler runs in bubbles of virtual time on a real server. The time of a bubble stands still
+// while it waits for the server, and the engine takes its time from the bubble: each use of a connection sets the
+// server's clock to it.
 func TestContract_ofEveryScheduler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not in short mode")

@@ -30,13 +30,13 @@ func TestEngine_suite(t *testing.T) {
 		restart := func(t *testing.T) {
 			check(t, shared.Stop(pgtest.Immediate))
 			check(t, shared.Restart())
-			await(t, func() error { // until no connection of before the restart is left
+			await(t, func() error { // until no connection from before the restart is left
 				_, err := e.Get(t.Context(), "k")
 				_, _, also := e.Renew(t.Context(), 0, nil)
 				return errors.Join(err, also)
 			})
 		}
-		if shared.Server == nil { // the server is that of POSTGRES_URL
+		if shared.Server == nil { // the server is the one named by POSTGRES_URL
 			restart = nil
 		}
 		return enginetest.Subject{Engine: e, Begin: begin, Restart: restart}

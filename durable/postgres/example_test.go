@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// One of the processes of a shop. An order and its recheck are committed together; paying removes the recheck;
-// the recheck gives the stock back, exactly once.
+// One process of a shop. An order and its recheck are committed together; paying removes the recheck; the recheck
+// returns the stock, exactly once.
 func Example() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://shop@localhost/shop")
@@ -115,7 +115,7 @@ func ExampleSQL() {
 	}
 }
 
-// The schema is migrated by hand, before the programs are started.
+// The schema is migrated manually, before the programs are started.
 func ExampleMigrate() {
 	ctx := context.Background()
 	opts := []postgres.Option{postgres.WithSchema("shop_tasks"), postgres.WithCluster("shop, production")}

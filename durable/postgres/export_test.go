@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// WriteTx makes the writes in a transaction of the user, or returns the keys whose condition does not hold.
+// WriteTx makes the writes in a user's transaction, or returns the keys whose condition does not hold.
 func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...engine.Write) (unmet []string, err error) {
 	g := group{e: e, batches: []engine.Batch{writes}, results: make([]engine.Result, 1)}
 	statement, args, _ := g.arguments([]int{0})
@@ -26,16 +26,16 @@ func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...engine.Write) 
 	return g.results[0].Unmet, nil
 }
 
-// WithNow makes the SQL the engine's clock.
+// WithNow uses the SQL as the engine's clock.
 func WithNow(sql string) Option { return func(c *config) { c.now = sql } }
 
-// WithServersClock makes a clock the engine's that differs from the machine's by the server's setting chaos.clock, in
-// nanoseconds. It is as if the server were on a machine whose clock is wrong.
+// WithServersClock gives the engine a clock that differs from the machine's by the server's setting chaos.clock, in
+// nanoseconds, as if the server were on a machine with a wrong clock.
 func WithServersClock() Option {
 	return WithNow("(" + clock + " + coalesce(nullif(current_setting('chaos.clock', true), ''), '0')::bigint)")
 }
 
-// Text returns the schema's name as it is in statements.
+// Text returns the SQL with the name of the schema, as in the engine's statements.
 func (e *Engine) Text(sql string) string { return e.config.sql(sql) }
 
 // ClaimSQL returns the statement of a claim.
@@ -50,7 +50,7 @@ func DueSQL(e *Engine) string { return e.sql.due }
 // ConfirmSQL returns the statement of a confirmation.
 func ConfirmSQL(e *Engine) string { return e.sql.confirm }
 
-// SetSQL returns the statement before that in its transaction.
+// SetSQL returns the statement that precedes it in its transaction.
 func SetSQL(e *Engine) string { return e.sql.set }
 
 // swap replaces a part of a statement.
@@ -66,8 +66,8 @@ const sinceSQL = "\n\t\tAND lease < $now - (SELECT since FROM $schema.version WH
 
 const slowDead = "CASE WHEN (SELECT pg_sleep(0.01)::text = '') THEN until < $now END"
 
-// Break takes a detail out of the engine's statements, to see that the tests find it. Other names change
-// nothing. The numbers are those of the details in the design of the cluster.
+// Break removes a detail from the engine's statements, to check that the tests notice. Other names change nothing. The
+// numbers refer to the details in the design of the cluster.
 func (e *Engine) Break(detail string) {
 	swap := e.swap
 	switch detail {
@@ -120,7 +120,7 @@ func Text(sql string, opts ...Option) string {
 	return c.sql(sql)
 }
 
-// FailingSQL returns the statement of a walk over what is failing.
+// FailingSQL returns the statement of a walk over failing tasks.
 func FailingSQL(e *Engine) string { return e.sql.failing }
 
 // CommitSQL returns the statement of a commit.
@@ -138,8 +138,8 @@ var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;
 // Schema5 is the SQL that makes the schema of version 5.
 var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;"
 
-// BeVersion6 makes the engine that of a program of version 6, which looks up a member by its id alone and does not know
-// since when the server is the primary.
+// BeVersion6 makes the engine behave like version 6, which looks up a member by its id alone and does not know since
+// when the server has been the primary.
 func (e *Engine) BeVersion6() {
 	for _, in := range []*string{&e.sql.look, &e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
 		e.swap(in, "($member", "(SELECT * FROM $schema.member WHERE id = $1")
@@ -152,7 +152,7 @@ func (e *Engine) BeVersion6() {
 	e.sql.anythingDead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
 }
 
-// BeVersion5 makes the engine that of a program of version 5, which reads what is paused, and no other note.
+// BeVersion5 makes the engine behave like version 5, which reads the note of the pauses and no other.
 func (e *Engine) BeVersion5() {
 	e.BeVersion6()
 	note, rest, found := strings.Cut(e.sql.notes, "UNION ALL\n")
@@ -162,7 +162,7 @@ func (e *Engine) BeVersion5() {
 	e.sql.notes = strings.Replace(rest, "'pauses'", "'pauses'::bytea AS name", 1)
 }
 
-// BeVersion4 makes the engine that of a program of version 4, which does not know when a start was confirmed.
+// BeVersion4 makes the engine behave like version 4, which does not know when a start was confirmed.
 func (e *Engine) BeVersion4() {
 	e.BeVersion5()
 	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.due, &e.sql.get, &e.sql.byKey, &e.sql.failing,
@@ -172,7 +172,7 @@ func (e *Engine) BeVersion4() {
 	e.swap(&e.sql.confirm, ", started = $now", "")
 }
 
-// BeVersion3 makes the engine that of a program of version 3, which knows no groups, and so has no fair claims.
+// BeVersion3 makes the engine behave like version 3, which knows no groups, and so has no fair claims.
 func (e *Engine) BeVersion3() {
 	sql := e.config.statement
 	e.sql.claim = sql(`
@@ -208,7 +208,7 @@ SELECT $row FROM (
 		") SELECT $1, $2, $next, $3, $4 WHERE $5::bytea IS NOT NULL")
 }
 
-// BeVersion1 makes the engine that of a program of version 1.
+// BeVersion1 makes the engine behave like version 1.
 func (e *Engine) BeVersion1() {
 	e.swap(&e.sql.commit, "data, failing)\n", "data)\n")
 	e.swap(&e.sql.commit, ", CASE WHEN failing THEN due END", "")
@@ -278,13 +278,13 @@ func Statements(e *Engine) map[string]string {
 // SetSession returns the settings of a direct connection, as a statement.
 func SetSession(e *Engine) string { return strings.ReplaceAll(e.sql.set, "true", "false") }
 
-// Reconnect makes the engine open new connections.
+// Reconnect forces the engine to open new connections.
 func (e *Engine) Reconnect() {
 	e.control.Reset()
 	e.verbs.Reset()
 }
 
-// Transaction reads the row of a statement in a transaction of the engine for commits.
+// Transaction reads the row of a statement in one of the engine's transactions for commits.
 func Transaction(ctx context.Context, e *Engine, sql string, into ...any) error {
 	b := e.batch()
 	b.Queue(sql).QueryRow(func(row pgx.Row) error { return row.Scan(into...) })

@@ -18,10 +18,10 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// The primary is lost with its machine while nodes work, and its synchronous standby is promoted. Nothing that was
-// acknowledged is lost, nothing runs by a fence that is over, and nothing runs early by the clock of the server that has
-// decided it, though that of the promoted one is 10 s ahead or behind. The old primary comes back and is refused. With CHAOS
-// it happens 20 times, each time to the server that was promoted before, which has one standby or two.
+// The primary is lost with its machine while nodes work, and its synchronous standby is promoted. Nothing acknowledged
+// is lost, and nothing runs with an old fence. Nothing runs early by the clock of the server that decided it, although
+// the promoted server's clock is 10 s ahead or behind. The old primary comes back and is refused. With CHAOS it happens
+// 20 times, each time to the previously promoted server, which has one or two standbys.
 func TestChaos_failover_losesNothing(t *testing.T) {
 	f := newFleet(t, "")
 	times := 2
@@ -46,7 +46,8 @@ func TestChaos_failover_losesNothing(t *testing.T) {
 	t.Logf("at most %v without an acknowledgement after the promotion, in %d fail-overs", longest, times)
 }
 
-// The checker finds an asynchronous standby that is promoted, and a node that reaps the others right after.
+// The checker detects the promotion of an asynchronous standby, and a node that reaps the others right after a
+// promotion.
 func TestChaos_failoverSabotage_isFound(t *testing.T) {
 	if os.Getenv("CHAOS") == "" {
 		t.Skip("not without CHAOS")
@@ -66,13 +67,13 @@ func TestChaos_failoverSabotage_isFound(t *testing.T) {
 	}
 }
 
-// asynchronous is the sabotage of a standby that lags as its primary is lost.
+// asynchronous is the sabotage in which a standby lags when its primary is lost.
 const asynchronous = "an asynchronous standby"
 
-// failover runs two processes on the server and standbys, one of which must have a commit before it is acknowledged. It
-// kills the server, promotes the standby that has received most after a while, and makes that the server of the fleet. Its
-// clock is ahead of the machine's by so much. failover
-// returns what breaks a promise, and the longest time without an acknowledgement from the promotion on.
+// failover runs two processes on the server and its standbys, one of which must have a commit before it is
+// acknowledged. It kills the server, and after a while promotes the standby that has received the most. That becomes
+// the server of the fleet, with a clock ahead of the machine's by ahead. failover returns the broken promises, and the
+// longest time without an acknowledgement after the promotion.
 func (f *fleet) failover(standbys int, after, ahead time.Duration) (verdict, time.Duration) {
 	f.t.Helper()
 	ctx, old := f.t.Context(), f.server
@@ -131,7 +132,7 @@ func (f *fleet) failover(standbys int, after, ahead time.Duration) (verdict, tim
 	return v, silence(events, from, to)
 }
 
-// furthest returns the standby that has received most.
+// furthest returns the standby that has received the most.
 func furthest(t *testing.T, standbys []*pgtest.Server) (best *pgtest.Server) {
 	t.Helper()
 	most := int64(-1)
@@ -148,7 +149,7 @@ func furthest(t *testing.T, standbys []*pgtest.Server) (best *pgtest.Server) {
 // silence returns the longest time between from and to in which no verb has returned without an error.
 func silence(events []event, from, to int64) time.Duration {
 	longest, last := int64(0), from
-	for _, ev := range events { // in the order of time, but for those at the end, which are calls
+	for _, ev := range events { // in order of time, except the calls at the end
 		if ev.Err == "" && slices.Contains([]string{"add", "late add", "remove", "move", "pause", "resume"}, ev.What) &&
 			ev.At > last && ev.At < to {
 			longest, last = max(longest, ev.At-last), ev.At

@@ -21,18 +21,18 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// Groups that write the same keys in opposite order wait for each other, and never in a circle. With the order
-// of the keys taken out some do.
+// Groups that write the same keys in opposite order wait for each other, but never deadlock. Without the ordering of
+// the keys some do.
 func TestCommit_groupsInOppositeOrder_meetNoDeadlock(t *testing.T) {
-	eachFound(t, 30, "deadlocks", []sabotage{ // what is broken shows in most tries
+	eachFound(t, 30, "deadlocks", []sabotage{ // a broken promise shows in most tries
 		{"", false},
 		{"8 changes lock in any order", true},
 		{"8 adds lock in any order", true},
 	}, deadlocks)
 }
 
-// deadlocks returns how many deadlocks there were when groups wrote the same keys in opposite order. The server
-// looks for them before a statement gives up its wait.
+// deadlocks returns how many deadlocks there were when groups wrote the same keys in opposite order. The server detects
+// them before a statement gives up waiting.
 func deadlocks(t *testing.T, without string) (n int) {
 	t.Helper()
 	conn := connect(t, server(t))
@@ -86,8 +86,8 @@ func deadlocks(t *testing.T, without string) (n int) {
 	return read() - before
 }
 
-// A claim reads as little after a transaction that was forgotten has held back vacuum, while 200,000 tasks came
-// and went. Their index entries lie before what is due now.
+// A claim reads no more after a forgotten transaction has held back vacuum while 200,000 tasks came and went. Their
+// index entries precede those of the tasks due now.
 func TestClaim_underAForgottenTransaction_readsNoMore(t *testing.T) {
 	e := open(t)
 	ctx := t.Context()
@@ -100,7 +100,7 @@ func TestClaim_underAForgottenTransaction_readsNoMore(t *testing.T) {
 			"SELECT convert_to($2::bigint || '.' || i, 'UTF8'), $2::bigint + i, i, 'kind', 'data' "+
 			"FROM generate_series(1, $1::int) i"), n, due)
 	}
-	fill(1000, now) // what is to be claimed
+	fill(1000, now) // the tasks to claim
 	before := readsOfClaim(t, e, conn, id, now)
 	exec(t, forgotten, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	exec(t, forgotten, e.Text("SELECT count(*) FROM $schema.task"))
@@ -112,14 +112,14 @@ func TestClaim_underAForgottenTransaction_readsNoMore(t *testing.T) {
 	if after > 2*before {
 		t.Errorf("a claim reads %d blocks, and %d after %d tasks came and went", before, after, dead)
 	}
-	// Detail 11: without the lower bound the claim reads what is dead.
+	// Detail 11: without the lower bound the claim reads dead entries.
 	if all := readsOfClaim(t, e, conn, id, engine.None+1); all < 3*after {
 		t.Errorf("a claim without a lower bound reads %d blocks, and one with it %d", all, after)
 	}
 }
 
-// A confirmation reads as little after a transaction that was forgotten has held back vacuum, while its member
-// ran 50,000 other tasks.
+// A confirmation reads no more after a forgotten transaction has held back vacuum while its member ran 50,000 other
+// tasks.
 func TestConfirm_underAForgottenTransaction_readsNoMore(t *testing.T) {
 	e := open(t)
 	const dead, held = 50000, 50
@@ -150,19 +150,19 @@ func TestConfirm_underAForgottenTransaction_readsNoMore(t *testing.T) {
 	exec(t, conn, e.Text("VACUUM ANALYZE $schema.task"))
 	after := reads()
 	t.Logf("a confirmation reads %d blocks, and %d after the member has run %d tasks", before, after, dead)
-	if after > 3*before { // every way through a tree is one level longer
+	if after > 3*before { // every path through a tree is one level longer
 		t.Errorf("a confirmation reads %d blocks, and %d after the member has run %d tasks", before, after, dead)
 	}
 }
 
-// readsOfClaim returns how many blocks a claim of 100 tasks reads that is rolled back.
+// readsOfClaim returns how many blocks a claim of 100 tasks reads. The claim is rolled back.
 func readsOfClaim(t *testing.T, e *postgres.Engine, conn *pgx.Conn, id engine.MemberID, after int64) int {
 	t.Helper()
 	kinds := [][]byte{[]byte("kind")}
 	return readsOf(t, e, conn, postgres.ClaimSQL(e), int64(id), kinds, after-1, int64(1)<<62, 100, []byte{255})
 }
 
-// readsOf returns how many blocks a statement reads that is rolled back.
+// readsOf returns how many blocks a statement reads. The statement is rolled back.
 func readsOf(t *testing.T, e *postgres.Engine, conn *pgx.Conn, sql string, args ...any) int {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
@@ -205,7 +205,7 @@ func newProxy(t *testing.T, to *pgtest.Server) *pgtest.Proxy {
 	return p
 }
 
-// lose returns a disturbance that loses the answers to the messages for which is reports true.
+// lose returns a disturbance that drops the answers to the messages for which is returns true.
 func lose(is func(message []byte) bool) func(message []byte) (pgtest.Fault, time.Duration) {
 	return func(message []byte) (pgtest.Fault, time.Duration) {
 		if is(message) {
@@ -215,7 +215,7 @@ func lose(is func(message []byte) bool) func(message []byte) (pgtest.Fault, time
 	}
 }
 
-// A commit whose answer is lost is an error, and has taken effect. So has a claim.
+// A commit whose answer is lost returns an error, but has taken effect. So does a claim.
 func TestCommit_answerIsLost_isAnErrorAndDone(t *testing.T) {
 	server(t)
 	p := newProxy(t, shared.Server)
@@ -284,7 +284,7 @@ func TestCommit_answerIsLost_isAnErrorAndDone(t *testing.T) {
 	}
 }
 
-// A commit that cannot be sent, or that the server refuses, has had no effect, and says so.
+// A commit that cannot be sent, or that the server refuses, has no effect, and its error says so.
 func TestCommit_notDone_saysSo(t *testing.T) {
 	server(t)
 	p := newProxy(t, shared.Server)
@@ -306,7 +306,7 @@ func TestCommit_notDone_saysSo(t *testing.T) {
 	defer cancel()
 	_, err = e.Commit(brief, 0, []engine.Batch{{remove("locked")}})
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a lock until the context is done: %v", err) // and mostly ErrNotDone, unless a try was under way
+		t.Errorf("a lock until the context is done: %v", err) // and mostly ErrNotDone, unless a try was in progress
 	}
 	check(t, tx.Rollback(t.Context()))
 
@@ -317,7 +317,7 @@ func TestCommit_notDone_saysSo(t *testing.T) {
 	commit(t, e, 0, add("k", 1))
 
 	p.Close()
-	await(t, func() error { // the connections that were cut are found
+	await(t, func() error { // the cut connections are noticed
 		if _, err := e.Commit(t.Context(), 0, []engine.Batch{{add("k2", 1)}}); !errors.Is(err, engine.ErrNotDone) {
 			return fmt.Errorf("a server that is away: %v", err)
 		}
@@ -325,8 +325,8 @@ func TestCommit_notDone_saysSo(t *testing.T) {
 	})
 }
 
-// No statement on the way of a task, nor one that an idle node repeats, reads more after a transaction that was forgotten
-// has held back vacuum, while two members have renewed their leases 50,000 times. That is less than a day.
+// A forgotten transaction holds back vacuum while two members renew their leases 50,000 times, which takes less than a
+// day. After that no statement in the life of a task, and none that an idle node repeats, reads more.
 func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 	e := open(t)
 	const renewals = 50000
@@ -377,7 +377,7 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 	before := reads()
 	exec(t, forgotten, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	exec(t, forgotten, e.Text("SELECT count(*) FROM $schema.task"))
-	for _, member := range []engine.MemberID{id, other} { // each keeps track of its row, since to find it takes ever longer
+	for _, member := range []engine.MemberID{id, other} { // each keeps track of its row, because finding it takes longer and longer
 		exec(t, conn, e.Text(fmt.Sprintf("DO $do$ DECLARE at tid; BEGIN SELECT ctid INTO at FROM $schema.member WHERE id = %d; "+
 			"FOR i IN 1..%d LOOP UPDATE $schema.member SET until = until + 1 WHERE ctid = at RETURNING ctid INTO at; END LOOP; "+
 			"END $do$", member, renewals)))
@@ -389,10 +389,10 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 	for what, n := range after {
 		t.Logf("%s reads %d blocks, %d after %d renewals, and %d when one of the members is gone", what, before[what], n, renewals,
 			gone[what])
-		if what != "the members" && what != "whether any is dead" { // they come by what the member has left
-			n = max(n, gone[what]-16) // the first time has left versions of the tasks
+		if what != "the members" && what != "whether any is dead" { // they arrive through the remains of the member
+			n = max(n, gone[what]-16) // the first call has left versions of the tasks
 		}
-		if n > 2*before[what]+8 { // every way through a tree is longer
+		if n > 2*before[what]+8 { // every path through a tree is longer
 			t.Errorf("%s reads %d blocks, and %d after %d renewals, or when a member is gone", what, before[what], n, renewals)
 		}
 	}

@@ -27,28 +27,28 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A fleet is some processes on a server of their own, by way of a proxy.
+// A fleet is a number of processes with a dedicated server, connected through a proxy.
 type fleet struct {
 	t        *testing.T
 	server   *pgtest.Server
 	proxy    *pgtest.Proxy
-	url      string // of the server by way of the proxy, or of several servers
+	url      string // of the server through the proxy, or of several servers
 	dir      string // of the ledgers
 	sabotage string
-	programs []program // that a process may run
+	programs []program // programs for the processes
 
 	nodes    []*node
 	started  int
-	version  int // of the program that processes are started with
+	version  int // of the program for new processes
 	faults   map[string]int
-	restarts []int64 // when the server was started again, or another took its place
+	restarts []int64 // when the server was restarted, or replaced
 	clock    clock
-	resumed  []event // what quiet has resumed
+	resumed  []event // the resumptions by quiet
 }
 
 // A program is the test program, or one whose clock is wrong.
 type program struct {
-	clock string // how it is wrong, or empty
+	clock string // how the clock is wrong, or empty
 	path  string
 }
 
@@ -84,7 +84,7 @@ func newFleet(t *testing.T, sabotage string) *fleet {
 	return f
 }
 
-// ask calls the function with a connection to the server as it is now.
+// ask calls the function with a connection to the current server.
 func (f *fleet) ask(do func(conn *pgx.Conn)) {
 	f.t.Helper()
 	conn, err := pgx.Connect(f.t.Context(), f.server.URL())
@@ -134,7 +134,7 @@ func (f *fleet) end(n *node) {
 	f.nodes = slices.DeleteFunc(f.nodes, func(other *node) bool { return other == n })
 }
 
-// faults are the kinds of trouble that a fleet can have, and how they are caused.
+// faults are the kinds of faults of a fleet, and the functions that cause them.
 var faults = map[string]func(f *fleet, victim *node){
 	"kill": func(f *fleet, victim *node) {
 		check(f.t, victim.cmd.Process.Kill())
@@ -149,7 +149,7 @@ var faults = map[string]func(f *fleet, victim *node){
 	},
 	// A start is held back until the lease of its node is over.
 	"stall": func(f *fleet, victim *node) { f.order(victim, "stall") },
-	// A process ends, and one of a later version, which handles a kind more, takes its place.
+	// A process ends, and one of a later version, which handles one more kind, replaces it.
 	"deploy": func(f *fleet, victim *node) {
 		f.end(victim)
 		f.version++
@@ -220,7 +220,7 @@ func (f *fleet) outage(last *node) {
 	check(f.t, last.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// fault causes trouble of one kind, or none.
+// fault causes a fault of one kind, or none.
 func (f *fleet) fault(kind string) {
 	f.t.Helper()
 	if kind == "" {
@@ -230,8 +230,8 @@ func (f *fleet) fault(kind string) {
 	faults[kind](f, f.nodes[rand.N(len(f.nodes))])
 }
 
-// run starts the processes, causes the faults, and ends the processes when no task is left. It returns what
-// breaks a promise.
+// run starts the processes, causes the faults, and ends the processes when no task is left. It returns the broken
+// promises.
 func (f *fleet) run(nodes int, faults []string, between func() time.Duration) verdict {
 	f.t.Helper()
 	for range nodes {
@@ -246,7 +246,7 @@ func (f *fleet) run(nodes int, faults []string, between func() time.Duration) ve
 	return v
 }
 
-// settle ends the processes when no task is left, and returns what breaks a promise, and what has happened.
+// settle ends the processes when no task is left, and returns the broken promises and the events.
 func (f *fleet) settle() (verdict, []event) {
 	f.t.Helper()
 	f.quiet()
@@ -257,8 +257,8 @@ func (f *fleet) settle() (verdict, []event) {
 	return v, events
 }
 
-// quiet ends the verbs, waits until no task is left, and ends the processes. It resumes what a process has
-// paused and not resumed.
+// quiet ends the verbs, waits until no task is left, and ends the processes. It resumes the remaining pauses of the
+// processes.
 func (f *fleet) quiet() {
 	f.t.Helper()
 	for _, n := range f.nodes {
@@ -304,7 +304,7 @@ func (f *fleet) resume(keys []string) {
 	check(f.t, s.Shutdown(ctx))
 }
 
-// clear makes room for the next run.
+// clear removes the data of the run.
 func (f *fleet) clear() {
 	f.t.Helper()
 	f.resumed = nil
@@ -325,7 +325,7 @@ func (f *fleet) ledgers() []string {
 	return names
 }
 
-// events returns what all ledgers have, in the order of time.
+// events returns the events of all ledgers, in order of time.
 func (f *fleet) events() (all []event) {
 	f.t.Helper()
 	for _, name := range f.ledgers() {
@@ -333,7 +333,7 @@ func (f *fleet) events() (all []event) {
 		check(f.t, err)
 		for line := range bytes.Lines(text) {
 			var ev event
-			if bytes.HasSuffix(line, []byte("\n")) { // or the process was killed as it wrote
+			if bytes.HasSuffix(line, []byte("\n")) { // otherwise the process was killed while writing
 				check(f.t, json.Unmarshal(line, &ev))
 				all = append(all, ev)
 			}
@@ -353,7 +353,7 @@ func (f *fleet) effects() map[string]int {
 	return count
 }
 
-// left returns the keys of the tasks that are left.
+// left returns the keys of the remaining tasks.
 func (f *fleet) left() map[string]bool {
 	f.t.Helper()
 	left := make(map[string]bool)

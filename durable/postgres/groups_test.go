@@ -25,8 +25,8 @@ func (e version3) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 	return e.Engine.Claim(ctx, r)
 }
 
-// Programs of version 3 write tasks without a group, and keep that of those that they change. Their tasks take turns
-// with those that have none.
+// Programs of version 3 write tasks without a group, and keep the group of a task that they change. Their tasks take
+// turns with tasks without a group.
 func TestMigrate_fromVersion3_withProgramsOfIt(t *testing.T) {
 	at := schema()
 	old, err := postgres.OpenOld(t.Context(), server(t), postgres.Schema3, at)
@@ -68,7 +68,7 @@ func TestMigrate_fromVersion3_withProgramsOfIt(t *testing.T) {
 	}
 }
 
-// A task that is added in a transaction has its group, and keeps it when it is moved there.
+// A task that is added in a transaction has its group, and keeps it when it is moved in one.
 func TestAddTaskTx_group(t *testing.T) {
 	e := open(t)
 	conn := connect(t, shared.URL())
@@ -91,9 +91,8 @@ func TestAddTaskTx_group(t *testing.T) {
 	}
 }
 
-// A crowd that is due does not make the claims of other kinds and the pages of a walk read more, and a claim in turns
-// reads as little of a group that has many tasks as of one that has few. Whether the table was analyzed does not
-// matter.
+// A crowd of due tasks does not make claims of other kinds or pages of a walk read more. A claim in turns reads no more
+// of a group with many tasks than of one with few. Whether the table was analyzed does not matter.
 func TestClaim_whileACrowdIsDue_readsNoMore(t *testing.T) {
 	e := open(t)
 	id, now, err := e.Join(t.Context(), "node", time.Hour)

@@ -33,7 +33,7 @@ func TestHealth_oldestTransaction(t *testing.T) {
 				exec(t, user, sql)
 			}
 			begun := time.Now()
-			// Its age passes what other transactions may have, which take milliseconds.
+			// Its age exceeds that of other transactions, which take milliseconds.
 			await(t, func() error {
 				if time.Since(begun) < 200*time.Millisecond {
 					return errors.New("it is young")
@@ -77,7 +77,7 @@ func TestHealth_deadRowsAndSize(t *testing.T) {
 	})
 }
 
-// A role that has only the rights that the engine needs may ask, too.
+// A role with only the rights that the engine needs can also call Health.
 func TestHealth_roleWithRightsOnTheTables(t *testing.T) {
 	at := schema()
 	owner := open(t, at)

@@ -21,7 +21,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// shared is the server of all tests that leave it running.
+// shared is the server for all tests that do not stop it.
 var shared struct {
 	once sync.Once
 	*pgtest.Server
@@ -77,12 +77,12 @@ func server(t testing.TB) string {
 
 var schemas atomic.Int64
 
-// schema returns an option with the name of a schema that no other test has.
+// schema returns an option with a schema name that no other test uses.
 func schema() postgres.Option {
 	return postgres.WithSchema(fmt.Sprintf(`Test "%d"'s`, schemas.Add(1)))
 }
 
-// open opens an engine on the shared server, in a schema of its own unless the options name one.
+// open opens an engine on the shared server, in a new schema unless the options name one.
 func open(t testing.TB, opts ...postgres.Option) *postgres.Engine {
 	t.Helper()
 	e, err := postgres.Open(t.Context(), server(t), append([]postgres.Option{schema()}, opts...)...)
@@ -117,7 +117,7 @@ func remove(key string) engine.Write {
 	return engine.Write{Record: engine.Record{Key: key}, If: engine.IfPresent}
 }
 
-// commit commits one batch, which must be done.
+// commit commits one batch, which must succeed.
 func commit(t testing.TB, e engine.Engine, by engine.MemberID, writes ...engine.Write) []engine.Written {
 	t.Helper()
 	results, err := e.Commit(t.Context(), by, []engine.Batch{writes})
@@ -133,7 +133,7 @@ func note(name, data string) engine.Write {
 	return engine.Write{Record: engine.Record{Key: name, Data: []byte(data)}, Note: true, If: engine.Always}
 }
 
-// claim claims tasks of the kind that are due until then, from 1 on.
+// claim claims tasks of the kind with due times from 1 to until.
 func claim(t testing.TB, e engine.Engine, by engine.MemberID, until int64, most int) []engine.Stored {
 	t.Helper()
 	c, err := e.Claim(t.Context(), engine.ClaimRequest{By: by, Kinds: []string{"kind"}, Until: until, Most: most,
@@ -165,13 +165,14 @@ func await(t testing.TB, f func() error) {
 	}
 }
 
-// A sabotage is a detail of the engine that is taken out, or none, and whether a promise is broken then.
+// A sabotage is a removed detail of the engine, or none, and whether that breaks a promise.
 type sabotage struct {
 	without string
 	found   bool
 }
 
-// eachFound counts what is broken with each detail taken out. What breaks something shows in one of the tries.
+// eachFound counts the breaches with each detail removed. A sabotage that breaks a promise must show in one of the
+// tries.
 func eachFound(t *testing.T, tries int, what string, all []sabotage, count func(t *testing.T, without string) int) {
 	t.Helper()
 	for _, s := range all {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A story is what the ledgers have of one key, which is used once.
+// A story contains the events of one key in the ledgers. A key is used once.
 type story struct {
 	add, remove, move *event
 	pause, resuming   *event // resuming is the first call of a resumption
@@ -20,17 +20,17 @@ type story struct {
 	ended             bool
 }
 
-// A clock is how far the server's clock is ahead of the machine's: by nothing, and then as each step says.
+// A clock is how far the server's clock is ahead of the machine's: zero at first, then according to each step.
 type clock []step
 
-// A step sets the server's clock, at some time between those.
+// A step sets the server's clock, at some time between from and to.
 type step struct {
 	from, to int64
 	ahead    time.Duration
 }
 
-// known returns how far it is ahead at least and at most between those times, as far as a node knows, which may not have
-// heard of a step for a lease.
+// known returns the least and the most by which it is ahead between the two times, from the view of a node, which may
+// not know of a step for up to a lease.
 func (c clock) known(from, to int64) (least, most int64) {
 	for _, s := range c {
 		switch ahead := int64(s.ahead); {
@@ -43,21 +43,21 @@ func (c clock) known(from, to int64) (least, most int64) {
 	return least, most
 }
 
-// A verdict is what the ledgers say.
+// A verdict is the result of judging the ledgers.
 type verdict struct {
-	counts  map[string]int // of events by what they are; those that failed, or whose outcome is unknown, apart
+	counts  map[string]int // events by type; failed events, and events with an unknown outcome, are separate
 	broken  map[string]int // how often each promise is broken
-	details []string       // of what is broken
+	details []string       // about the broken promises
 	disk    int64          // bytes of the server's files and of the ledgers
 }
 
-// unknown is what the events are counted as whose verb has returned an error.
+// unknown marks the counts of events whose verb has returned an error.
 const unknown = "?"
 
-// promises are those that a run checks.
+// promises are the promises that a run checks.
 var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
 
-// judge returns what in the ledgers breaks a promise:
+// judge returns the broken promises in the ledgers:
 //
 //	D1  a run starts before it is due, or is due before its delay is over
 //	D2  a start is decided after a removal or a move has returned, or after a pause and before its resumption is
@@ -90,7 +90,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			continue
 		case "reap":
 			for _, start := range restarts {
-				// What was called before may have been decided before, and its caller stopped since.
+				// A call made before the restart may also have been decided before it, if its caller was stopped since.
 				if up := ev.At - start; ev.From > start && up < int64(lease) {
 					breaks("D4", ev.Key, "is reaped when the server has been up for %v", time.Duration(up))
 				}
@@ -160,7 +160,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 	return v
 }
 
-// judgeStarts looks at the runs of one key.
+// judgeStarts checks the runs of one key.
 func (s *story) judgeStarts(clock clock, breaks func(promise, format string, args ...any)) {
 	for i, ev := range s.starts {
 		if _, ahead := clock.known(ev.At, ev.At); ev.At+ahead < ev.Due {
@@ -184,8 +184,8 @@ func (s *story) judgeStarts(clock clock, breaks func(promise, format string, arg
 	}
 }
 
-// least returns when a task is due at least that was added or moved, if it has started at the time. Its due time may have been
-// set again, by a clock that was set meanwhile.
+// least returns the earliest due time of an added or moved task that started at the given time. Its due time may have
+// been computed again, by a clock that was set meanwhile.
 func (ev event) least(clock clock, started int64) int64 {
 	ahead, _ := clock.known(ev.From, started)
 	return ev.From + ahead + int64(ev.Delay)
@@ -196,14 +196,14 @@ func (s *story) movedRan(clock clock) bool {
 	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.least(clock, ev.At) })
 }
 
-// pausedRan reports whether a start was decided since the task was paused: what ran then does not count.
+// pausedRan reports whether a start was decided since the task was paused: such a run does not count.
 func (s *story) pausedRan() bool {
 	return slices.ContainsFunc(s.confirms, func(ev event) bool { return ev.At > s.pause.From })
 }
 
-// afterLease returns how long after the lease of its member a start was decided, by the server's clock, or less than 0. The
-// server has answered a renewal between From and At, so the lease is over at most that long after At. A renewal without an
-// answer may have arrived a good deal later.
+// afterLease returns how long after the end of its member's lease a start was decided, by the server's clock, or less
+// than 0. The server answered a renewal between From and At, so the lease ends at most one lease after At. A renewal
+// without an answer may have arrived much later.
 func afterLease(decided event, renewals []event, clock clock) time.Duration {
 	least := time.Duration(1 << 62)
 	now, _ := clock.known(decided.From, decided.At)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What a limit costs that three nodes share: they run what is due, with runs that do nothing, from the first run to
-// the last. The limit is more than they need.
+// The cost of a limit that three nodes share: they run due tasks with empty handlers, measured from the first run to
+// the last. The limit is larger than they need.
 func BenchmarkLimit(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -67,14 +67,14 @@ func BenchmarkLimit(b *testing.B) {
 	}
 }
 
-// How late the tasks of a kind are while b.N tasks of another kind, which has a limit, are due at one instant. A
-// program that is no node adds 200 a second, from two seconds before that to eight seconds after, ten at a time and
-// 0.3 s before they are due. go test -run xxx -bench Crowd -benchtime 300000x
+// The lateness of the tasks of a kind while b.N tasks of another kind, which has a limit, are due at one instant. A
+// program that is not a node adds 200 tasks per second, from two seconds before that instant to eight seconds after it,
+// ten at a time and 0.3 s before they are due. go test -run xxx -bench Crowd -benchtime 300000x
 func BenchmarkCrowd(b *testing.B) {
 	for _, nodes := range []int{1, 3} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
 			if b.N == 1 {
-				return // package testing tries that first
+				return // package testing first calls with b.N = 1
 			}
 			const others = 2000
 			in := schema()

@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Of two members that renew at the same time one at least sees what the other says about itself. So two nodes that join
-// at the same time do not both take a whole limit.
+// Of two members that renew at the same time at least one sees the other's report. So two nodes that join at the same
+// time do not both take a whole limit.
 func TestRenew_atTheSameTime_oneSeesTheOther(t *testing.T) {
 	e := open(t)
 	var ids [2]engine.MemberID
@@ -45,8 +45,8 @@ func TestRenew_atTheSameTime_oneSeesTheOther(t *testing.T) {
 	}
 }
 
-// The end of a run is done, also if its start is confirmed once more at the same time. A confirmation moves the task's row and
-// leaves its revision.
+// The end of a run takes effect even if its start is confirmed again at the same time. A confirmation moves the task's
+// row and keeps its revision.
 func TestCommit_whileTheStartIsConfirmed_isDone(t *testing.T) {
 	e := open(t)
 	id, now, err := e.Join(t.Context(), "node", time.Hour)
@@ -87,7 +87,7 @@ func TestCommit_whileTheStartIsConfirmed_isDone(t *testing.T) {
 	}
 }
 
-// A claim that finds nothing locks nothing, so an idle node writes nothing but its renewals.
+// A claim that finds nothing locks nothing, so an idle node writes only its renewals.
 func TestClaim_ofNothing_locksNothing(t *testing.T) {
 	e := open(t)
 	id, now, err := e.Join(t.Context(), "node", time.Hour)
@@ -107,8 +107,8 @@ func TestClaim_ofNothing_locksNothing(t *testing.T) {
 	}
 }
 
-// A lease that a clock that was ahead has left is shorter after the next renewal, also while another renewal of the member
-// makes it so at the same time.
+// A lease that was granted by a clock that was ahead is shorter after the next renewal, even if another renewal of the
+// member shortens it at the same time.
 func TestRenew_theServersClockWasSetBack(t *testing.T) {
 	e := open(t)
 	const ahead = int64(time.Hour)
@@ -147,7 +147,7 @@ func TestRenew_theServersClockWasSetBack(t *testing.T) {
 	<-done
 }
 
-// The renewal of a member whose row the server does not change ends with an error.
+// The renewal of a member returns an error if the server does not change its row.
 func TestRenew_theRowCannotBeChanged_isAnError(t *testing.T) {
 	e := open(t)
 	id, _, err := e.Join(t.Context(), "node", time.Hour)

@@ -71,7 +71,7 @@ func TestSchema_byHand_isWhatOpenNeeds(t *testing.T) {
 		t.Errorf("there are %d tasks, want 1", n)
 	}
 
-	// What was made halfway, as by a later version that is taken back, is completed.
+	// A migration that was made halfway, as by a later version that is rolled back, is completed.
 	exec(t, conn, e.Text("UPDATE $schema.version SET version = 0"))
 	_, err = postgres.Open(t.Context(), shared.URL(), at, of, postgres.WithoutMigration())
 	if !errors.Is(err, postgres.ErrSchema) {
@@ -132,7 +132,8 @@ func TestOpen_ofWhatDoesNotFit_saysWhy(t *testing.T) {
 	}
 }
 
-// A program of version 4 leaves the time of the last start as it was, of whatever record that is: then it is not known.
+// A program of version 4 does not change the time of the last start, whichever record it belongs to. The time is then
+// unknown.
 func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
 	at := schema()
 	old, err := postgres.OpenVersion4(t.Context(), server(t), at)
@@ -180,7 +181,7 @@ func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
 	is("and started by it", 1, true, now)
 }
 
-// A role that owns nothing but has the rights on the tables can do all that an engine does.
+// A role that owns nothing but has the rights on the tables can do everything that an engine does.
 func TestOpen_roleWithRightsOnTheTables_works(t *testing.T) {
 	at := schema()
 	e := open(t, at)
@@ -238,7 +239,7 @@ func works(t *testing.T, e *postgres.Engine) {
 	check(t, e.Leave(ctx, id))
 }
 
-// A pooler may give every transaction another session, and allow no prepared statements.
+// A pooler may use another session for every transaction, and allow no prepared statements.
 func TestOpen_everyModeOfThePool_works(t *testing.T) {
 	modes := []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"}
 	for _, mode := range modes {
@@ -276,8 +277,8 @@ func TestOpen_databaseWithAnotherIsolation_works(t *testing.T) {
 	all.Wait()
 }
 
-// Programs of version 6 renew, claim, start and end next to those of this version, during the migration and afterwards.
-// Each sees the members of the other, and reaps them.
+// Programs of version 6 renew, claim, start and end next to programs of this version, during the migration and
+// afterwards. Each sees the members of the other, and reaps them.
 func TestMigrate_fromVersion6_withProgramsOfIt(t *testing.T) {
 	ctx, at := t.Context(), schema()
 	old, err := postgres.OpenVersion6(ctx, server(t), at)

@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The right-hand columns of the sections of MIGRATING.md on PostgreSQL are here word for word.
+// These are, word for word, the right-hand columns of the sections of MIGRATING.md on PostgreSQL.
 func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 	for title, run := range map[string]func(t *testing.T, url string){
 		"River": migrateRiver,

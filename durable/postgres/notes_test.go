@@ -19,8 +19,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A version2 is the engine of a program of version 2: it knows no notes, and uses the tables of that version
-// alone.
+// A version2 is the engine of a program of version 2: it knows no notes, and uses only the tables of that version.
 type version2 struct{ version3 }
 
 func (v version2) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
@@ -30,8 +29,8 @@ func (v version2) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.
 	return v.version3.Walk(ctx, over)
 }
 
-// What programs of version 2 have written is there, and such a program continues next to those of this version,
-// during the migration and afterwards. It does not know what is paused.
+// The tasks of programs of version 2 are still there, and such a program continues next to programs of this version,
+// during the migration and afterwards. It does not know the pauses.
 func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	ctx, at := t.Context(), schema()
 	conn := connect(t, server(t))
@@ -87,7 +86,7 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	check(t, s2.PauseAll(ctx))
 	added(s2, "paused", "new")
 	added(s2, "after", "both")
-	is(ranOld, "after") // on the program that does not know better
+	is(ranOld, "after") // on the program that does not know the pause
 	added(s, "own", "old")
 	is(ranOld, "own")
 	if n := len(ranNew); n != 0 {
@@ -97,7 +96,7 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	is(ranNew, "paused")
 }
 
-// notes returns the notes of the engine. That of what is paused has its revision.
+// notes returns the notes of the engine. The note of the pauses has its revision.
 func notes(t *testing.T, e engine.Engine) (all []string) {
 	t.Helper()
 	for note, err := range e.Walk(t.Context(), engine.Range{Order: engine.Notes}) {
@@ -111,8 +110,8 @@ func notes(t *testing.T, e engine.Engine) (all []string) {
 	return all
 }
 
-// Programs of version 5 know what is paused from the table settings, and those of this version as a note. Each sees
-// what the other has written last, and of two that write at the same revision one is refused.
+// Programs of version 5 read the pauses from the table settings, and programs of this version from a note. Each sees
+// the last write of the other, and of two writes at the same revision one is refused.
 func TestMigrate_fromVersion5_withProgramsOfIt(t *testing.T) {
 	ctx, at := t.Context(), schema()
 	old, err := postgres.OpenVersion5(ctx, server(t), at)
@@ -169,7 +168,7 @@ func TestMigrate_fromVersion5_withProgramsOfIt(t *testing.T) {
 	sets(note("pauses", "late"), 2, false)
 	sees("other=x", "pauses=3:c")
 
-	// Nothing is paused for the old program then, and no revision comes again.
+	// After that nothing is paused for the old program, and no revision is reused.
 	gone := note("pauses", "")
 	gone.Data = nil
 	sets(gone, 3, true)
@@ -183,7 +182,7 @@ func TestMigrate_fromVersion5_withProgramsOfIt(t *testing.T) {
 	sees("other=x", "pauses=5:d")
 }
 
-// Notes are read each half second. That reads little, however often they were written.
+// Notes are read every half second. That reads little, however often they were written.
 func TestNotes_writtenOften_areReadCheaply(t *testing.T) {
 	e := open(t)
 	for range 200 {

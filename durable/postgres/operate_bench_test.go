@@ -14,8 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// How long the questions of an operator take: MILLIONS=10 go test -run none -bench Questions -benchtime 5x -v
-// -timeout 2h
+// The duration of an operator's queries: MILLIONS=10 go test -run none -bench Questions -benchtime 5x -v -timeout 2h
 func BenchmarkQuestions(b *testing.B) {
 	tasks := suite.Millions(b) * 1_000_000
 	at := schema()

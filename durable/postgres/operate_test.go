@@ -35,7 +35,7 @@ func TestOperate(t *testing.T) {
 	}
 }
 
-// failing returns the keys of what is failing, and how many are counted.
+// failing returns the keys of failing tasks, and how many are counted.
 func failing(t *testing.T, e *postgres.Engine) (keys []string, n int) {
 	t.Helper()
 	for s, err := range e.Walk(t.Context(), engine.Range{Order: engine.Failing}) {
@@ -50,8 +50,8 @@ func failing(t *testing.T, e *postgres.Engine) (keys []string, n int) {
 	return keys, n
 }
 
-// What programs of version 1 have written is there, and what they have parked is failing. What they write in
-// place of a failing task is not.
+// The tasks of programs of version 1 are still there, and their parked tasks are failing. A task with which they
+// replace a failing one is not.
 func TestMigrate_fromVersion1_withProgramsOfIt(t *testing.T) {
 	at := schema()
 	conn := connect(t, server(t))
@@ -97,7 +97,8 @@ func TestMigrate_fromVersion1_withProgramsOfIt(t *testing.T) {
 	is("b")
 }
 
-// What does not fail costs nothing: it is not in the index, and the walk over what does passes over none of it.
+// Tasks that do not fail cost nothing: they are not in the index, and the walk over failing tasks does not pass over
+// them.
 func TestFailing_othersCostNothing(t *testing.T) {
 	e := open(t)
 	conn := connect(t, shared.URL())

@@ -41,7 +41,7 @@ func pgbouncer(t *testing.T, settings ...string) (p *pgtest.Pooler, named bool) 
 
 const namedStatements = "&default_query_exec_mode=cache_statement"
 
-// One session of the server serves all connections. Nothing stays in it, and the settings are those of the transaction.
+// One session of the server serves all connections. Nothing stays in it, and the settings are local to the transaction.
 func TestPgBouncer_keepsNothingInTheSession(t *testing.T) {
 	p, knows := pgbouncer(t, "default_pool_size=1")
 	for _, named := range []bool{false, true} { // the session keeps the named ones
@@ -74,7 +74,7 @@ func TestPgBouncer_keepsNothingInTheSession(t *testing.T) {
 	}
 }
 
-// All connections share a few sessions, which change between the transactions.
+// All connections share a few sessions, and switch between them from transaction to transaction.
 func TestPgBouncer_suite(t *testing.T) {
 	p, named := pgbouncer(t, "default_pool_size=5")
 	modes := []string{""}
@@ -101,8 +101,8 @@ func TestPgBouncer_suite(t *testing.T) {
 	}
 }
 
-// A scheduler and a user's transactions work by way of a PgBouncer. They do so again after it was killed and has started
-// again, and nothing that was acknowledged is lost.
+// A scheduler and a user's transactions work through a PgBouncer, and again after it was killed and restarted. Nothing
+// acknowledged is lost.
 func TestPgBouncer_isKilled_theSchedulerGoesOn(t *testing.T) {
 	p, _ := pgbouncer(t, "default_pool_size=5")
 	ctx := t.Context()
@@ -123,7 +123,7 @@ func TestPgBouncer_isKilled_theSchedulerGoesOn(t *testing.T) {
 		return err
 	}))
 	check(t, s.Start())
-	// verbs adds tasks by all verbs, of which some are removed, and waits until those that are due have run.
+	// verbs adds tasks by all verbs, removes some, and waits until the due ones have run.
 	verbs := func(round string) {
 		t.Helper()
 		check(t, s.AddTask(ctx, task(round+" due", 0), task(round+" removed", time.Hour), task(round+" moved", time.Hour)))
@@ -161,10 +161,10 @@ func TestPgBouncer_isKilled_theSchedulerGoesOn(t *testing.T) {
 		t.Error("a task is added without a server")
 	}
 	check(t, p.Restart())
-	pool.Reset() // of the connections that are broken
+	pool.Reset() // of broken connections
 	await(t, func() error {
 		err := s.AddTask(ctx, task("again", time.Hour))
-		if errors.Is(err, durable.ErrDuplicateTaskKey) { // an attempt before had an unknown outcome
+		if errors.Is(err, durable.ErrDuplicateTaskKey) { // an earlier attempt had an unknown outcome
 			return nil
 		}
 		return err

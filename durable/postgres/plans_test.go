@@ -11,9 +11,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// A statement on the tasks has the same plan whatever the server knows of the tables: nothing, that they are empty, that
-// there are many tasks, or that there are few of what were many. So a plan that was made once remains a good one. None reads
-// the whole table. The tables of the members and notes are small. With a detail taken out some plans depend on the tables.
+// A statement on the tasks has the same plan whatever the server knows about the tables: nothing, that they are empty,
+// that there are many tasks, or that few of many are left. So a cached plan stays good. No statement reads the whole
+// table. The tables of the members and notes are small. With a detail removed some plans depend on the tables.
 func TestStatements_haveOnePlan(t *testing.T) {
 	eachFound(t, 1, "plans that depend on the tables, or read all of one", []sabotage{
 		{"", false},
@@ -22,7 +22,7 @@ func TestStatements_haveOnePlan(t *testing.T) {
 	}, flippedPlans)
 }
 
-// flippedPlans returns how many plans are another, or read the whole table, when other things are known of the tables.
+// flippedPlans returns how many plans change, or read the whole table, when the statistics of the tables change.
 func flippedPlans(t *testing.T, without string) (n int) {
 	t.Helper()
 	e := open(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// On a direct connection the statements are prepared once, and the settings are those of the connection. Behind a pooler
+// On a direct connection the statements are prepared once, and the settings belong to the connection. Behind a pooler
 // the engine leaves nothing in a session.
 func TestOpen_poolerInBetween_keepsNothingInTheSession(t *testing.T) {
 	direct := server(t)
@@ -57,7 +57,7 @@ func TestOpen_poolerInBetween_keepsNothingInTheSession(t *testing.T) {
 	}
 }
 
-// relay returns the address of a relay to the server, which gives its clients other process numbers, as a pooler does.
+// relay returns the address of a relay to the server that gives its clients other process numbers, as a pooler does.
 func relay(t *testing.T, to string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

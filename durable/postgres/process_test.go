@@ -27,28 +27,28 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The test program is a node of a cluster if the environment has its settings.
+// The test program runs as a node of a cluster if the environment has its settings.
 const processEnv = "TIMEWHEEL_TEST_NODE"
 
 // A process is the settings of a node.
 type process struct {
 	Name, URL, Schema, Ledger string
 	Version                   int    // of the program: it handles the kinds of this and earlier versions
-	Sabotage                  string // what of the product is broken on purpose
+	Sabotage                  string // the part of the product that is broken on purpose
 }
 
-// lease is that of the nodes.
+// lease is the lease of the nodes.
 const lease = time.Second
 
-// An event is a line of the ledger that a process keeps outside the product. Its times are those of the machine, and Due
-// is by the server's clock: see clock.
+// An event is a line of the ledger that a process keeps outside the product. Its times follow the machine's clock, and
+// Due follows the server's: see clock.
 type event struct {
 	At     int64
 	Node   string
 	What   string // add, remove, move, pause, resume: a verb has returned; call, lease, reap, alien, confirm, start, end
 	Verb   string `json:",omitempty"` // of call
 	Key    string
-	From   int64         `json:",omitempty"` // when the verb was called, or the engine
+	From   int64         `json:",omitempty"` // when the verb or the engine was called
 	Delay  time.Duration `json:",omitempty"` // of add and move
 	Err    string        `json:",omitempty"`
 	Member int64         `json:",omitempty"` // of lease and confirm
@@ -65,7 +65,7 @@ type ledger struct {
 }
 
 func (l *ledger) note(ev event) {
-	ev.At, ev.Node = systemTime()+int64(time.Microsecond), l.node // not before it is
+	ev.At, ev.Node = systemTime()+int64(time.Microsecond), l.node // not before that time
 	line, err := json.Marshal(ev)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *ledger) note(ev event) {
 	}
 }
 
-// systemTime is the system's time in whole microseconds. That of package time may be wrong on purpose.
+// systemTime is the system's time in whole microseconds. The time of package time may be wrong on purpose.
 func systemTime() int64 {
 	var t syscall.Timeval
 	if err := syscall.Gettimeofday(&t); err != nil {
@@ -86,8 +86,8 @@ func systemTime() int64 {
 	return int64(t.Sec)*int64(time.Second) + int64(t.Usec)*int64(time.Microsecond)
 }
 
-// A watched engine notes the decisions to start, the leases and the reaps. It is broken on purpose if the test
-// says so, and holds a start back until the lease is over if it is asked to.
+// A watched engine records the decisions to start, the leases and the reaps. It is broken on purpose if the test says
+// so, and holds back a start until the lease has expired if it is asked to.
 type watched struct {
 	*postgres.Engine
 	ledger   *ledger
@@ -95,12 +95,12 @@ type watched struct {
 	kinds    []string // that the node handles
 
 	stalls atomic.Bool  // the next start is held back
-	awake  sync.RWMutex // locked while one is
-	until  atomic.Int64 // when the lease is over at the latest
+	awake  sync.RWMutex // locked while a start is held back
+	until  atomic.Int64 // the latest end of the lease
 	cursor atomic.Int64 // of a sabotage
 }
 
-// leased notes an answer of the engine, or none, from which a lease follows.
+// leased records an answer of the engine that grants a lease, or a missing one.
 func (w *watched) leased(id engine.MemberID, from int64, err error) {
 	ev := event{What: "lease", Member: int64(id), From: from}
 	if err != nil {
@@ -210,7 +210,7 @@ func (w *watched) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.
 	return w.Engine.Walk(ctx, over)
 }
 
-// wrong makes the engine's time that of a node whose clock is ahead.
+// wrong returns the engine's time as a node whose clock is ahead sees it.
 func (w *watched) wrong(now int64) int64 {
 	if w.sabotage == "4 a clock of the node's own" {
 		return now + int64(500*time.Millisecond)
@@ -218,7 +218,7 @@ func (w *watched) wrong(now int64) int64 {
 	return now
 }
 
-// run is the node. Lines of its input are orders: stop ends the verbs, stall holds a start back. It ends at the
+// run runs the node. Lines of its input are orders: stop ends the verbs, stall holds back a start. It returns at the
 // end of its input.
 func (p process) run() error {
 	ctx := context.Background()
@@ -325,10 +325,10 @@ func (p process) run() error {
 // pausedDue is the due time of a paused task.
 const pausedDue = math.MaxInt64 - 1
 
-// versionKind is the kind of the tasks that came with a version of the program.
+// versionKind returns the kind of tasks that a version of the program introduced.
 func versionKind(version int) string { return fmt.Sprint("version ", version) }
 
-// late adds tasks in transactions that are committed when these are due, or later.
+// late adds tasks in transactions that are committed when the tasks are due, or later.
 type late struct {
 	pool   *pgxpool.Pool
 	engine *postgres.Engine
@@ -344,7 +344,7 @@ func (l late) add(ctx context.Context, task durable.Task) error {
 	})
 }
 
-// verbs adds tasks, and removes, moves or pauses some of them about when they are due.
+// verbs adds tasks, and removes, moves or pauses some of them around their due times.
 func (p process) verbs(ctx context.Context, s *durable.Scheduler, late late, ledger *ledger, caller int) {
 	call := func(ev event, verb func(ctx context.Context) error) error {
 		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -14,10 +14,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Members with leases of milliseconds claim while they are reaped. No task may be left with a member that is
-// gone. With a detail taken out some are.
+// Members with leases of milliseconds claim while they are reaped. No task may be left with a member that is gone. With
+// a detail removed some are.
 func TestReap_whileMembersClaim_leavesNothingWithTheDead(t *testing.T) {
-	eachFound(t, 10, "tasks left with members that are gone", []sabotage{ // what is broken shows in most tries
+	eachFound(t, 10, "tasks left with members that are gone", []sabotage{ // a broken promise shows in most tries
 		{"", false},
 		{"6 a claim does not lock its member", true},
 		{"a slow reaper", false},
@@ -25,7 +25,7 @@ func TestReap_whileMembersClaim_leavesNothingWithTheDead(t *testing.T) {
 	}, orphans)
 }
 
-// orphans returns how many tasks have an owner that is no member, after claims and reaps at the same time.
+// orphans returns how many tasks have an owner that is not a member, after concurrent claims and reaps.
 func orphans(t *testing.T, without string) (n int) {
 	t.Helper()
 	e := open(t)

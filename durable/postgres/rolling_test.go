@@ -19,8 +19,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// openVersion1 opens an engine of a program of version 1 on a schema of that version. There are the tables of version
-// 3, too, which a scheduler reads.
+// openVersion1 opens an engine of a program of version 1 on a schema of that version. The tables of version 3, which a
+// scheduler reads, are there too.
 func openVersion1(t *testing.T, at postgres.Option) *postgres.Engine {
 	t.Helper()
 	e, err := postgres.OpenOld(t.Context(), server(t), postgres.Schema1+postgres.Settings, at)
@@ -30,8 +30,8 @@ func openVersion1(t *testing.T, at postgres.Option) *postgres.Engine {
 	return e
 }
 
-// A migration needs locks that a user's transaction may hold back for long. Meanwhile the nodes work on: their
-// leases do not run out. A transaction that takes its locks in another order than the migration does not make
+// A migration needs locks that a user's transaction may delay for a long time. Meanwhile the nodes continue to work,
+// and their leases do not expire. A transaction that takes its locks in another order than the migration does not make
 // it fail.
 func TestMigrate_whileATransactionIsOpen_holdsNobodyUp(t *testing.T) {
 	at := schema()
@@ -73,7 +73,7 @@ func TestMigrate_whileATransactionIsOpen_holdsNobodyUp(t *testing.T) {
 	}
 }
 
-// waitsFor returns nil if somebody waits for the exclusive lock of a table.
+// waitsFor returns nil if a session waits for the exclusive lock of a table.
 func waitsFor(conn *pgx.Conn, table string) error {
 	var waits bool
 	err := conn.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted "+
@@ -84,15 +84,15 @@ func waitsFor(conn *pgx.Conn, table string) error {
 	return err
 }
 
-// Programs of version 1 run tasks while others of this version migrate their schema, and run tasks, too.
-// Nothing that either has added is lost, and what either has parked is counted.
+// Programs of version 1 run tasks while programs of this version migrate their schema and also run tasks. No added task
+// is lost, and the parked tasks of both are counted.
 func TestMigrate_underLoad_losesNothing(t *testing.T) {
 	at := schema()
 	var mu sync.Mutex
 	runs := map[string]int{}  // of each key
-	added := map[string]int{} // how often each is to run at least
-	fails := 0                // those that fail
-	by := map[string]int{}    // runs of each node
+	added := map[string]int{} // how often each must run at least
+	fails := 0                // failing tasks
+	by := map[string]int{}    // runs by node
 	join := func(name string, e *postgres.Engine) *durable.Scheduler {
 		t.Helper()
 		s, err := durable.Join(t.Context(), e, durable.WithNodeName(name), durable.WithPoolSize(8),
@@ -230,8 +230,8 @@ func censusOf(t *testing.T, s *durable.Scheduler) []durable.KindCounts {
 	return c.Kinds
 }
 
-// While the indexes of a migration are made, which may wait for a user's transaction, programs of the version before
-// work on. One that dies meanwhile leaves an index that is not valid, and the next makes another.
+// The creation of a migration's indexes may wait for a user's transaction. Meanwhile programs of the previous version
+// continue to work. A program that dies during the creation leaves an invalid index, and the next one creates it again.
 func TestMigrate_whileIndexesAreMade_holdsNobodyUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -241,7 +241,7 @@ func TestMigrate_whileIndexesAreMade_holdsNobodyUp(t *testing.T) {
 	old, err := postgres.OpenOld(ctx, server(t), postgres.Schema3, at)
 	check(t, err)
 	defer old.Close()
-	// The isolation of the database must not matter.
+	// The default isolation of the database must not matter.
 	url := server(t) + "&default_transaction_isolation=serializable"
 	migrate := func() chan error {
 		migrated := make(chan error, 1)

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// The checker finds what is broken on purpose. The numbers are those of the details in the design of the
-// cluster. The details that are not here are broken in TestReap_whileMembersClaim_leavesNothingWithTheDead (6,
-// 7), TestCommit_groupsInOppositeOrder_meetNoDeadlock (8) and TestClaim_underAForgottenTransaction_readsNoMore
-// (11). Those without a number are broken in TestStatements_haveOnePlan, TestEngine_severalHosts_sabotage,
+// The checker detects every deliberate breach. The numbers refer to the details in the design of the cluster. The
+// missing details are broken in TestReap_whileMembersClaim_leavesNothingWithTheDead (6, 7),
+// TestCommit_groupsInOppositeOrder_meetNoDeadlock (8) and TestClaim_underAForgottenTransaction_readsNoMore (11).
+// Details without a number are broken in TestStatements_haveOnePlan, TestEngine_severalHosts_sabotage,
 // TestReap_afterAPromotion_noMemberThatLives and TestChaos_failoverSabotage_isFound, and in package durable in
 // TestD2_startsThatAreConfirmedTogether and TestSimulation_findsFaults.
 func TestChaos_sabotage_isFound(t *testing.T) {
@@ -28,7 +28,7 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 		sabotage string
 		faults   []string
 		breaks   string
-		long     bool // TestSimulation_findsFaults finds it, too
+		long     bool // TestSimulation_findsFaults also finds it
 	}{
 		{"1 no start fence", []string{""}, "D2", false},
 		{"2 the fence checks neither owner nor lease", slices.Repeat([]string{"stall"}, 6), "D4", true},
@@ -45,7 +45,7 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 				t.Skip("not without CHAOS")
 			}
 			f := newFleet(t, c.sabotage)
-			for range tries { // what is broken shows in most of them, unless the machine is busy
+			for range tries { // a breach shows in most of them, unless the machine is busy
 				v := f.run(3, c.faults, func() time.Duration { return time.Second })
 				t.Logf("%v; faults %v", v.counts, f.faults)
 				i := slices.IndexFunc(v.details, func(b string) bool { return strings.HasPrefix(b, c.breaks) })
@@ -60,9 +60,9 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 	}
 }
 
-// A reap that was called before the server came back may have been decided before it went away: its caller was
-// stopped meanwhile, and notes it late. One that was called after is a breach, until the server has been up for
-// a lease.
+// A reap that was called before the server came back may have been decided before it went away: its caller was stopped
+// in between, and records it late. A reap that was called afterwards is a breach until the server has been up for a
+// lease.
 func TestJudge_reapNotedAfterAnOutage(t *testing.T) {
 	const restart = int64(time.Hour)
 	for _, c := range []struct {
@@ -82,11 +82,11 @@ func TestJudge_reapNotedAfterAnOutage(t *testing.T) {
 	}
 }
 
-// What is due is due by the clock of the server, also when another server with another clock takes its place.
+// Tasks are due by the clock of the server, even when another server with another clock replaces it.
 func TestJudge_theServersClock(t *testing.T) {
 	const at, promoted = int64(time.Hour), int64(time.Hour - 10*time.Second)
 	for _, c := range []struct {
-		ahead, due time.Duration // the clock of the promoted server, and how long after the start the run is due
+		ahead, due time.Duration // how far the promoted server's clock is ahead, and how long after the start the run is due
 		broken     int
 	}{
 		{0, 0, 0}, {0, 1, 1},

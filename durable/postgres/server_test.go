@@ -38,7 +38,7 @@ func startFor(t *testing.T, start func(settings ...string) (*pgtest.Server, erro
 	return s
 }
 
-// column returns what a query on a server returns.
+// column returns the rows of a query on a server.
 func column(t *testing.T, url, sql string) []string {
 	t.Helper()
 	conn := connect(t, url)
@@ -82,7 +82,7 @@ func replicate(t *testing.T, e *postgres.Engine, standby *pgtest.Server, key str
 	})
 }
 
-// An engine that forgets the greatest timeline writes to an old primary that comes back.
+// An engine that forgets the greatest timeline would write to an old primary that comes back.
 func TestEngine_severalHosts_sabotage(t *testing.T) {
 	eachFound(t, 1, "tasks written to the old primary", []sabotage{
 		{"", false},
@@ -107,7 +107,7 @@ func TestEngine_severalHosts_sabotage(t *testing.T) {
 	})
 }
 
-// An engine goes from the lost primary to the standby that is promoted, and not back. A standby is passed over.
+// An engine moves from the lost primary to the promoted standby, and not back. It skips standbys.
 func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 	ctx := t.Context()
 	first := startFor(t, start)
@@ -156,7 +156,8 @@ func TestEngine_severalHosts_theOldPrimaryIsRefused(t *testing.T) {
 	}
 }
 
-// When one connection finds the promoted server, those to the old one are used no longer, although it is there.
+// When one connection finds the promoted server, connections to the old one are no longer used, although it still
+// exists.
 func TestEngine_oneConnectionFindsThePromotedServer_allFollow(t *testing.T) {
 	ctx := t.Context()
 	first := startFor(t, start)
@@ -184,9 +185,9 @@ func TestEngine_oneConnectionFindsThePromotedServer_allFollow(t *testing.T) {
 	}
 }
 
-// A standby has been up for long when it is promoted. Its first caller does not reap the members whose leases ran out while
-// there was no primary; those that do not renew are reaped when the promotion is a lease ago. With that taken out both are reaped
-// at once.
+// A standby has been up for long when it is promoted. Its first caller does not reap members whose leases expired while
+// there was no primary. Members that do not renew are reaped one lease after the promotion. With that detail removed
+// both are reaped at once.
 func TestReap_afterAPromotion_noMemberThatLives(t *testing.T) {
 	eachFound(t, 1, "members reaped right after the promotion", []sabotage{
 		{"", false},
@@ -237,7 +238,8 @@ func reapedAfterAPromotion(t *testing.T, without string) int {
 	return 0
 }
 
-// A new primary is noted also while no member is dead. Else the first member that dies would keep its tasks for two leases.
+// A new primary is recorded even while no member is dead. Otherwise the first member that dies would keep its tasks for
+// two leases.
 func TestReap_whileAllLive_notesTheServer(t *testing.T) {
 	s := startFor(t, start)
 	e, err := postgres.Open(t.Context(), s.URL())
@@ -268,8 +270,8 @@ func TestEngine_anotherSystemIdentifier_isRefused(t *testing.T) {
 	}
 }
 
-// The connections of an engine that was opened on a server itself are not by a pooler later. It goes to another host of the
-// URL, or says what is wrong.
+// An engine that was opened with a direct connection to a server does not use a pooler later. It moves to another host
+// of the URL, or returns an error that names the problem.
 func TestEngine_poolerAfterADirectConnection_isRefused(t *testing.T) {
 	s := startFor(t, start)
 	first, err := pgtest.NewProxy(s)
@@ -298,7 +300,8 @@ func TestEngine_poolerAfterADirectConnection_isRefused(t *testing.T) {
 	}
 }
 
-// Every role may read who the server is. One that has lost the right works as before, and leaves what is noted.
+// Every role may read the identity of the server. A role that has lost this right works as before, and does not change
+// the recorded identity.
 func TestOpen_withoutTheRightToIdentify(t *testing.T) {
 	s := startFor(t, start)
 	conn := connect(t, s.URL())
@@ -325,7 +328,7 @@ func TestOpen_withoutTheRightToIdentify(t *testing.T) {
 	}
 }
 
-// A server that does not say who it is for any other reason may be an old primary.
+// A server that does not return its identity for any other reason may be an old primary.
 func TestOpen_identityFails_isRefused(t *testing.T) {
 	s := startFor(t, start)
 	conn := connect(t, s.URL())
@@ -343,7 +346,8 @@ func TestOpen_identityFails_isRefused(t *testing.T) {
 	}
 }
 
-// What an acknowledged task survives depends on the settings of the role and of the database, and on the standbys.
+// The failures that an acknowledged task survives depend on the settings of the role and of the database, and on the
+// standbys.
 func TestHealth_whatAnAcknowledgedTaskSurvives(t *testing.T) {
 	s := startFor(t, start)
 	conn := connect(t, s.URL())
@@ -377,8 +381,8 @@ func TestHealth_whatAnAcknowledgedTaskSurvives(t *testing.T) {
 	is("ordinary", engine.Health{Replicated: true})
 }
 
-// What an acknowledged task survives, for each synchronous_commit, without and with synchronous standbys, and when the last one
-// is lost.
+// The failures that an acknowledged task survives, with each value of synchronous_commit, without and with synchronous
+// standbys, and when the last one is lost.
 func TestHealth_replicated(t *testing.T) {
 	s := startFor(t, start)
 	conn := connect(t, s.URL())
@@ -393,7 +397,7 @@ func TestHealth_replicated(t *testing.T) {
 		t.Helper()
 		for commit, e := range engines {
 			want := engine.Health{Unflushed: commit == "off", Replicated: slices.Contains(replicated, commit), Standbys: standbys}
-			await(t, func() error { // each process of the server reads the settings again by itself
+			await(t, func() error { // each process of the server rereads the settings independently
 				h, err := e.Health(t.Context())
 				check(t, err)
 				got := engine.Health{Unflushed: h.Unflushed, Replicated: h.Replicated, Standbys: h.Standbys}

@@ -18,14 +18,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// A transaction of the user, whatever the driver is.
+// A transaction is a user's transaction, with any driver.
 type transaction struct {
 	postgres.Tx
 	commit, rollback func() error
 	exec             func(sql string) error
 }
 
-// drivers calls the test for every way to have a transaction.
+// drivers calls the test with every sort of transaction.
 func drivers(t *testing.T, test func(t *testing.T, begin func() transaction)) {
 	url := server(t)
 	ctx := context.Background()
@@ -116,7 +116,7 @@ func TestTx_isDoneAtCommit_andNotIfRolledBack(t *testing.T) {
 	})
 }
 
-// After a refusal the transaction is as it was, and can be committed.
+// After a refusal the transaction is unchanged, and can be committed.
 func TestTx_refusals_leaveTheTransactionAsItWas(t *testing.T) {
 	drivers(t, func(t *testing.T, begin func() transaction) {
 		e := open(t)
@@ -171,8 +171,8 @@ func (c *countedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	return c.Tx.Query(ctx, sql, args...)
 }
 
-// A task in a transaction costs one statement, though no scheduler is started that reads the server's time. The time
-// that one transaction reads is good for those that follow within 200 ms.
+// A task in a transaction costs one statement, although no started scheduler reads the server's time. The time that one
+// transaction reads is valid for transactions within the next 200 ms.
 func TestTx_addOneTask_isOneStatement(t *testing.T) {
 	e := open(t)
 	tx, err := connect(t, server(t)).Begin(t.Context())

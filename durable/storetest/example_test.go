@@ -12,12 +12,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/storetest"
 )
 
-// The body of the test that every store should have.
+// The body of the test for a store.
 func ExampleTest() {
 	var t *testing.T // of TestStore(t *testing.T)
 
 	storetest.Test(t, func(t *testing.T) storetest.Open {
-		store := memstore.New() // or the directory of a store on the disk
+		store := memstore.New() // or the directory of a store on disk
 		return func() (engine.Store, error) {
 			store = store.Reopen()
 			return store, nil
@@ -30,7 +30,7 @@ func ExampleTestBackup() {
 	var t *testing.T // of TestBackup(t *testing.T)
 
 	open := func(dir string) storetest.Open {
-		return func() (engine.Store, error) { return memstore.New(), nil } // or that of the directory
+		return func() (engine.Store, error) { return memstore.New(), nil } // or the store of the directory
 	}
 	storetest.TestBackup(t, func(t *testing.T) storetest.Open {
 		return open(t.TempDir())

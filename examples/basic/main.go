@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Basic shows the three things that a timing wheel is asked most: run a job once, run it a number of times,
-// and forget about it. All of that takes 0.3 s, for which an interrupt (Ctrl-C) waits; a second one does not.
+// Basic shows the three most common uses of a timing wheel: run a job once, run it a number of times, and cancel it.
+// All of that takes 0.3 s. An interrupt (Ctrl-C) waits for the end, and a second one does not.
 package main
 
 import (
@@ -32,7 +32,7 @@ func run(w io.Writer) error {
 	tw.Start()
 	defer tw.Stop()
 
-	// Jobs run on goroutines of the wheel; a Logger may be used by several.
+	// Jobs run on goroutines of the wheel; several may use one Logger.
 	out := log.New(w, "", 0)
 	var runs sync.WaitGroup
 	runs.Add(4)

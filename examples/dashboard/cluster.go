@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	rechecks  = 20_000           // that are added at the start
-	spread    = 10 * time.Minute // in which they are due
+	rechecks  = 20_000           // tasks added at the start
+	spread    = 10 * time.Minute // period in which they are due
 	nodeLease = 2 * time.Second
 	awayFor   = 20 * time.Second
 	forgotten = "sms.send" // a kind that only a node of an old release handles
 	forgets   = 12
-	rush      = 500 // mails that are due at once
+	rush      = 500 // mails due at once
 	oneTask   = "report:stock"
 )
 
@@ -36,20 +36,20 @@ var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
 // A cluster is two nodes of a durable scheduler in this process, over an engine in memory. A real one is on PostgreSQL.
 type cluster struct {
 	engine  *memengine.Engine
-	ways    [2]*memengine.Link // of the nodes to the engine
+	ways    [2]*memengine.Link // links of the nodes to the engine
 	nodes   [2]*durable.Scheduler
 	rec     *dashboard.AttemptRecorder // of the first node
 	log     *logrus.Logger
 	failing atomic.Bool // the payments do not answer
 
 	mu sync.Mutex // protects below
-	n  int        // tasks that trouble has added
+	n  int        // tasks added by trouble
 }
 
-// startCluster starts the nodes, with a lively load that is made up.
+// startCluster starts the nodes with a lively artificial load.
 func startCluster(ctx context.Context) (*cluster, error) {
 	c := &cluster{engine: memengine.New(), rec: dashboard.NewAttemptRecorder(), log: logrus.New()}
-	c.log.SetOutput(io.Discard) // the page says what is wrong
+	c.log.SetOutput(io.Discard) // the page shows the problems
 	for i := range c.nodes {
 		c.ways[i] = memengine.NewLink(c.engine)
 		var opts []durable.Option
@@ -125,7 +125,7 @@ func slow(ctx context.Context, _ durable.Run) error {
 	}
 }
 
-// make makes trouble of the kind. It reports whether there is such a kind.
+// make causes trouble of the given kind. It reports whether there is such a kind.
 func (c *cluster) make(what string) (known bool, err error) {
 	switch what {
 	case "fail":
@@ -159,7 +159,7 @@ func (c *cluster) make(what string) (known bool, err error) {
 	return true, err
 }
 
-// rush adds many tasks of a kind with a limit, which are due at once.
+// rush adds many tasks of a kind with a limit, all due at once.
 func (c *cluster) rush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *cluster) rush() error {
 	return c.nodes[0].AddTask(context.Background(), tasks...)
 }
 
-// forget has a node of an old release add tasks of a kind that no other node handles.
+// forget lets a node of an old release add tasks of a kind that no other node handles.
 func (c *cluster) forget() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

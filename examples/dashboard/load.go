@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	orders   = 60_000          // that are open at the start
-	window   = 2 * time.Minute // in which an order is paid, or its stock goes back
+	orders   = 60_000          // orders open at the start
+	window   = 2 * time.Minute // time to pay an order before its stock is returned
 	sale     = 15 * time.Second
 	sessions = 20_000
-	idle     = time.Minute // after which a session ends
+	idle     = time.Minute // idle time after which a session ends
 )
 
-// A shop is made up: orders come in waves, most are paid before their time is over, the stock of the others
-// goes back, the shelves are counted again and again, and now and then there is a sale.
+// A shop is an artificial load: orders come in waves, most are paid in time, and the stock of the others is returned.
+// The shelves are counted again and again, and from time to time there is a sale.
 type shop struct {
 	tw *timewheel.TimeWheel
-	n  int // orders that came
+	n  int // orders so far
 }
 
 func openShop(tw *timewheel.TimeWheel) *shop {
@@ -74,16 +74,16 @@ func (s *shop) sell(ctx context.Context) {
 		if time.Since(lastSale) > sale {
 			lastSale = time.Now()
 			for range 1000 {
-				s.order(2 * time.Second) // the offer ends for all at one instant
+				s.order(2 * time.Second) // the offer ends for all orders at one instant
 			}
 		}
 	}
 }
 
-// A server has sessions: a touch puts the end of one off, and one that is not touched for a minute ends.
+// A server has sessions: a touch postpones the end of a session, and a session without a touch for a minute ends.
 type server struct {
 	tw *timewheel.TimeWheel
-	n  int // sessions that began
+	n  int // sessions so far
 }
 
 func openServer(tw *timewheel.TimeWheel) *server {
@@ -115,13 +115,13 @@ func (s *server) serve(ctx context.Context) {
 		}
 		for range 40 {
 			if err := s.tw.Reschedule(sessionKey(s.n-1-rand.IntN(sessions)), idle); err != nil {
-				s.begin() // that one had ended, and another begins
+				s.begin() // that session had ended, and another begins
 			}
 		}
 	}
 }
 
-// giveBack gives back the stock of an order. It takes some milliseconds, sometimes more.
+// giveBack returns the stock of an order. It takes some milliseconds, sometimes more.
 func giveBack(*timewheel.Task) {
 	if rand.IntN(1000) == 0 {
 		time.Sleep(200 * time.Millisecond)
@@ -132,7 +132,7 @@ func giveBack(*timewheel.Task) {
 // count counts a shelf.
 func count(*timewheel.Task) { time.Sleep(rand.N(30 * time.Millisecond)) }
 
-// write writes a report, which takes its time, unless the wheel stops.
+// write writes a report, which takes long unless the wheel stops.
 func write(task *timewheel.Task) {
 	select {
 	case <-time.After(5*time.Second + rand.N(15*time.Second)):

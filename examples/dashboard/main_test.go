@@ -84,7 +84,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 	if response, err := http.PostForm(address+"trouble/", url.Values{"make": {"nothing"}}); err != nil || response.StatusCode != http.StatusBadRequest {
 		t.Errorf("another trouble is %v, %v", response, err)
 	}
-	page, err := http.Get(address + "api/events") // stays open, and must not keep the program from its end
+	page, err := http.Get(address + "api/events") // stays open, and must not keep the program from ending
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 	}
 }
 
-// get returns what is at the address.
+// get returns the body at the address.
 func get(t *testing.T, address string) string {
 	t.Helper()
 	response, err := http.Get(address)

@@ -15,7 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A post sends mails again and again, by a durable scheduler on a store in memory. A real one is on a disk.
+// A post sends mails again and again, with a durable scheduler on a store in memory. A real store is on disk.
 type post struct {
 	store *memstore.Store
 	tasks *durable.Scheduler
@@ -25,7 +25,7 @@ type post struct {
 func openPost(ctx context.Context) (*post, error) {
 	p := &post{store: memstore.New(), rec: dashboard.NewAttemptRecorder()}
 	log := logrus.New()
-	log.SetOutput(io.Discard) // the page says what is wrong
+	log.SetOutput(io.Discard) // the page shows the problems
 	var err error
 	if p.tasks, err = durable.New(p.store, p.rec.Option(), durable.WithLogger(log)); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func openPost(ctx context.Context) (*post, error) {
 	return p, nil
 }
 
-// fill has each further write of the store fail as on a full disk.
+// fill makes all further writes of the store fail as on a full disk.
 func (p *post) fill() {
 	p.store.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
 }

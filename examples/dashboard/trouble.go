@@ -13,14 +13,14 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A trouble makes trouble for a wheel at the press of a button, so that one can see what the page says.
+// A trouble causes trouble for a wheel at the press of a button, to show how the page reports it.
 type trouble struct {
 	tw      *timewheel.TimeWheel
 	cluster *cluster
 	post    *post
 
 	mu   sync.Mutex // protects all below
-	n    int        // tasks that were added
+	n    int        // tasks added so far
 	free chan struct{}
 }
 
@@ -79,7 +79,7 @@ func (t *trouble) make(what string) error {
 	return nil
 }
 
-// jam returns a job that keeps its worker for a while, unless it is freed or the wheel stops.
+// jam returns a job that blocks its worker for a while, unless it is freed or the wheel stops.
 func (t *trouble) jam(free <-chan struct{}, most time.Duration) timewheel.Job {
 	return func(task *timewheel.Task) {
 		select {
@@ -90,7 +90,7 @@ func (t *trouble) jam(free <-chan struct{}, most time.Duration) timewheel.Job {
 	}
 }
 
-// addLocked adds n tasks that are due at once.
+// addLocked adds n tasks, all due at once.
 func (t *trouble) addLocked(name string, n int, job timewheel.Job) {
 	for range n {
 		t.n++

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Heartbeat is a TCP server that drops a connection that has been idle for too long. Each connection has one
-// task in the wheel, which closes it; each read pushes the task back. The program brings its own clients: one
-// leaves by itself, one never says anything after its name, and one does for a while. At an interrupt (Ctrl-C) all
-// of them leave.
+// Heartbeat is a TCP server that drops idle connections. Each connection has one task in the wheel, which closes it;
+// each read postpones the task. The program has its own clients: one disconnects, one sends nothing after its name, and
+// one sends beats for a while. At an interrupt (Ctrl-C) all of them leave.
 package main
 
 import (
@@ -40,7 +39,7 @@ func main() {
 	}
 }
 
-// run serves the clients until the last is gone. When ctx is done, they leave.
+// run serves the clients until the last one is gone. When ctx is done, they disconnect.
 func run(ctx context.Context, w io.Writer, listener net.Listener, dial func() (net.Conn, error)) error {
 	tw, err := timewheel.New(10*time.Millisecond, 512)
 	if err != nil {
@@ -62,7 +61,7 @@ func run(ctx context.Context, w io.Writer, listener net.Listener, dial func() (n
 	return errors.Join(append(errs, listener.Close(), <-served)...)
 }
 
-// A server drops connections that are idle.
+// A server drops idle connections.
 type server struct {
 	wheel *timewheel.TimeWheel
 	out   *log.Logger
@@ -85,7 +84,7 @@ func (s *server) serve(listener net.Listener) error {
 	}
 }
 
-// talk listens to one connection until it is gone.
+// talk reads from one connection until it is closed.
 func (s *server) talk(key string, conn net.Conn) {
 	defer conn.Close()
 	drop := func(*timewheel.Task) { _ = conn.Close() }
@@ -97,10 +96,11 @@ func (s *server) talk(key string, conn net.Conn) {
 	for lines := bufio.NewScanner(conn); lines.Scan(); beats++ {
 		name = lines.Text()
 		if err := s.wheel.Reschedule(key, idle); err != nil {
-			break // the task runs already: the beat came too late
+			break // the task is already running: the beat came too late
 		}
 	}
-	// Did the client leave, or did the deadline come first? RemoveTask decides: it fails once the task has run.
+	// Did the client disconnect first, or did the deadline come first? RemoveTask decides: it fails once the task has
+	// run.
 	if err := s.wheel.RemoveTask(key); err == nil {
 		s.out.Printf("%s left; beats heard: %d", name, beats)
 		return
@@ -108,8 +108,8 @@ func (s *server) talk(key string, conn net.Conn) {
 	s.out.Printf("%s was idle for too long; beats heard: %d", name, beats)
 }
 
-// client sends its name the given number of times, and then leaves or waits to be dropped. It leaves when ctx is done.
-// If a write fails the connection was closed before that.
+// client sends its name the given number of times, and then disconnects or waits to be dropped. It disconnects when ctx
+// is done. A write fails if the connection was already closed.
 func client(ctx context.Context, dial func() (net.Conn, error), name string, beats int, leaves bool) error {
 	conn, err := dial()
 	if err != nil {

@@ -18,7 +18,7 @@ func TestMain_interrupted_endsWithItsReport(t *testing.T) {
 	interrupts.Test(t, "polite", "lively")
 }
 
-// In virtual time and without a network, each connection goes when it must.
+// In virtual time and without a network, each connection is closed exactly on time.
 func TestRun(t *testing.T) {
 	const want = `polite left; beats heard: 2
 silent was idle for too long; beats heard: 1
@@ -34,14 +34,14 @@ lively was idle for too long; beats heard: 9
 		if out.String() != want {
 			t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
 		}
-		// The last beat comes after 8 times the time between two.
+		// The last beat comes after 8 times the interval of the beats.
 		if took := time.Since(began); took < 8*beat+idle || took > 8*beat+idle+20*time.Millisecond {
 			t.Errorf("the last connection was dropped after %v", took)
 		}
 	})
 }
 
-// Over a real network nothing is said of the time it takes.
+// Over a real network the test makes no claim about time.
 func TestRun_overTCP(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

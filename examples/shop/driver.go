@@ -22,36 +22,36 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A driver sends orders to a fleet, causes trouble in it, and keeps a ledger of what the clients were answered.
+// A driver sends orders to a fleet, causes trouble in it, and keeps a ledger of the answers to the clients.
 type driver struct {
 	*fleet
-	server *pgtest.Server // to take away; nil if it is not the program's own
-	asked  chan string    // what disturb is to do, by a button
+	server *pgtest.Server // the server to stop; nil if the program did not start it
+	asked  chan string    // the trouble that a button has requested from disturb
 	db     *pgxpool.Pool
 	http   *http.Client
 	began  time.Time
 	sent   atomic.Int64 // requests
-	again  atomic.Int64 // of them those that were sent again, because there was no answer or an error
+	again  atomic.Int64 // requests that were repeated, because there was no answer or an error
 
 	mu     sync.Mutex // protects below
 	ledger map[string]*answers
 	events []trouble
 }
 
-// answers are what the client of an order was answered.
+// answers are the answers to the client of an order.
 type answers struct {
 	order
 	placed int // HTTP status, or 0 if there was none
 	paid   int
 }
 
-// A trouble is something that happened to a process.
+// A trouble is a fault of a process.
 type trouble struct {
 	at    time.Time // by the clock of the database
 	after time.Duration
 	what  string
 	node  string
-	held  []held // what the process held
+	held  []held // the rechecks that the process held
 }
 
 // held is a recheck that a process held.
@@ -60,7 +60,7 @@ type held struct {
 	due int64
 }
 
-// What disturb does.
+// The kinds of trouble that disturb causes.
 const (
 	killed  = "kill -9"
 	stopped = "stop"
@@ -70,15 +70,15 @@ const (
 
 const (
 	articles = 20
-	payers   = 32 // clients that pay at the same time, at most
+	payers   = 32 // maximal number of clients that pay at the same time
 )
 
-// patience is how long all that must come may take.
+// patience is the time limit for everything that must happen.
 const patience = time.Minute
 
-// drive runs the whole thing, and prints a report. It returns an error if something is wrong. When ctx is done it
-// sends no more orders, and prints the report of those that it has sent. The server is that of the config, or nil if
-// it is not to be taken away.
+// drive runs the demo and prints a report. It returns an error if it finds a violation. When ctx is done it sends no
+// further orders, and prints the report on the orders so far. The server is the server of the config, or nil if it must
+// not be stopped.
 func drive(ctx context.Context, c config, server *pgtest.Server, out io.Writer) error {
 	orders, ctx := ctx, context.WithoutCancel(ctx)
 	d := &driver{
@@ -131,7 +131,7 @@ An order is to be paid within %v. The lease of a process is %v. Seed %d.
 	return d.report(ctx, out)
 }
 
-// prepare makes empty tables, and the stock.
+// prepare creates empty tables and the stock.
 func (d *driver) prepare(ctx context.Context) error {
 	if _, err := d.db.Exec(ctx, "DROP SCHEMA IF EXISTS timewheel CASCADE;"+tables); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (d *driver) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	engine, err := postgres.Open(ctx, d.config.db) // makes the schema
+	engine, err := postgres.Open(ctx, d.config.db) // creates the schema
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (d *driver) prepare(ctx context.Context) error {
 	return nil
 }
 
-// load sends orders and payments and causes trouble, for as long as it says or until a button or an interrupt ends it.
+// load sends orders and payments and causes trouble, for the configured time or until a button or an interrupt ends it.
 func (d *driver) load(ctx context.Context, out io.Writer) error {
 	patient, end := context.WithTimeout(context.WithoutCancel(ctx), d.duration+d.window+patience)
 	defer end()
@@ -169,7 +169,7 @@ func (d *driver) load(ctx context.Context, out io.Writer) error {
 			for n := 0; ctx.Err() == nil; n++ {
 				a := d.place(patient, rnd, fmt.Sprintf("%d-%d", caller, n))
 				if a.placed == http.StatusOK && rnd.IntN(10) < 6 {
-					// Some come at the very end of the window, or after it.
+					// Some payments come at the very end of the window, or after it.
 					payments.Add(1)
 					tw.AfterFunc(draw(rnd, d.window+d.window/20), func() {
 						defer payments.Done()
@@ -197,17 +197,17 @@ func (d *driver) load(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// draw returns a duration below most.
+// draw returns a random duration below most.
 func draw(rnd *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rnd.Int64N(int64(most)))
 }
 
-// place sends an order and notes the answer.
+// place sends an order and records the answer.
 func (d *driver) place(ctx context.Context, rnd *rand.Rand, id string) *answers {
 	a := &answers{order: order{ID: id, Article: 1 + rnd.IntN(articles), Units: 1 + rnd.IntN(3)}}
 	body, err := json.Marshal(a.order)
 	if err != nil {
-		panic(err) // an order has nothing that cannot be written
+		panic(err) // an order can always be marshalled
 	}
 	d.mu.Lock()
 	d.ledger[id] = a
@@ -219,8 +219,8 @@ func (d *driver) place(ctx context.Context, rnd *rand.Rand, id string) *answers 
 	return a
 }
 
-// post sends a request to one process after the other until one has answered, and returns the status. It
-// returns 0 if ctx is done first.
+// post sends a request to one process after another until one has answered, and returns the status. It returns 0 if ctx
+// is done first.
 func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	for ; ctx.Err() == nil; d.again.Add(1) {
 		d.sent.Add(1)
@@ -239,8 +239,8 @@ func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	return 0
 }
 
-// disturb makes one trouble after the other, by chance and by the buttons, until ctx is done or a button ends it.
-// The server answers when it returns nil.
+// disturb causes one trouble after another, at random and by the buttons, until ctx is done or a button ends it. The
+// server is up when disturb returns nil.
 func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 	rnd := rand.New(rand.NewPCG(d.seed, 1<<32))
 	for {
@@ -294,7 +294,7 @@ func (d *driver) replace(p *process, what string, out io.Writer) error {
 	return nil
 }
 
-// takeAway stops the server as a crash does, and starts it after a while, or earlier if ctx is done.
+// takeAway stops the server like a crash, and restarts it after a while, or earlier if ctx is done.
 func (d *driver) takeAway(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "%6.1f s  %-8s PostgreSQL, for %v\n", time.Since(d.began).Seconds(), away, d.config.away)
 	if err := d.server.Stop(pgtest.Immediate); err != nil {
@@ -312,7 +312,8 @@ func (d *driver) takeAway(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// holds returns the rechecks that the process holds by the tables of the engine, and the time of the database.
+// holds returns the rechecks that the process holds according to the tables of the engine, and the time of the
+// database.
 func (d *driver) holds(name string) (all []held, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -15,16 +15,16 @@ import (
 	"sync"
 )
 
-// A process is one of the service.
+// A process is a process of the service.
 type process struct {
 	name string
 	addr string
 	cmd  *exec.Cmd
-	in   io.Closer    // its standard input: it stops when that is closed
-	log  bytes.Buffer // what it has written to its standard error; to be read after its end
+	in   io.Closer    // its standard input: closing it stops the process
+	log  bytes.Buffer // its standard error; read it only after its end
 }
 
-// print prints where the process shows the dashboard, and its number, to kill it by hand.
+// print prints the address of the process's dashboard, and its process id, for killing it manually.
 func (p *process) print(out io.Writer) {
 	fmt.Fprintf(out, "         %s, process %d, shows http://%s%s\n", p.name, p.cmd.Process.Pid, p.addr, page)
 }
@@ -49,7 +49,7 @@ func (f *fleet) start() (*process, error) {
 	}
 	p.cmd = exec.Command(self, "serve", "-until-eof", "-db", f.db, "-name", p.name, "-window", f.window.String(),
 		"-lease", f.lease.String(), "-work", f.work.String())
-	p.cmd.SysProcAttr = ownGroup() // it ends with its standard input
+	p.cmd.SysProcAttr = ownGroup() // it exits when its standard input ends
 	p.cmd.Stderr = &p.log
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (f *fleet) all() []*process {
 	return slices.Clone(f.live)
 }
 
-// any returns a process at random, unless none is left.
+// any returns a random process, or nil if none is left.
 func (f *fleet) any() *process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,22 +97,22 @@ func (f *fleet) any() *process {
 	return f.live[rand.IntN(len(f.live))]
 }
 
-// remove makes the process one that gets no requests.
+// remove excludes the process from requests.
 func (f *fleet) remove(p *process) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.live = slices.DeleteFunc(f.live, func(q *process) bool { return p == q })
 }
 
-// kill ends the process at once, as kill -9 does. Requests are sent to it until it has ended.
+// kill ends the process at once, like kill -9. Requests are sent to it until it has ended.
 func (f *fleet) kill(p *process) {
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // it says that the process was killed
+	_ = p.cmd.Wait() // the error says that the process was killed
 	_ = p.in.Close()
 	f.remove(p)
 }
 
-// stop has the process end what it does. An error has its log.
+// stop shuts the process down gracefully. An error contains its log.
 func (f *fleet) stop(p *process) error {
 	f.remove(p)
 	_ = p.in.Close()

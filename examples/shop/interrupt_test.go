@@ -20,14 +20,14 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// A signal ends the program and everything that it has started. Ctrl-C sends SIGINT to the whole process group.
+// A signal ends the program and all its child processes. Ctrl-C sends SIGINT to the whole process group.
 func TestMain_signal_leavesNoProcess(t *testing.T) {
 	const ready, ending = "to make trouble", "interrupted"
-	const during = 200 * time.Millisecond // so that something is under way
+	const during = 200 * time.Millisecond // so that work is in progress
 	for _, c := range []struct {
 		name    string
 		window  time.Duration
-		signals map[string]syscall.Signal // what to send to the process group when a line contains the key
+		signals map[string]syscall.Signal // the signal to send to the process group when a line contains the key
 		want    string                    // how the program ends
 		report  string
 	}{
@@ -65,8 +65,8 @@ func TestMain_signal_leavesNoProcess(t *testing.T) {
 	}
 }
 
-// startShop starts the program as the first process of a session. Its PostgreSQL has an account of its own, which may
-// not enter t.TempDir.
+// startShop starts the program as the first process of a session. Its PostgreSQL runs as another user, who may not
+// enter t.TempDir.
 func startShop(t *testing.T, args ...string) *shopProcess {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "shop")
@@ -75,7 +75,7 @@ func startShop(t *testing.T, args ...string) *shopProcess {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // its process group is a new one, too
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it also starts a new process group
 	r, w, err := os.Pipe()
 	check(t, err)
 	cmd.Stdout, cmd.Stderr = w, w

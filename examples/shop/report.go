@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// A tally is what the tables say at the end.
+// A tally sums up the tables at the end.
 type tally struct {
 	placed, paid, returned   int
 	unitsSold, unitsLeft     int
-	repeated                 int           // returns that were not at the first attempt
+	repeated                 int           // returns that took more than one attempt
 	half, most, worst, early time.Duration // how late the returns began: median, 99 %, maximum and minimum
 }
 
-// report prints what has happened, and whether it balances.
+// report prints the results, and whether they balance.
 func (d *driver) report(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(out, "\nWhat the processes held that were killed or stopped, and which did it:\n\n"+
 		"          what     process   held  paid     latest  done by")
@@ -62,11 +62,11 @@ processes  %d, of them %d killed or stopped
 	return nil
 }
 
-// A takeover is what became of the rechecks that a process had held.
+// A takeover describes the outcome for the rechecks that a process had held.
 type takeover struct {
-	by   map[string]int // how many each process did
-	paid int            // orders that were paid meanwhile
-	late time.Duration  // how long after they were due, or the process ended if that was later, the last was done
+	by   map[string]int // number done by each process
+	paid int            // orders paid in the meantime
+	late time.Duration  // how late the last one was done: after its due time, or after the end of the process if that was later
 }
 
 func (d *driver) takeover(ctx context.Context, t trouble) (over takeover, err error) {
@@ -111,7 +111,7 @@ func (t takeover) line() string {
 	return fmt.Sprintf("%4d  %7.2f s  %s", t.paid, t.late.Seconds(), strings.Join(by, ", "))
 }
 
-// audit compares the tables with each other and with the ledger of the clients. It returns what is wrong.
+// audit compares the tables with each other and with the ledger of the clients. It returns the violations.
 func (d *driver) audit(ctx context.Context) (t tally, wrong []string, err error) {
 	fails := func(n int, format string, args ...any) {
 		if n != 0 {

@@ -21,8 +21,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// tables are those of the shop. The table event is for the final check: what has become of each order, one row
-// for each time that it happened.
+// tables are the tables of the shop. The table event is for the final check: one row for every change of an order.
 const tables = `
 DROP SCHEMA IF EXISTS shop CASCADE;
 CREATE SCHEMA shop;
@@ -59,26 +58,26 @@ type order struct {
 	Units   int    `json:"units"`
 }
 
-// The outcomes that a client is to know, besides an error.
+// The outcomes that a client must know, in addition to errors.
 var (
 	errSoldOut = errors.New("sold out")
 	errNoOrder = errors.New("no such order")
 	errExpired = errors.New("the order was not paid in time")
 )
 
-const recheck = "order.recheck" // the kind of the task
+const recheck = "order.recheck" // the kind of the tasks
 
-const page = "/debug/timewheel/" // where each process shows the dashboard
+const page = "/debug/timewheel/" // the path of the dashboard in each process
 
 func key(id string) string { return "order:" + id }
 
-// place takes the units out of the stock, writes the order, and adds its recheck, in one transaction.
+// place takes the units from the stock, writes the order, and adds its recheck, in one transaction.
 func (s *service) place(ctx context.Context, o order) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `INSERT INTO shop.orders (id, article, units) VALUES ($1, $2, $3)
 			ON CONFLICT DO NOTHING`, o.ID, o.Article, o.Units)
 		if err != nil || tag.RowsAffected() == 0 {
-			return err // nil if it was placed, and the answer was lost
+			return err // nil if it was placed and the answer was lost
 		}
 		tag, err = tx.Exec(ctx, `UPDATE shop.stock SET units = units - $2 WHERE article = $1 AND units >= $2`,
 			o.Article, o.Units)
@@ -103,7 +102,7 @@ func (s *service) pay(ctx context.Context, id string) error {
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return errNoOrder
-		case err != nil || state == "paid": // it was paid, and the answer was lost
+		case err != nil || state == "paid": // it was paid and the answer was lost
 			return err
 		case state == "returned":
 			return errExpired
@@ -118,14 +117,13 @@ func (s *service) pay(ctx context.Context, id string) error {
 	})
 }
 
-// giveBack is the handler of the rechecks. It gives the units of an order back and completes its own run, in
-// one transaction: that happens exactly once, although another process may begin the same run if this one is
-// killed.
+// giveBack is the handler of the rechecks. It returns the units of an order to the stock and completes its own run, in
+// one transaction. That happens exactly once, although another process may begin the same run if this one is killed.
 func (s *service) giveBack(ctx context.Context, run durable.Run) error {
 	late := time.Since(run.Due)
 	id := strings.TrimPrefix(run.Key, key(""))
 	select {
-	case <-time.After(s.work): // asks the payment provider, say
+	case <-time.After(s.work): // for example asking the payment provider
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -145,7 +143,7 @@ func (s *service) giveBack(ctx context.Context, run durable.Run) error {
 	})
 }
 
-// happens writes down what happens to an order.
+// happens records a change of an order.
 func (s *service) happens(ctx context.Context, tx pgx.Tx, id, what string) error {
 	_, err := tx.Exec(ctx, `INSERT INTO shop.event (id, what, node) VALUES ($1, $2, $3)`, id, what, s.name)
 	return err
@@ -202,7 +200,7 @@ func serve(ctx context.Context, c config) (err error) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	err = errors.Join(err, s.tasks.Shutdown(last)) // first, for the others take its tasks over at once then
+	err = errors.Join(err, s.tasks.Shutdown(last)) // first, because then the others take over its tasks at once
 	return errors.Join(err, web.Shutdown(last))
 }
 

@@ -23,10 +23,10 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// asProgram is set in the environment of a test program that is to be the shop.
+// asProgram is set in the environment of a test program that must act as the shop.
 const asProgram = "SHOP_AS_PROGRAM"
 
-// TestMain makes the test program the processes of the service, too: the driver starts itself.
+// TestMain lets the test program also act as the processes of the service: the driver starts itself.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "serve" {
 		main()
@@ -55,8 +55,8 @@ func TestShop(t *testing.T) {
 	t.Run("balances while PostgreSQL is away", func(t *testing.T) { balancesWithTrouble(t, s) })
 }
 
-// The buttons take the server away and kill a process, each as soon as the trouble before is over, and the
-// stock balances all the same.
+// The buttons stop the server and kill a process, each as soon as the previous trouble is over, and the stock still
+// balances.
 func balancesWithTrouble(t *testing.T, s *pgtest.Server) {
 	c := config{
 		db: s.URL(), window: time.Second, lease: time.Second / 2, work: 10 * time.Millisecond, processes: 2,
@@ -70,8 +70,8 @@ func balancesWithTrouble(t *testing.T, s *pgtest.Server) {
 	}
 }
 
-// driven makes the troubles by the buttons, ends the orders when one has been paid and one given back, and
-// returns what the driver prints.
+// driven causes the troubles with the buttons, ends the orders when one has been paid and one returned, and returns the
+// output of the driver.
 func driven(t *testing.T, c config, s *pgtest.Server, troubles ...string) string {
 	t.Helper()
 	c.duration = time.Hour
@@ -99,7 +99,7 @@ func driven(t *testing.T, c config, s *pgtest.Server, troubles ...string) string
 	return text.String()
 }
 
-// awaitStates waits until an order has been paid and another given back.
+// awaitStates waits until one order has been paid and another returned.
 func awaitStates(t *testing.T, url string) {
 	db, err := pgxpool.New(t.Context(), url)
 	if err != nil {
@@ -117,7 +117,7 @@ func awaitStates(t *testing.T, url string) {
 	}
 }
 
-// press presses the buttons of the page, each until it is not refused.
+// press presses the buttons of the page, each until it is accepted.
 func press(t *testing.T, address string, all ...string) {
 	for _, what := range all {
 		for {
@@ -139,7 +139,7 @@ func press(t *testing.T, address string, all ...string) {
 	}
 }
 
-// A button is refused while another trouble is made, and so is what there is no button for.
+// A button is refused while another trouble is in progress, and so is a value without a button.
 func TestPress_refused(t *testing.T) {
 	own := &driver{asked: make(chan string), server: new(pgtest.Server)}
 	foreign := &driver{asked: make(chan string, 1)}
@@ -160,7 +160,7 @@ func TestPress_refused(t *testing.T) {
 	}
 }
 
-// The demo in small. Its report is checked against the tables, and then the tables are falsified: the check
+// A small version of the demo. Its report is checked against the tables, and then the tables are falsified: the check
 // finds it.
 func balances(t *testing.T, url string) {
 	c := config{
@@ -235,7 +235,7 @@ func balances(t *testing.T, url string) {
 	}
 }
 
-// status is what the client of such an order was answered when it paid, or would have been.
+// status returns the answer to a payment of an order in this state.
 func status(state string) int {
 	if state == "paid" {
 		return http.StatusOK
@@ -243,7 +243,7 @@ func status(state string) int {
 	return http.StatusGone
 }
 
-// What a client is answered, by a service that runs no task.
+// The answers to a client, from a service that runs no task.
 func serviceAnswers(t *testing.T, url string) {
 	d := &driver{fleet: &fleet{config: config{db: url, stock: 3}}}
 	var err error
@@ -271,7 +271,7 @@ func serviceAnswers(t *testing.T, url string) {
 	for i, c := range []struct {
 		path, body string
 		want       int
-		units      int // that are left of the article
+		units      int // remaining units of the article
 		tasks      int
 	}{
 		{"/orders", `{"id": "a", "article": 1, "units": 2}`, http.StatusOK, 1, 1},

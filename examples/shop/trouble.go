@@ -28,7 +28,7 @@ func (d *driver) serveButtons(out io.Writer) (closeButtons func(), err error) {
 	return func() { _ = web.Close() }, nil
 }
 
-// form returns the buttons, and the pages of the processes that run.
+// form returns the buttons, and the pages of the running processes.
 func (d *driver) form() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<h1>Trouble for the shop</h1>
@@ -44,7 +44,7 @@ func (d *driver) form() string {
 	return b.String()
 }
 
-// press has disturb make the trouble, unless it is at another.
+// press makes disturb cause the trouble, unless another is in progress.
 func (d *driver) press(what string) error {
 	switch {
 	case what != killed && what != stopped && what != away && what != ended:

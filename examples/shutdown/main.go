@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Shutdown shows how a program ends without losing anything. Jobs that are running get time to end, and after
-// that are asked to give up: at an interrupt (Ctrl-C) at once. Tasks that are waiting are taken out of the wheel, to be
-// kept elsewhere.
+// Shutdown shows how a program ends without losing anything. Running jobs get time to end, and are then asked to give
+// up; after an interrupt (Ctrl-C) at once. Waiting tasks are taken out of the wheel, to be kept elsewhere.
 package main
 
 import (
@@ -41,13 +40,13 @@ func run(ctx context.Context, w io.Writer) error {
 		{Key: "short", Interval: 100 * time.Millisecond, Job: func(*timewheel.Task) {
 			defer ended.Done()
 			begun.Done()
-			time.Sleep(300 * time.Millisecond) // the work, which does not take long
+			time.Sleep(300 * time.Millisecond) // work that does not take long
 			out.Print("short: done")
 		}},
 		{Key: "long", Interval: 100 * time.Millisecond, Job: func(task *timewheel.Task) {
 			defer ended.Done()
 			begun.Done()
-			<-task.Context().Done() // the work, which would never end
+			<-task.Context().Done() // work that would never end
 			out.Print("long: gave up")
 		}},
 		{Key: "tonight", Interval: 8 * time.Hour, Job: func(*timewheel.Task) {}},
@@ -65,11 +64,11 @@ func run(ctx context.Context, w io.Writer) error {
 	defer cancel()
 	if err := tw.Shutdown(ctx); err != nil {
 		out.Print(err)
-		tw.Stop() // cancels Task.Context, so that the jobs that are left give up
+		tw.Stop() // cancels Task.Context, so that the remaining jobs give up
 	}
 	ended.Wait()
 
-	// What did not get to run is still there, the first that was due first.
+	// Tasks that did not run are still there, in due order.
 	n, err := tw.Drain(func(task *timewheel.Task) {
 		out.Printf("kept for the next start: %s, due in %v", task.Key, task.Delay.Round(time.Hour))
 	})

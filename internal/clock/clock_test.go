@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A turned clock is one with the way to let time pass on it.
+// A turned is a clock with a function that lets time pass on it.
 type turned struct {
 	Clock
 	pass func(d time.Duration)
 }
 
-// both runs f on the fake clock and, in a bubble, on the real one, which mean the same.
+// both runs f on the fake clock and, in a bubble, on the real one. They must behave the same.
 func both(t *testing.T, f func(t *testing.T, c turned)) {
 	t.Helper()
 	t.Run("fake", func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestClock_timer_sendsOnceWhenItsTimeHasCome(t *testing.T) {
 		c.pass(time.Hour)
 		wantFired(t, timer, false)
 		timer.Reset(time.Second)
-		c.pass(time.Hour) // far past it at one stroke
+		c.pass(time.Hour) // far past it in one step
 		wantFired(t, timer, true)
 	})
 }
@@ -194,7 +194,7 @@ func TestFake_time_reachesCenturies(t *testing.T) {
 	}
 }
 
-// Time is a time of day for people, who know no later one than a Duration from now.
+// Time is wall time for people, limited to one maximal Duration from now.
 func TestReal_time_endsALongestDurationFromNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Real()

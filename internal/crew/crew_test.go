@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// An owner has a queue of functions and a crew for them, as little as there can be.
+// An owner is a minimal owner of a crew: a queue of functions.
 type owner struct {
 	mu    sync.Mutex // protects all below
 	queue Queue[func()]
@@ -90,7 +90,7 @@ func TestCrew_antsRefuses_runsElsewhere(t *testing.T) {
 		o.push(func() { ran++ })
 		synctest.Wait()
 		o.mu.Lock()
-		o.crew.ants.Release() // behind its back
+		o.crew.ants.Release() // without its knowledge
 		o.mu.Unlock()
 		o.push(func() { ran++ })
 		synctest.Wait()
@@ -101,7 +101,7 @@ func TestCrew_antsRefuses_runsElsewhere(t *testing.T) {
 	})
 }
 
-// The rest of an idle crew may be over just as there is work again.
+// The rest of an idle crew may end just when new work arrives.
 func TestCrew_restIsOver_whileThereIsWork_keepsTheGoroutines(t *testing.T) {
 	for _, c := range []struct {
 		workers, starting int

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// check fails the test if q does not hold exactly the given items, in that order, or holds on to another one.
+// check fails the test unless q contains exactly the given items, in that order, and keeps no reference to another.
 func check(t *testing.T, q *Queue[*int], want []*int) {
 	t.Helper()
 	if got := slices.Collect(q.All); !slices.Equal(got, want) || q.Len() != len(want) {
@@ -132,7 +132,7 @@ func TestQueue_steadyFlow_allocatesNothing(t *testing.T) {
 
 func TestQueue_space_isGivenBackAfterABurst(t *testing.T) {
 	var q Queue[int]
-	for round := range 2 { // it must be good for another burst
+	for round := range 2 { // it must work for another burst
 		for i := range 100 * BlockSize {
 			q.Push(i)
 		}

@@ -200,7 +200,7 @@ func TestJudgeScheduler(t *testing.T) {
 	}
 }
 
-// What is paused is noted, and is no finding.
+// Pauses are notes, not findings.
 func TestNotesOfScheduler(t *testing.T) {
 	at := func(second int, paused ...DueReading) SchedulerReading {
 		return SchedulerReading{Time: noon.Add(time.Duration(second) * time.Second), Paused: paused}
@@ -270,7 +270,7 @@ func TestSurvival(t *testing.T) {
 	}
 }
 
-// What is quoted of an error is short, and one line.
+// The quoted part of an error is short and on one line.
 func TestCause(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\n\tb  c\xff":                "a b c\uFFFD",

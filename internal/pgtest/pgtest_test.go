@@ -46,9 +46,9 @@ func TestServer_startsStopsAndStartsAgain(t *testing.T) {
 	}
 }
 
-// Connections take ports while the server is stopped, and its own is not among them.
+// Connections take ports while the server is stopped, but never the server's own port.
 func TestFreePort_isNoneThatTheSystemGives(t *testing.T) {
-	least := 49152 // by the registry of ports
+	least := 49152 // according to the registry of ports
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
 		if _, err := fmt.Sscan(string(text), &least); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func TestPrograms_withoutAServer(t *testing.T) {
 	}
 }
 
-// started returns a server that ends with the test, and what fails the test at an error.
+// started returns a server that ends with the test, and a function that fails the test on an error.
 func started(t *testing.T) (*Server, func(error)) {
 	s, err := Start()
 	if errors.Is(err, ErrNotInstalled) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// asker returns a function that asks in an era, with an answer that takes so long, and one that says how often it was
-// asked.
+// asker returns a function that asks in an era, with an answer that takes the given time, and a function that returns
+// the number of asks.
 func asker(q *Of[int]) (ask func(era uint64, took time.Duration) <-chan struct{}, asked func() int) {
 	var n atomic.Int32
 	return func(era uint64, took time.Duration) <-chan struct{} {
@@ -35,7 +35,7 @@ func TestOf_isAskedAsOftenAsTheRuleSays(t *testing.T) {
 			ask, asked := asker(&q)
 			<-ask(0, c.took)
 			<-ask(0, c.took)
-			for asked() < 2 { // the first is repeated early: what it costs is not known
+			for asked() < 2 { // the first is repeated early: its cost is not yet known
 				time.Sleep(ms)
 				<-ask(0, c.took)
 			}
@@ -53,7 +53,7 @@ func TestOf_isAskedAsOftenAsTheRuleSays(t *testing.T) {
 	}
 }
 
-// What took no time is asked again at once, also if the clock does not move.
+// A question that took no time is asked again at once, even if the clock does not move.
 func TestOf_ofNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Of[int]
@@ -66,7 +66,7 @@ func TestOf_ofNoTime(t *testing.T) {
 	})
 }
 
-// One answer that takes long, because the other side hangs, is used no longer than the others.
+// A single answer that takes long, because the other side hangs, is not used for longer than others.
 func TestOf_hangsOnce_isAskedSoon(t *testing.T) {
 	for name, before := range map[string]time.Duration{"at first": 0, "later": 10 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestOf_hangsOnce_isAskedSoon(t *testing.T) {
 	}
 }
 
-// What was asked in an earlier era is thrown away, and the question is asked at once.
+// An answer from an earlier era is discarded, and the question is asked at once.
 func TestOf_laterEra(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Of[int]
@@ -120,7 +120,7 @@ func TestOf_errors(t *testing.T) {
 		failed := errors.New("on purpose")
 		<-q.Ask(0, func(context.Context) (int, error) { time.Sleep(time.Second / 2); return 7, nil })
 		q.Expire()
-		for range 3 { // an error is not used again
+		for range 3 { // an error is not reused
 			<-q.Ask(0, func(context.Context) (int, error) { return 0, failed })
 			if a := q.Last(0); a.Value != 7 || a.Err != failed || a.Old {
 				t.Errorf("after an error it is %+v", a)

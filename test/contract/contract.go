@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package contract is that part of the contract which every scheduler of this repository keeps, as tests: the
-// wheel in memory, with either layout, and the durable one. It runs inside a bubble of virtual time.
+// Package contract tests the part of the contract that every scheduler of this repository keeps: the wheel in memory,
+// with either layout, and the durable scheduler. It runs inside a bubble of virtual time.
 package contract
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Subject is a scheduler under test, with its own forms of the verbs.
+// A Subject is a scheduler under test, which adapts its verbs to this interface.
 type Subject interface {
 	Add(t Task) error
 	Set(t Task) error
@@ -28,14 +28,14 @@ type Subject interface {
 	Times(key string) int
 	Len() int
 	Start()
-	Stop() // waits for the jobs that run
+	Stop() // waits for running jobs
 }
 
-// A Cluster is a Subject of several schedulers. They do something at intervals even if nothing is due, so they are not
-// tested over long times, and what waits for workers of different nodes has no common order.
+// A Cluster is a Subject of several schedulers. They work at intervals even if nothing is due, so they are not tested
+// over long times. Runs that wait for workers of different nodes have no common order.
 type Cluster interface{ Nodes() int }
 
-// A Task is what is added.
+// A Task is a task to add.
 type Task struct {
 	Key             string
 	Interval, Delay time.Duration
@@ -43,13 +43,13 @@ type Task struct {
 	Job             func()
 }
 
-// Config is what a subject is made with.
+// Config configures a subject.
 type Config struct {
 	Tick     time.Duration
 	PoolSize int
 }
 
-// Test runs the suite. It calls open for each test, inside a bubble; the subject is not to be started yet.
+// Test runs the suite. It calls open for each test, inside a bubble. open must not start the subject.
 func Test(t *testing.T, open func(t *testing.T, c Config) Subject) {
 	for _, test := range []struct {
 		name string
@@ -87,7 +87,7 @@ func Test(t *testing.T, open func(t *testing.T, c Config) Subject) {
 	}
 }
 
-// Tick is that of the subjects.
+// Tick is the tick of the subjects.
 const Tick = 10 * time.Millisecond
 
 const (
@@ -96,12 +96,12 @@ const (
 	hour = time.Hour
 )
 
-// A rig is a subject and what it has run.
+// A rig is a subject and a record of its runs.
 type rig struct {
 	Subject
 	t     *testing.T
 	began time.Time
-	nodes int           // of a cluster, or 0
+	nodes int           // nodes of a cluster, or 0
 	hour  time.Duration // a long time
 
 	mu   sync.Mutex // protects runs
@@ -113,7 +113,7 @@ type run struct {
 	at  time.Duration // since the rig was made
 }
 
-// note returns a job that notes its run, and then does what else it is given.
+// note returns a job that records its run, and then calls the given functions.
 func (r *rig) note(key string, then ...func()) func() {
 	return func() {
 		r.mu.Lock()
@@ -132,7 +132,7 @@ func (r *rig) add(t Task) {
 	}
 }
 
-// pass lets time pass and returns what ran in it.
+// pass lets time pass and returns the runs of that time.
 func (r *rig) pass(d time.Duration) []run {
 	testkit.Settle(d)
 	r.mu.Lock()
@@ -267,7 +267,7 @@ func noFlicker(t *testing.T, r *rig) {
 	}
 }
 
-// With one worker, which is busy, what falls due waits, and may still be removed.
+// While the only worker is busy, due tasks wait, and can still be removed.
 func removed(t *testing.T, r *rig) {
 	r.Start()
 	for i := range max(r.nodes, 1) { // one for each worker
@@ -295,7 +295,7 @@ func removed(t *testing.T, r *rig) {
 
 func anotherTask(t *testing.T, r *rig) {
 	r.Start()
-	for range 1000 { // enough that the loop has not seen all of them when the last is added
+	for range 1000 { // enough that the loop has not seen all of them when the last one is added
 		r.add(Task{Key: "k", Interval: sec, Job: r.note("first")})
 		if err := r.Remove("k"); err != nil {
 			t.Fatal(err)
@@ -385,7 +385,7 @@ func beforeStart(t *testing.T, r *rig) {
 	r.want(r.pass(r.hour), "moved", 20*sec)
 }
 
-// A scheduler that was started by several at once runs each task once, and one that was stopped never again.
+// A scheduler that several goroutines start at once runs each task once, and a stopped scheduler runs nothing.
 func startStop(t *testing.T, r *rig) {
 	r.add(Task{Key: "k", Interval: sec, Times: timewheel.Forever, Job: r.note("k")})
 	var all sync.WaitGroup
@@ -399,7 +399,7 @@ func startStop(t *testing.T, r *rig) {
 	}
 	all.Go(r.Start)
 	all.Wait()
-	r.pass(0) // what was running as it was stopped
+	r.pass(0) // tasks that were running when it was stopped
 	r.Stop()
 	r.Start()
 	if runs := r.pass(r.hour); len(runs) > 0 {

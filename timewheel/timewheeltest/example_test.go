@@ -13,10 +13,11 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel/timewheeltest"
 )
 
-// orders is what is tested: an order that is not paid within half an hour is reminded of twice, then released.
+// orders is the code under test: an order that is not paid within half an hour gets two reminders, and is then
+// released.
 type orders struct {
 	tw        *timewheel.TimeWheel
-	reminders atomic.Int32 // a run is on another goroutine than the test
+	reminders atomic.Int32 // runs are on other goroutines than the test
 	released  atomic.Bool
 }
 
@@ -42,7 +43,7 @@ func testOrder(t *testing.T) {
 			t.Errorf("planned are %v", next)
 		}
 
-		info, ok := timewheeltest.RunNext(o.tw) // whenever that is
+		info, ok := timewheeltest.RunNext(o.tw) // at whatever time it is due
 		if !ok || info.Key != "order-1/remind" || o.reminders.Load() != 1 {
 			t.Errorf("%v has run, and there were %d reminders", info.Key, o.reminders.Load())
 		}

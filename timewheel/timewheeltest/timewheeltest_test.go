@@ -78,7 +78,7 @@ func TestNext_tasksThatAreDueTogether_areInTheOrderOfTheirKeys(t *testing.T) {
 	})
 }
 
-// A loop over RunNext ends also if nothing will ever run.
+// A loop over RunNext ends even if nothing will ever run.
 func TestRunNext_onAWheelThatIsNotRunning_saysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timewheel.NewTimeWheel(10*time.Millisecond, 60)

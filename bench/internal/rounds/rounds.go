@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package rounds measures cases of peers in rounds, each in a process of its own, for the benchmarks of packages
-// durable and durable/postgres.
+// Package rounds measures cases of peers in rounds, each in a separate process, for the benchmarks of packages durable
+// and durable/postgres.
 package rounds
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Choose returns the names that are asked for, separated by commas, or all of them if none is.
+// Choose returns the names in the comma-separated list asked, or all names if it is empty.
 func Choose(what, asked string, names []string) ([]string, error) {
 	if asked == "" {
 		return names, nil
@@ -29,7 +29,7 @@ func Choose(what, asked string, names []string) ([]string, error) {
 	return want, nil
 }
 
-// A Sample is what one process has measured, by the names of the figures, or why it could not.
+// A Sample contains the figures of one process, by name, or the reason why it has none.
 type Sample struct {
 	Round      int
 	Case, Peer string
@@ -37,8 +37,8 @@ type Sample struct {
 	Failure    string
 }
 
-// Measure calls measure for each case in each round, and each peer that it applies to, and reports its progress on the
-// standard error. The peers of a case come one after another, and another one begins in each round.
+// Measure calls measure for each case in each round, with each peer to which the case applies, and reports its progress
+// on the standard error. The peers of a case run one after another, and each round begins with another peer.
 func Measure(rounds int, cases, peers []string, applies func(c, p string) bool, measure func(c, p string) Sample,
 ) []Sample {
 	var samples []Sample
@@ -61,7 +61,7 @@ func Measure(rounds int, cases, peers []string, applies func(c, p string) bool, 
 	return samples
 }
 
-// InChild runs this program again with the arguments. It is to print its figures as JSON, and is killed after the
+// InChild runs this program again with the arguments. The child must print its figures as JSON, and is killed after the
 // limit.
 func InChild(limit time.Duration, args ...string) (s Sample) {
 	cmd := exec.Command(os.Args[0], args...)
@@ -79,7 +79,7 @@ func InChild(limit time.Duration, args ...string) (s Sample) {
 	return s
 }
 
-// Collect returns the values of each figure over the rounds, by case/peer and name, and why some are missing.
+// Collect returns the values of each figure over the rounds, by case/peer and name, and the reasons for missing ones.
 func Collect(samples []Sample) (values map[string]map[string][]float64, failures []string) {
 	values = map[string]map[string][]float64{}
 	for _, s := range samples {
@@ -106,15 +106,15 @@ func Of(samples []Sample) (n int) {
 	return n
 }
 
-// Median returns the median of the values, of which there must be one.
+// Median returns the median of the values. There must be at least one.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Revision returns the commit that is measured, marked if there are changes on top of it. What the benchmarks write is none: one
-// of them may have run before.
+// Revision returns the measured commit, marked if there are changes on top of it. Files that the benchmarks write do
+// not count as changes: another benchmark may have run before.
 func Revision() string {
 	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
@@ -127,7 +127,7 @@ func Revision() string {
 	return strings.TrimSpace(string(commit))
 }
 
-// Failed returns an error if something could not be measured, which the report has.
+// Failed returns an error if some measurements failed. The report lists them.
 func Failed(failures []string) error {
 	if len(failures) == 0 {
 		return nil
@@ -135,7 +135,7 @@ func Failed(failures []string) error {
 	return fmt.Errorf("%d measurements have failed: the report ends with them", len(failures))
 }
 
-// Thousands prints a number with a comma after each three digits.
+// Thousands formats a number with commas between thousands.
 func Thousands(n int) string {
 	if n < 0 {
 		return "-" + Thousands(-n)
@@ -157,7 +157,7 @@ func CPU() string {
 	return "unknown"
 }
 
-// Versions returns the versions of those modules that this program is built with.
+// Versions returns the versions of the given modules in this program.
 func Versions(modules ...string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package preempt is what interleave puts between the statements of a copy of the library. Each call may yield the
-// processor, as the scheduler of the runtime might at any instant, but seldom does.
+// Package preempt contains the calls that interleave inserts between the statements of a copy of the library. Each call
+// may yield the processor, as the scheduler of the runtime might at any instant, but seldom does.
 package preempt
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// The environment of the process says which calls yield.
+// The environment of the process determines which calls yield.
 var (
 	seed  = number("INTERLEAVE_SEED", 1)
 	limit = math.MaxUint64 / max(number("INTERLEAVE_EVERY", 16), 1)
@@ -26,11 +26,11 @@ func number(key string, otherwise uint64) uint64 {
 	return n
 }
 
-// Point may yield the processor. One yield in 16 is long: other goroutines get through a whole function, and not
-// just to their next yield.
+// Point may yield the processor. One yield in 16 is long: other goroutines can finish a whole function, instead of
+// running just to their next yield.
 //
-// The counter is not atomic, and hidden from the race detector: an atomic counter would put all goroutines into
-// one order, in which the detector finds no race. Two calls that draw the same number do no harm.
+// The counter is not atomic, and is hidden from the race detector: an atomic counter would synchronize all goroutines,
+// and the detector would find no race. Two calls that draw the same number do no harm.
 //
 //go:norace
 func Point() {
@@ -48,7 +48,7 @@ func Point() {
 	}
 }
 
-// And is Point inside a condition.
+// And is Point for use inside a condition.
 func And() bool {
 	Point()
 	return true

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// parts are what a copy has of the repository: all that the library and its own tests need.
+// parts are the parts of the repository that a copy contains: everything that the library and its tests need.
 var parts = []string{"timewheel", "pool", "internal", "test"}
 
-// Documents matches the names of the tests of files that a copy does not have.
+// Documents matches the names of tests for files that a copy does not contain.
 const Documents = "^TestGuarantees_|^TestReadme_|^TestMigrating_|^TestT5_theWallClockIsNotRead$"
 
 // Root returns the folder of the repository in which the program runs.
@@ -32,9 +32,9 @@ func Root() (string, error) {
 	return filepath.Dir(work), nil
 }
 
-// Copy copies the library from root to dir, which must be empty. The copy has a go.work of its own. In it, the
-// copy takes the place of the library, and every other module is the one that root uses. So a program of
-// another module, built in dir, is built with the copy.
+// Copy copies the library from root to dir, which must be empty. The copy has its own go.work. In it the copy replaces
+// the library, and every other module is the one that root uses. So a program of another module that is built in dir
+// uses the copy.
 func Copy(root, dir string) error {
 	for _, part := range parts {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, part))); err != nil {
@@ -60,7 +60,7 @@ func Copy(root, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "go.work"), text, 0o644)
 }
 
-// moved returns a go.work that means the same in another folder, except that root is that folder.
+// moved returns a go.work with the same meaning in another folder, except that root is that folder.
 func moved(text []byte, root string) ([]byte, error) {
 	work, err := modfile.ParseWork("go.work", text, nil)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
-// A between is a KV in which something happens just before the next Commit, after the caller has read what it relies on, or
-// in the next Scan of free tasks, after it has read them.
+// A between is a KV in which something happens just before the next Commit, after the caller has read the rows that it
+// relies on, or in the next Scan of free tasks, after it has read them.
 type between struct {
 	*memory.KV
 	commit, scan func()
@@ -76,12 +76,12 @@ func remove(key string) engine.Write {
 	return engine.Write{Record: engine.Record{Key: key}, If: engine.IfPresent}
 }
 
-// A call takes effect as the rows are when it is committed, whatever it has read before.
+// A call takes effect on the rows as they are when it commits, whatever it read before.
 func TestShared_whatHappensBetween(t *testing.T) {
 	type world struct {
 		*testing.T
 		kv     *between
-		e      engine.Engine // to which it happens
+		e      engine.Engine // the affected engine
 		other  engine.Engine
 		id, by engine.MemberID // of the one, and of the other
 		task   engine.Stored   // that the one holds
@@ -214,7 +214,7 @@ func TestShared_whatHappensBetween(t *testing.T) {
 	}
 }
 
-// While a Commit is under way, its tasks are neither claimed nor started, and are seen as they were.
+// While a Commit is in progress, its tasks are neither claimed nor started, and reads see them as they were.
 func TestExclusive_whatHappensDuringACommit(t *testing.T) {
 	m := &between{KV: memory.New()}
 	e := open(t, betweenAlone{m})
@@ -259,7 +259,7 @@ func TestExclusive_whatHappensDuringACommit(t *testing.T) {
 	}
 }
 
-// What changes while a claim reads it is not claimed as it was.
+// A task that changes while a claim reads it is not claimed in its old state.
 func TestExclusive_whatHappensDuringAClaim(t *testing.T) {
 	m := &between{KV: memory.New()}
 	e := open(t, betweenAlone{m})
@@ -282,7 +282,7 @@ func TestExclusive_whatHappensDuringAClaim(t *testing.T) {
 	}
 }
 
-// What changes while a walk by due time reads it is yielded as it is then, once.
+// A task that changes while a walk by due time reads it is yielded once, in its new state.
 func TestExclusive_whatHappensDuringAWalk(t *testing.T) {
 	m := &between{KV: memory.New()}
 	e := open(t, betweenAlone{m})

@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
-// loadAll loads what is left of the index.
+// loadAll loads the rest of the index.
 func (e *alone) loadAll() {
 	e.writing.Lock()
 	defer e.writing.Unlock()
@@ -25,7 +25,7 @@ func (e *alone) loadAll() {
 	}
 }
 
-// indexed checks that the index has all tasks and no others.
+// indexed checks that the index has exactly the existing tasks.
 func indexed(t *testing.T, e *alone) {
 	t.Helper()
 	list := func(kinds []engine.KindCount, err error) []engine.KindCount {
@@ -53,7 +53,8 @@ func indexed(t *testing.T, e *alone) {
 	}
 }
 
-// Whatever is written while the index is loaded, in the end it has all tasks and no others. Until then keys are read.
+// Whatever is written while the index is loaded, in the end it has exactly the existing tasks. Until then keys are read
+// from the KV.
 func TestIndex_agreesWithTheRows(t *testing.T) {
 	m := memory.Exclusive(memory.New())
 	first, err := New(t.Context(), m)
@@ -99,7 +100,7 @@ func TestIndex_agreesWithTheRows(t *testing.T) {
 	indexed(t, next.(*alone))
 }
 
-// While it is loaded, the index speaks only of the keys that it has come to.
+// While it is loaded, the index answers only for keys that it has reached.
 func TestIndex_isLoadedByKey(t *testing.T) {
 	x := newIndex()
 	x.upTo = taskRow + "m"

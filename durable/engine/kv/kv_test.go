@@ -154,8 +154,8 @@ func confirms(t *testing.T, e engine.Engine, by engine.MemberID, s engine.Stored
 	return held[0]
 }
 
-// Without a clock of the KV a member is reaped by another process when that has seen the same beat for a lease and an
-// eighth, and stops to start runs before. A KV that was away is not held against it.
+// Without a clock of the KV, another process reaps a member when it has seen the same beat for a lease and an eighth.
+// The member stops starting runs before that. Time during which the KV was away does not count.
 func TestLease_byObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memory.NoClock(memory.New())
@@ -170,7 +170,7 @@ func TestLease_byObservation(t *testing.T) {
 			ok(t, err)
 			return names
 		}
-		// passes lets time pass, in which the other renews its lease and reaps.
+		// passes lets time pass while the other member renews its lease and reaps.
 		passes := func(d time.Duration) (reaped []string) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				time.Sleep(5 * time.Second)
@@ -207,7 +207,7 @@ func TestLease_byObservation(t *testing.T) {
 	})
 }
 
-// What a member that died in the midst of its end has left behind, the next Reap frees.
+// If a member died while it ended, the next Reap frees its remaining tasks.
 func TestReap_endsWhatWasBegun(t *testing.T) {
 	m := &broken{KV: memory.New()}
 	m.after.Store(1 << 30)
@@ -235,7 +235,7 @@ func TestReap_endsWhatWasBegun(t *testing.T) {
 	}
 }
 
-// A broken is a KV of which every Commit fails after a number of them.
+// A broken is a KV whose Commits all fail after a number of them.
 type broken struct {
 	*memory.KV
 	after atomic.Int64
@@ -258,7 +258,7 @@ type brokenAlone struct{ *broken }
 
 func (brokenAlone) Exclusive() {}
 
-// The next process finds the tasks of the one before, all free, and its revisions are greater.
+// The next process finds all tasks of the previous one, free, and its revisions are greater.
 func TestExclusive_nextProcess(t *testing.T) {
 	m := memory.Exclusive(memory.New())
 	e := open(t, m)
@@ -278,7 +278,7 @@ func TestExclusive_nextProcess(t *testing.T) {
 	}
 }
 
-// A claim and a start write nothing, and a Commit of many batches is one of the KV.
+// A claim and a start write nothing, and a Commit of many batches is one Commit of the KV.
 func TestExclusive_commits(t *testing.T) {
 	m := &broken{KV: memory.New()}
 	m.after.Store(2) // to open it, and for the tasks
@@ -301,8 +301,8 @@ func TestExclusive_commits(t *testing.T) {
 	}
 }
 
-// A commit that has certainly had no effect leaves the tasks as they were. After one whose effect is unknown nothing
-// more is done.
+// A commit that certainly had no effect leaves the tasks unchanged. After a commit with an unknown effect the engine
+// does nothing more.
 func TestExclusive_failedCommits(t *testing.T) {
 	m := &broken{KV: memory.New(), err: fmt.Errorf("%w: %w", errBroken, engine.ErrNotDone)}
 	m.after.Store(2)
@@ -330,7 +330,7 @@ func TestExclusive_failedCommits(t *testing.T) {
 	}
 }
 
-// What does not fit into the KV is refused, and nothing of it is done.
+// A commit that does not fit into the KV is refused, and none of it takes effect.
 func TestCommit_limits(t *testing.T) {
 	for name, alone := range map[string]func(*memory.KV) engine.KV{
 		"shared":    func(m *memory.KV) engine.KV { return m },

@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
-// Escaped strings have the order of the strings, and come back.
+// Escaped strings sort like the strings, and can be unescaped.
 func TestEscaped(t *testing.T) {
 	all := []string{"", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01", "a", "a\x00", "a\x00b", "ab", "\xff", "\xff\x00"}
 	slices.Sort(all)
@@ -47,7 +47,7 @@ func TestDecode_refusesWhatIsNoRow(t *testing.T) {
 	}
 }
 
-// Whatever several processes do at the same time, the rows agree with each other.
+// Whatever several processes do at the same time, the rows are consistent.
 func TestRows_agree(t *testing.T) {
 	for name, on := range map[string]func(*memory.KV) engine.KV{
 		"shared":    func(m *memory.KV) engine.KV { return m },
@@ -73,7 +73,7 @@ func TestRows_agree(t *testing.T) {
 	}
 }
 
-// walk does random things as one member after the other.
+// walk does random operations, as one member after another.
 func walk(t *testing.T, e engine.Engine, rnd *rand.Rand) {
 	ctx := t.Context()
 	check := func(err error) {
@@ -123,7 +123,7 @@ func walk(t *testing.T, e engine.Engine, rnd *rand.Rand) {
 	}
 }
 
-// agree checks that the rows are those of the tasks, and none besides.
+// agree checks that the rows are exactly the rows of the tasks.
 func agree(t *testing.T, e engine.Engine, kv engine.KV) {
 	t.Helper()
 	b := &base{}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
-// A write names the version that it relies on.
+// A write names the version on which it relies.
 func ExampleKV() {
 	ctx, kv := context.Background(), memory.New()
 	commit := func(value string, version int64) {
@@ -59,7 +59,7 @@ func ExampleKV_Step() {
 	// Output: 1h0m0s true
 }
 
-// What a KV can do besides is found by a type assertion.
+// A type assertion finds the optional features of a KV.
 func ExampleNoClock() {
 	kv := memory.New()
 	for _, kv := range []engine.KV{kv, memory.NoClock(kv), memory.Exclusive(kv)} {

@@ -68,7 +68,7 @@ func TestKV_clock_isThatOfTheBubble(t *testing.T) {
 	})
 }
 
-// A commit that is too large has no effect, and says which limit it meets.
+// A commit that is too large has no effect, and its error names the exceeded limit.
 func TestKV_limits(t *testing.T) {
 	large := engine.Tx{
 		If:     []engine.Check{{Key: "j"}},

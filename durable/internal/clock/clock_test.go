@@ -38,7 +38,7 @@ func TestClock_heard(t *testing.T) {
 	}
 }
 
-// Whatever the answers, the bounds hold the engine's time, as long as no clock is set and they drift apart
+// Whatever the answers, the bounds contain the engine's time, as long as no clock is set and the clocks drift apart
 // slowly.
 func TestClock_boundsHold(t *testing.T) {
 	for seed := range uint64(200) {

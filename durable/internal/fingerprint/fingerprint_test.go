@@ -8,7 +8,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/fingerprint"
 )
 
-// A fingerprint is there as long as a key has it.
+// A fingerprint is in the set as long as a key has it.
 func TestSet_counts(t *testing.T) {
 	s := fingerprint.New()
 	for n := range 4 {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// A recorder notes failures instead of failing.
+// A recorder records failures instead of failing.
 type recorder struct {
 	testing.TB
 	failed []string

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Two groups are under way at a time, and the rest forms one. A lone request that takes long delays no other.
+// Two groups are in progress at a time, and the other requests form one. A lone request that takes long delays no
+// other.
 func TestLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups []string
@@ -61,7 +62,7 @@ func TestLane(t *testing.T) {
 	})
 }
 
-// Requests that have taken long alone do not make it more than two groups at a time when they have ended.
+// Slow lone requests do not raise the limit of two groups at a time once they have ended.
 func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups []string
@@ -89,7 +90,8 @@ func TestLane_afterSlowRequests_hasTwoGroupsAtATime(t *testing.T) {
 	})
 }
 
-// Requests that have time wait for others until an alarm, a few or one that has none, and also while a call ends.
+// Requests with time to spare wait for others: until an alarm, until there are a few, or until one without time
+// arrives. They also wait while a call ends.
 func TestLane_gathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gather = 10 * time.Millisecond
@@ -121,7 +123,7 @@ func TestLane_gathers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		l.Wait() // for nothing that has time
+		l.Wait() // for no request that has time
 		want := "[10ms [a b] 19ms [c] 21.5ms [d e] 31.5ms [f g h i] 36.5ms [j]]"
 		if got := fmt.Sprint(groups); got != want || time.Since(began) != 37500*time.Microsecond {
 			t.Errorf("after %v: the groups are %s, want %s", time.Since(began), got, want)

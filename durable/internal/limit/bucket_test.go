@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Whatever a node sees in addition to the nodes that take part, the parts of these are no more than the whole. When
-// all see the same, they are the whole.
+// Whatever other nodes each node sees, the shares of the nodes that take part add up to at most the whole. If all see
+// the same nodes, they add up to the whole.
 func TestPart_sum(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {

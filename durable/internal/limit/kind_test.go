@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Runs that are quick again make their kind quick again, but not at once.
+// When its runs become quick again, a kind counts as quick again, but not at once.
 func TestKind_quick(t *testing.T) {
 	var k Kind
 	if k.IsQuick() {

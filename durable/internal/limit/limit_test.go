@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A bench has a backlog whose workers do nothing by themselves: a test does what they were asked for.
+// A bench has a backlog whose workers are passive: the test does their work.
 type bench struct {
 	*Backlog
 	kinds            map[string]*Kind
@@ -61,7 +61,7 @@ func newBench(held int) *bench {
 	return b
 }
 
-// kind adds a kind with these bounds.
+// kind adds a kind with the given bounds.
 func (b *bench) kind(name string, here, cluster Bound, p Part) *Kind {
 	k := &Kind{Here: here, Cluster: cluster}
 	b.kinds[name] = k
@@ -71,7 +71,7 @@ func (b *bench) kind(name string, here, cluster Bound, p Part) *Kind {
 	return k
 }
 
-// wakes reports whether there was room again since the last call.
+// wakes reports whether room has become free since the last call.
 func (b *bench) wakes() bool {
 	select {
 	case <-b.woken:
@@ -81,12 +81,12 @@ func (b *bench) wakes() bool {
 	}
 }
 
-// A job is a task that notes its run.
+// A job is a task that records its run.
 type job struct {
 	Task
 	on   *bench
 	gone bool
-	do   func() // in the run
+	do   func() // called in the run
 }
 
 func (b *bench) job(kind, group string, due int64) *job {
@@ -118,8 +118,8 @@ func (b *bench) want(t *testing.T, keys ...string) {
 	}
 }
 
-// Due runs beyond the bound are queued without a worker, and the worker of the run before does them: the groups in
-// turns, and none that was removed.
+// Due runs beyond the bound are queued without a worker. The worker of the previous run does them, the groups in turn,
+// except removed ones.
 func TestLimiter_queuesWhatHasNoRoom(t *testing.T) {
 	b := newBench(0)
 	l := b.kind("k", Bound{Concurrency: 1}, Bound{}, Undivided).Limiter
@@ -183,7 +183,7 @@ func TestLimiter_goroutineThatEnds_isReplaced(t *testing.T) {
 	b.want(t, "a1", "a2")
 }
 
-// A run waits for its token, and one that is not made after all takes none.
+// A run waits for its token, and a run that is not made takes none.
 func TestLimiter_rate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(0)
@@ -203,7 +203,8 @@ func TestLimiter_rate(t *testing.T) {
 	})
 }
 
-// A limiter of a node holds a little more than may run, and gives the task back that is due last when its part shrinks.
+// A limiter of a node holds slightly more tasks than may run. When its share shrinks it gives back the task that is due
+// last.
 func TestLimiter_holdsWhatMayRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		held  int // however few may run
@@ -237,7 +238,7 @@ func TestLimiter_holdsWhatMayRun(t *testing.T) {
 	}
 }
 
-// A limiter that is not drained says so when it is.
+// A limiter that is not drained reports when it becomes drained.
 func TestLimiter_wakesWhenHalfHasBegun(t *testing.T) {
 	b := newBench(4)
 	l := b.kind("k", Bound{Concurrency: 1}, Bound{}, Undivided).Limiter
@@ -257,12 +258,12 @@ func TestLimiter_wakesWhenHalfHasBegun(t *testing.T) {
 	}
 }
 
-// Overdue tasks run on spare workers in turns of their kinds, and leave some free unless their runs are quick.
+// Overdue tasks run on spare workers, their kinds in turn, and leave some workers free unless their runs are quick.
 func TestBacklog_leavesWorkersFree(t *testing.T) {
 	for name, c := range map[string]struct {
 		quick            bool
 		running, waiting int
-		want             int // workers that are asked for
+		want             int // requested workers
 	}{
 		"idle":               {false, 0, 0, 4}, // half
 		"some are busy":      {false, 5, 0, 2}, // one remains
@@ -303,11 +304,11 @@ func TestBacklog_rateAndTurns(t *testing.T) {
 		moved := b.job("k", "k", 0)
 		b.Share(10) // of 1,000 within a second
 		b.Start()
-		b.Remove(&moved.Task) // is another task of that position
+		b.Remove(&moved.Task) // another task at that position
 		time.Sleep(20 * time.Millisecond)
 		b.begin()
 		b.want(t, "k0", "l6", "k1")
-		time.Sleep(time.Second) // of which a burst is made up for
+		time.Sleep(time.Second) // of which a burst may be caught up
 		b.waiting = 1
 		b.begin()
 		b.want(t, "k0", "l6", "k1")
@@ -320,7 +321,7 @@ func TestBacklog_rateAndTurns(t *testing.T) {
 	})
 }
 
-// A kind that is not known to be quick has at most its share of the queue, and takes no room from the others.
+// A kind not known to be quick has at most its share of the queue, and takes no room from the others.
 func TestBacklog_shareOfASlowKind(t *testing.T) {
 	b := newBench(0)
 	b.kind("k", Bound{}, Bound{}, Undivided)
@@ -343,7 +344,7 @@ func TestBacklog_shareOfASlowKind(t *testing.T) {
 	}
 }
 
-// The oldest task is one that could run if there was a worker.
+// The oldest task is one that could run if there were a worker.
 func TestBacklog_oldest(t *testing.T) {
 	b := newBench(0)
 	b.kind("free", Bound{}, Bound{}, Undivided)
@@ -378,13 +379,13 @@ func TestBacklog_stop(t *testing.T) {
 	})
 }
 
-// A worker that ends its run takes overdue tasks of kinds that are not known to be quick only while others stay free,
-// and one that hangs has at most half of the workers. Quick kinds need no free worker.
+// A worker that ends its run takes overdue tasks of kinds not known to be quick only while other workers stay free. A
+// kind that hangs has at most half of the workers. Quick kinds need no free worker.
 func TestBacklog_workersOfSlowKinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		size, running, nested int
 		quick                 bool
-		want                  int // runs that have begun
+		want                  int // begun runs
 	}{
 		"one is left free":        {size: 8, running: 7, want: 1},
 		"none would be left free": {size: 8, running: 8, want: 0},
@@ -405,7 +406,7 @@ func TestBacklog_workersOfSlowKinds(t *testing.T) {
 					if !c.quick && len(b.ran) <= c.nested {
 						b.begin() // while this run hangs
 					}
-					b.waiting = 1 // this worker goes to a due run
+					b.waiting = 1 // this worker takes a due run
 					if c.quick {
 						b.waiting = 0
 					}
@@ -424,8 +425,8 @@ func TestBacklog_workersOfSlowKinds(t *testing.T) {
 	}
 }
 
-// At a rate below one run in the time that can be made up for, a run begins each time that the rate allows one. A run
-// that is not made does not use the rate up.
+// The rate may be below one run in the time that can be caught up. Then a run begins each time that the rate allows
+// one. A run that is not made does not use up the rate.
 func TestBacklog_lowRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(0)
@@ -438,7 +439,7 @@ func TestBacklog_lowRate(t *testing.T) {
 		b.Start()
 		time.Sleep(time.Second)
 		b.paused = true
-		b.begin() // all are passed over, and set aside by what runs them
+		b.begin() // all are passed over, and set aside by the runner
 		b.paused = false
 		if b.Len() != 0 {
 			t.Errorf("%d tasks are left", b.Len())
@@ -453,7 +454,7 @@ func TestBacklog_lowRate(t *testing.T) {
 	})
 }
 
-// The groups of a kind with a limit take turns in the backlog, too.
+// The groups of a kind with a limit also take turns in the backlog.
 func TestBacklog_groupsOfALimitedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(0)
@@ -468,7 +469,8 @@ func TestBacklog_groupsOfALimitedKind(t *testing.T) {
 	})
 }
 
-// A kind that has its share may turn out to be quick when its first run ends, which is waited for, but not for long.
+// A kind that has its share may turn out to be quick when its first run ends. The backlog waits for that, but not for
+// long.
 func TestBacklog_mayBeQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(0)
@@ -489,7 +491,7 @@ func TestBacklog_mayBeQuick(t *testing.T) {
 	})
 }
 
-// The narrower of two bounds counts.
+// The smaller of two bounds counts.
 func TestLimiter_bounds(t *testing.T) {
 	b := newBench(0)
 	for name, k := range map[string]*Kind{

@@ -15,7 +15,7 @@ func taskOf(group string, due int64) *Task {
 	return &Task{Rec: &task.Record{Kind: "k", Group: group, Key: fmt.Sprint(group, due), Due: due, Payload: make([]byte, due)}}
 }
 
-// drained returns the keys of the tasks of a queue in the order in which they come, and takes them out.
+// drained removes all tasks from a queue, and returns their keys in that order.
 func drained(q *Queue) (keys []string) {
 	for q.Len() > 0 {
 		t := q.Next()
@@ -38,7 +38,7 @@ func TestQueue_groupsTakeTurns_eachInDueOrder(t *testing.T) {
 	}
 }
 
-// A group whose first task may not run keeps its turn.
+// A group keeps its turn while its first task may not run.
 func TestQueue_groupThatMayNotRun_isPassedOver(t *testing.T) {
 	q := NewQueue(ByGroup)
 	q.Add(taskOf("a", 1))
@@ -54,7 +54,7 @@ func TestQueue_groupThatMayNotRun_isPassedOver(t *testing.T) {
 	}
 }
 
-// The counts of a queue are those of what is in it.
+// The counts of a queue match the tasks in it.
 func TestQueue_counts(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	q := NewQueue(ByGroup)
@@ -62,7 +62,7 @@ func TestQueue_counts(t *testing.T) {
 	for range 10_000 {
 		one := taskOf(fmt.Sprint("group", draw.IntN(4)), draw.Int64N(20))
 		if draw.IntN(2) == 0 {
-			q.Add(one) // in place of one of the same position
+			q.Add(one) // replaces one at the same position
 			in[one.Rec.Key] = one
 			continue
 		}

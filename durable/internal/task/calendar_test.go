@@ -20,15 +20,15 @@ import (
 
 var allZones = flag.Bool("zones", false, "test calendars in every time zone: two minutes")
 
-// someZones have what is odd: clocks that are set at midnight, over midnight, by half an hour, by two hours,
-// twice a year more than elsewhere, or for good.
+// someZones have unusual changes of the clock: at midnight, across midnight, by half an hour, by two hours, two more
+// per year than elsewhere, or permanent ones.
 var someZones = []string{
 	"UTC", "Europe/Berlin", "America/New_York", "America/Havana", "America/Nuuk", "Australia/Lord_Howe",
 	"Africa/Cairo",
 	"Antarctica/Troll", "Africa/Casablanca", "Asia/Pyongyang", "America/Caracas", "Asia/Kathmandu", "Pacific/Apia",
 }
 
-// zoneNames returns the names of the zones that Go has.
+// zoneNames returns the names of the zones known to Go.
 func zoneNames(t *testing.T) (names []string) {
 	if !*allZones {
 		return someZones
@@ -50,10 +50,10 @@ func zoneNames(t *testing.T) (names []string) {
 	return names
 }
 
-// calendars are expressions, and when their fields match a local time.
+// calendars are expressions, each with a function that reports whether its fields match a local time.
 var calendars = []struct {
 	spec    string
-	hourly  bool // the hour is a *
+	hourly  bool // the hour is *
 	matches func(t time.Time) bool
 }{
 	{"@daily", false, func(t time.Time) bool { return t.Hour() == 0 && t.Minute() == 0 }},
@@ -77,8 +77,8 @@ var calendars = []struct {
 	{"50 * * * 0", true, func(t time.Time) bool { return t.Minute() == 50 && t.Weekday() == 0 }},
 }
 
-// Ten years in each zone, against a reference that steps through the minutes. It notes the latest minute that
-// the local clock has shown: every minute of the calendar is passed once.
+// Ten years in each zone, against a reference that steps through the minutes. The reference keeps the latest minute
+// that the local clock has shown, so that it passes every minute of the calendar once.
 func TestCalendar_asAWalkThroughTheMinutes(t *testing.T) {
 	testkit.NotForRaces(t)
 	from, until := time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -88,7 +88,7 @@ func TestCalendar_asAWalkThroughTheMinutes(t *testing.T) {
 	walk(t, from, until)
 }
 
-// Beyond 2037 a zone has no list of when its clock is set, but a rule. The year 2040 is a leap year.
+// Beyond 2037 the clock changes of a zone follow a rule, not a list. The year 2040 is a leap year.
 func TestCalendar_byTheRuleOfAZone_asAWalkThroughTheMinutes(t *testing.T) {
 	testkit.NotForRaces(t)
 	walk(t, time.Date(2040, 9, 1, 0, 0, 0, 0, time.UTC), time.Date(2041, 5, 1, 0, 0, 0, 0, time.UTC))
@@ -96,24 +96,24 @@ func TestCalendar_byTheRuleOfAZone_asAWalkThroughTheMinutes(t *testing.T) {
 
 // walk compares the calendars with a walk through the minutes.
 func walk(t *testing.T, from, until time.Time) {
-	const around = 2 * 24 * 60 // minutes of the calendar before and after, for what a local clock shows
+	const around = 2 * 24 * 60 // extra minutes of the calendar before and after, because a local clock may show them
 	minutes := int(until.Sub(from) / time.Minute)
-	matches := make([][]bool, len(calendars)) // of each, what matches, from around minutes before from
+	matches := make([][]bool, len(calendars)) // for each, the matching minutes, from around minutes before from
 	for i, c := range calendars {
 		matches[i] = make([]bool, minutes+2*around)
 		for m := range matches[i] {
 			matches[i][m] = c.matches(from.Add(time.Duration(m-around) * time.Minute))
 		}
 	}
-	local := make([]int, minutes) // what the clock shows, as an index of matches
-	seen := make(map[string]bool) // how the clocks of the zones before were set
+	local := make([]int, minutes) // the local time, as an index of matches
+	seen := make(map[string]bool) // the clock changes of earlier zones
 	rnd := rand.New(rand.NewPCG(1, 2))
 	inZone := func(t *testing.T, zone string) {
 		in, err := time.LoadLocation(zone)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var set []int // when the clock has been set
+		var set []int // the times of the clock changes
 		for m := range local {
 			_, offset := from.Add(time.Duration(m) * time.Minute).In(in).Zone()
 			if local[m] = m + around + offset/60; m > 0 && local[m] != local[m-1]+1 {
@@ -125,7 +125,7 @@ func walk(t *testing.T, from, until time.Time) {
 			offsets += fmt.Sprint(" ", m, local[m])
 		}
 		if seen[offsets] {
-			return // another name, or another past, of a zone that was tested
+			return // a zone with the same changes was tested already
 		}
 		seen[offsets] = true
 		for i, c := range calendars {

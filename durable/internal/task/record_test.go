@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Records that programs with version 1 have written, and what they mean.
+// Records written by programs with version 1, and their meaning.
 func TestRecord_version1_isRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		data string
@@ -66,11 +66,11 @@ func TestRecord_fields_thatMakeNoSense(t *testing.T) {
 		"0102" + "0000" + "00":                   nil,
 		"0102" + "0000":                          engine.ErrCorrupt, // no end
 		"0103" + "0000" + "00":                   engine.ErrCorrupt, // too short
-		"0101" + "00" + "00":                     engine.ErrCorrupt, // half an attempt
+		"0101" + "00" + "00":                     engine.ErrCorrupt, // a truncated attempt
 		"0102" + "0000" + "0102" + "0000" + "00": engine.ErrCorrupt, // twice
 		"010c" + "000000000000000000000000" + "00": engine.ErrCorrupt, // too many
-		"0801" + "05" + "00":                       engine.ErrCorrupt, // a calendar shifted that is not there
-		"0901" + "00" + "00":                       engine.ErrCorrupt, // a deadline of none
+		"0801" + "05" + "00":                       engine.ErrCorrupt, // a shift without a calendar
+		"0901" + "00" + "00":                       engine.ErrCorrupt, // a deadline without a burst
 		"0902" + "0a0a" + "00":                     engine.ErrCorrupt, // one and a half
 		"0a00" + "00":                              engine.ErrCorrupt, // an empty note
 		"7f00" + "00":                              engine.ErrVersion,
@@ -86,7 +86,7 @@ func TestRecord_fields_thatMakeNoSense(t *testing.T) {
 	}
 }
 
-// A record of a task that repeats, and does not say when, is corrupt.
+// A record of a repeating task without a grid is corrupt.
 func TestRecord_repeatsWithoutAGrid_isCorrupt(t *testing.T) {
 	for _, times := range []int64{Forever, 2, 1} {
 		r := Record{Key: "k", Kind: "kind", Times: times, Grid: 100, Due: 100}
@@ -134,7 +134,7 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 	}
 }
 
-// A record without an optional field is one of version 1, which earlier programs read.
+// A record without optional fields has version 1, which earlier programs can read.
 func TestRecord_optionalFields(t *testing.T) {
 	plain := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
 	all := plain
@@ -161,7 +161,7 @@ func TestRecord_intervalAndCalendar_isCorrupt(t *testing.T) {
 	}
 }
 
-// A record keeps the last failed attempts of a run, the newest first, with their times.
+// A record keeps the latest failed attempts of a run, newest first, with their times.
 func TestRecord_failed_areTheLast(t *testing.T) {
 	of := &Policy{Attempts: 100, Least: 1, Most: 1}
 	r := &Record{Key: "k", Kind: "x", Times: Forever, Interval: 10, Grid: 1}

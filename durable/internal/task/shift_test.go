@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The missed runs of a shifted calendar, against a list of all of its instants.
+// The missed runs of a shifted calendar, compared with a list of all its instants.
 func TestRecord_shiftedCalendar_asAList(t *testing.T) {
 	testkit.NotForRaces(t)
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -38,7 +38,7 @@ func TestRecord_shiftedCalendar_asAList(t *testing.T) {
 				for _, at := range instants {
 					list = append(list, at.Add(shift).UnixNano())
 				}
-				first := func(after int64) int { // the index of the first instant after that
+				first := func(after int64) int { // the index of the first instant after it
 					i, found := slices.BinarySearch(list, after)
 					if found {
 						i++

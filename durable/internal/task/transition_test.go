@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// What becomes of a task with the interval 10 whose run 7 was due at 100, after its second attempt.
+// The outcomes of the second attempt for a task with the interval 10 whose run 7 was due at 100.
 func TestRecord_after(t *testing.T) {
 	const draw = 0.5
 	before := Record{Key: "k", Kind: "kind", Payload: []byte("p"), Interval: 10, Times: 3, Generation: 5, Seq: 7,
@@ -58,7 +58,7 @@ func TestRecord_after(t *testing.T) {
 		"succeeded, forever":            {times(Forever), Outcome{}, MissedOnce, 3, 105, forever},
 		"succeeded, the last":           {times(1), Outcome{}, MissedOnce, 3, 105, nil},
 		"succeeded, the last, all":      {times(1), Outcome{}, MissedAll, 3, 145, nil},
-		// After 20, less a quarter.
+		// After 20, minus a quarter.
 		"failed":                     {&before, FailedFor("why"), MissedOnce, 3, 105, fails(105, 120)},
 		"failed, all":                {&before, FailedFor("why"), MissedAll, 3, 145, fails(145, 160)},
 		"failed, at the end of time": {&before, FailedFor("why"), MissedOnce, 3, Latest - 1, fails(Latest-1, Latest)},
@@ -119,7 +119,7 @@ func TestPolicy_wait_doublesUpToItsBound(t *testing.T) {
 	}
 }
 
-// Each start whose end is not known is a failed attempt of the same run.
+// Each start with an unknown end is a failed attempt of the same run.
 func TestRecord_interrupted(t *testing.T) {
 	before := Record{Key: "k", Kind: "kind", Times: 3, Interval: 10, Seq: 7, Grid: 100, Due: 101, Attempts: 1,
 		Failed: []Failure{{50, "why"}}}
@@ -143,7 +143,7 @@ func TestRecord_interrupted(t *testing.T) {
 			}
 		}
 		counted := before
-		counted.Starts = c.starts // as a keeper has them; a node has them of its claim
+		counted.Starts = c.starts // as in a keeper; a node has them in its claim
 		got := counted.Interrupted(c.starts, &Policy{Attempts: c.allowed}, 200)
 		if fmt.Sprint(*got) != fmt.Sprint(want) {
 			t.Errorf("%d starts of %d: got %+v, want %+v", c.starts, c.allowed, *got, want)
@@ -154,7 +154,7 @@ func TestRecord_interrupted(t *testing.T) {
 	}
 }
 
-// A run that is as old as its kind allows is made, and one that is older is passed over.
+// A run that is as old as its kind allows is made, and an older one is skipped.
 func TestPolicy_passesOver_whatIsOlderThanItsAge(t *testing.T) {
 	k := Policy{Missed: MissedOnce, MissedAge: 10}
 	for due, want := range map[int64]int64{91: engine.None, 90: engine.None, 89: 89, 50: 89} {
@@ -164,7 +164,8 @@ func TestPolicy_passesOver_whatIsOlderThanItsAge(t *testing.T) {
 	}
 }
 
-// A process that does not know the zone of a calendar parks the task, when its next run is to be found, and says why.
+// A process that does not know the zone of a calendar parks the task when it computes the next run, and records the
+// reason.
 func TestRecord_unknownZone_parks(t *testing.T) {
 	before := Record{Key: "k", Kind: "kind", Times: Forever, Cron: "CRON_TZ=Europe/Atlantis @daily", Grid: 100, Due: 100}
 	of := &Policy{Attempts: 3, Least: 10, Most: 1000}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package buttons serves the page of a demo on which trouble is made at the press of a button.
+// Package buttons serves a demo's page with buttons that cause trouble.
 package buttons
 
 import (
@@ -17,9 +17,9 @@ const around = `<!doctype html>
 </html>
 `
 
-// Handler serves the page. The function body returns what is in its form, as HTML. A button with the name make
-// has the function press called with its value, and an error is answered with status 400. Requests from other
-// machines and other sites are refused.
+// Handler serves the page. The function body returns the content of its form, as HTML. A button with the name make
+// calls the function press with its value, and an error is answered with status 400. Requests from other machines and
+// other sites are refused.
 func Handler(body func() string, press func(what string) error) http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := OnThisMachine(r); err != nil {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package interrupts is for the tests of the examples. A test program runs itself again as the example and interrupts
-// it.
+// Package interrupts helps to test the examples. A test program runs itself again as the example and interrupts it.
 package interrupts
 
 import (
@@ -15,13 +14,13 @@ import (
 	"time"
 )
 
-// asMain is set in the environment of a test program that is to be the example.
+// asMain is set in the environment of a test program that must act as the example.
 const asMain = "EXAMPLE_AS_MAIN"
 
-// bound is how long an example may take. It is generous, for a machine that has other work.
+// bound is the time limit of an example. It is generous, because the machine may have other work.
 const bound = time.Minute
 
-// Main is TestMain of an example: main is the example's.
+// Main is TestMain of an example: main is its main function.
 func Main(m *testing.M, main func()) {
 	if os.Getenv(asMain) != "" {
 		main()
@@ -55,7 +54,7 @@ func Test(t *testing.T, first, report string, args ...string) {
 		reported = reported || sent && strings.Contains(lines.Text(), report)
 		if !sent && strings.Contains(lines.Text(), first) {
 			sent = true
-			time.Sleep(50 * time.Millisecond) // so that something is under way
+			time.Sleep(50 * time.Millisecond) // so that work is in progress
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Error(err)
 			}

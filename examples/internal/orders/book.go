@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// A step is what became of an order, in its one line of the book. Nothing else but the first has more than the
-// order's id.
+// A step is a change of an order, one line of the book. Only the first step of an order has more than the order's id.
 type step struct {
 	Order    string    `json:"order"`
 	Is       string    `json:"is"`
@@ -26,7 +25,7 @@ type step struct {
 	At       time.Time `json:"at,omitzero"` // on the orders' clock
 }
 
-// What an order is. A held one becomes paid or back, once; one that is back may still be paid, too late.
+// The states of an order. A held order becomes paid or back, once. One that is back may still be paid, too late.
 const (
 	isOpened  = "opened" // not an order: the book was opened
 	isRefused = "refused"
@@ -36,8 +35,8 @@ const (
 	isLate    = "late"
 )
 
-// A book is a file of steps, in which every step is on the disk before it counts. Steps that are written at
-// the same time share one sync. It is safe for use by several goroutines.
+// A book is a file of steps. A step counts only once it is on disk. Steps that are written at the same time share one
+// sync. A book is safe for concurrent use.
 type book struct {
 	file *os.File
 	wake chan struct{}
@@ -45,13 +44,13 @@ type book struct {
 
 	mu     sync.Mutex // protects all below
 	lines  bytes.Buffer
-	synced chan struct{} // closed when what is in lines is on the disk
+	synced chan struct{} // closed when lines is on disk
 	closed bool
 	err    error
 }
 
-// openBook opens the book and calls read with each step in it. A line that a crash left incomplete is cut off:
-// its step was never acknowledged.
+// openBook opens the book and calls read with each step in it. A line that a crash left incomplete is removed: its step
+// was never acknowledged.
 func openBook(name string, read func(step) error) (_ *book, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -86,7 +85,7 @@ func openBook(name string, read func(step) error) (_ *book, err error) {
 	if _, err := file.Seek(whole, io.SeekStart); err != nil {
 		return nil, err
 	}
-	if err := syncDir(filepath.Dir(name)); err != nil { // so that a new file is found again
+	if err := syncDir(filepath.Dir(name)); err != nil { // so that a new file survives a crash
 		return nil, err
 	}
 	b := &book{file: file, wake: make(chan struct{}, 1), done: make(chan struct{}), synced: make(chan struct{})}
@@ -102,7 +101,7 @@ func syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// write returns when the step is on the disk.
+// write returns when the step is on disk.
 func (b *book) write(s step) error {
 	line, err := json.Marshal(s)
 	if err != nil {
@@ -126,8 +125,8 @@ func (b *book) write(s step) error {
 	return b.err
 }
 
-// run writes what waits, all of it with one sync. After an error it writes nothing more: what came behind a
-// line that is torn could not be read again.
+// run writes all waiting steps with one sync. After an error it writes nothing more: steps behind a torn line could not
+// be read again.
 func (b *book) run() {
 	defer close(b.done)
 	for range b.wake {
@@ -154,7 +153,7 @@ func (b *book) run() {
 	}
 }
 
-// close writes what waits and closes the file.
+// close writes the waiting steps and closes the file.
 func (b *book) close() error {
 	b.mu.Lock()
 	b.closed = true

@@ -14,14 +14,14 @@ import (
 const (
 	fileSpeed = 3600                   // of orders from a file: an hour a second
 	fileStock = 20                     // units of each SKU, for orders from a file
-	perOrder  = 20 * time.Microsecond  // what a generated sale takes for each order, but
+	perOrder  = 20 * time.Microsecond  // time per order of a generated sale, but
 	shortest  = 3 * time.Second        // no less than this
-	slots     = 1 << 13                // of the wheel: one revolution is 8 s at the default tick
-	grace     = 30 * time.Second       // for jobs that run when the wheel is shut down
+	slots     = 1 << 13                // slots of the wheel: one circle is 8 s at the default tick
+	grace     = 30 * time.Second       // for jobs in progress when the wheel is shut down
 	leastTick = 100 * time.Microsecond // below it the machine's timers are the limit
 )
 
-// A config is what the flags say.
+// A config contains the values of the flags.
 type config struct {
 	in       string
 	out      string
@@ -35,8 +35,8 @@ type config struct {
 	http     string
 }
 
-// parseFlags reads the arguments of the program that keeps its orders, or of the one that does not. Its error
-// is flag.ErrHelp if they ask for help, which is written to help.
+// parseFlags parses the arguments of the program that keeps its orders, or of the one that does not. Its error is
+// flag.ErrHelp if they ask for help, which is written to help.
 func parseFlags(args []string, keeps bool, help io.Writer) (config, error) {
 	c := config{tick: time.Millisecond}
 	fs := flag.NewFlagSet("orders", flag.ContinueOnError)
@@ -75,7 +75,7 @@ func parseFlags(args []string, keeps bool, help io.Writer) (config, error) {
 	return c.complete(given)
 }
 
-// complete checks the configuration and fills in what follows from it.
+// complete checks the configuration and fills in the derived values.
 func (c config) complete(given map[string]bool) (config, error) {
 	switch {
 	case given["in"] == given["generate"]:

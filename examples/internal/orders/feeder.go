@@ -8,33 +8,31 @@ import (
 	"time"
 )
 
-// slack is how long after its due time no task can be expected to be live any more.
+// slack is how long after its due time a task may still be live.
 const slack = 100 * time.Millisecond
 
-// A feeder brings orders and payments to the shop when their time has come. Orders come in one by one. The
-// payments of the accepted orders wait in a heap. So both make one stream in the order of time.
+// A feeder brings orders and payments to the shop at their times. Orders come in one by one. The payments of the
+// accepted orders wait in a heap. Together they form one stream in order of time.
 //
-// Orders are taken in the order of the input: one that is older than the one before it comes at the time of
-// that one. A feeder that is behind, because the machine is slow, catches up and drops nothing; the window of
-// an order begins when the order really reaches the shop. A quiet stretch, with no order and no payment and
-// no task left, is skipped.
+// Orders are taken in the order of the input: an order that is older than its predecessor comes at the time of the
+// predecessor. A feeder that is late, because the machine is slow, catches up and drops nothing. The window of an order
+// begins when the order really reaches the shop. A quiet period, without orders, payments and tasks, is skipped.
 type feeder struct {
 	shop *shop
 	pace pace
-	in   <-chan order // nil when there are no more
+	in   <-chan order // nil at the end
 
-	next     order         // the next order, if waits
+	next     order         // the next order, if waits is set
 	nextAt   time.Duration // its time on the orders' clock
 	waits    bool
 	payments payments
 	lastDue  time.Time // when the task of the last order is due
 
 	began, ended time.Time     // when the first order reached the shop, and when the last one did
-	lag          time.Duration // the longest that an order or a payment was behind its time
+	lag          time.Duration // the maximal delay of an order or a payment
 }
 
-// run feeds the shop until there is no order and no payment any more. It returns the error of ctx if that is
-// done before.
+// run feeds the shop until there are no further orders and payments. It returns the error of ctx if ctx is done first.
 func (f *feeder) run(ctx context.Context) error {
 	for f.in != nil || f.waits || len(f.payments) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -47,7 +45,8 @@ func (f *feeder) run(ctx context.Context) error {
 	return nil
 }
 
-// step takes in the next order; or if there is one waiting, brings it or a payment, what comes first.
+// step reads the next order. If one is already waiting, it brings the order or a payment to the shop, whichever comes
+// first.
 func (f *feeder) step(ctx context.Context) error {
 	if !f.waits && f.in != nil {
 		paymentFirst, err := f.takeIn(ctx)
@@ -68,8 +67,8 @@ func (f *feeder) step(ctx context.Context) error {
 	return f.place()
 }
 
-// takeIn takes in the next order, or learns that there is none. It waits for that until the next payment is
-// due, and returns true then.
+// takeIn reads the next order, or finds the end of the orders. It waits until the next payment is due, and then returns
+// true.
 func (f *feeder) takeIn(ctx context.Context) (bool, error) {
 	select {
 	case o, ok := <-f.in:
@@ -105,7 +104,7 @@ func (f *feeder) cameIn(o order, ok bool) {
 	f.next, f.nextAt, f.waits = o, max(f.nextAt, f.pace.offset(o.at)), true
 }
 
-// waitUntil returns when it is offset on the orders' clock, and makes that so if nothing can happen before.
+// waitUntil returns at offset on the orders' clock, and skips ahead if nothing can happen before that.
 func (f *feeder) waitUntil(ctx context.Context, offset time.Duration) error {
 	now, at := time.Now(), f.pace.real(offset)
 	quiet := f.lastDue.Add(slack)
@@ -159,7 +158,7 @@ func (p payments) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
 // Push appends a *hold, for package heap.
 func (p *payments) Push(h any) { *p = append(*p, h.(*hold)) }
 
-// Pop takes the last *hold away, for package heap.
+// Pop removes the last *hold, for package heap.
 func (p *payments) Pop() any {
 	last := len(*p) - 1
 	h := (*p)[last]

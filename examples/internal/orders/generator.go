@@ -11,39 +11,39 @@ import (
 	"time"
 )
 
-// The sale that the generator makes up. Three quarters of the orders come in the rush of its first quarter of
-// an hour. Of ten customers about eight pay, half of them within nine minutes; one in thirty pays after more
-// than half an hour, when by default the goods are back on the shelf.
+// The sale of the generator. Three quarters of the orders come in the rush of its first quarter of an hour. Of ten
+// customers about eight pay, half of them within nine minutes; one in thirty pays after more than half an hour, when by
+// default the goods are back on the shelf.
 const (
 	rush, rest  = 15 * time.Minute, 30 * time.Minute
 	rushShare   = 0.75
 	payShare    = 0.79
 	paySoonest  = 15 * time.Second
 	payMedian   = 9 * time.Minute
-	paySigma    = 0.7  // of the logarithm of the delay
-	skew        = 0.7  // how much more the popular products are wanted: the i-th in proportion to i^-skew
-	leastStock  = 0.82 // of what the customers are expected to ask for
+	paySigma    = 0.7  // standard deviation of the logarithm of the delay
+	skew        = 0.7  // skew of the demand: for the i-th product it is proportional to i^-skew
+	leastStock  = 0.82 // share of the expected demand
 	mostStock   = 1.12
 	span        = rush + rest
-	numberWidth = 7 // of the number in an order id
+	numberWidth = 7 // digits of the number in an order id
 )
 
-// saleOpens is when the first order may come. It is a fixed date: the same seed is the same orders.
+// saleOpens is when the first order may come. It is a fixed date, so that the same seed makes the same orders.
 var saleOpens = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 
-// quantities are how many units a customer orders: the first share of them one, and so on.
+// quantities is the distribution of the units per order: the first share of the customers orders one, and so on.
 var quantities = [...]struct {
 	units int
 	share float64
 }{{1, 0.70}, {2, 0.20}, {3, 0.06}, {4, 0.03}, {6, 0.01}}
 
-// A generator makes up the orders of a sale. The same number and seed make the same sale.
+// A generator generates the orders of a sale. The same number and seed make the same sale.
 type generator struct {
 	n    int
 	seed uint64
 
 	skus  []string
-	upTo  []float64      // the share of the orders that are for this SKU or one before
+	upTo  []float64      // the share of orders for this SKU or an earlier one
 	stock map[string]int // units of each SKU at the start
 }
 
@@ -70,9 +70,9 @@ func newGenerator(n int, seed uint64) *generator {
 		g.upTo[i] /= all
 		wanted := float64(n) * (g.upTo[i] - before) * perOrder
 		before = g.upTo[i]
-		// The stock of a SKU was bought without knowing how many units customers will want. Units that go back
-		// on the shelf are sold again, so slightly less than the demand is enough. With even less stock some
-		// customers are refused: about one in a hundred overall.
+		// The stock of a SKU was bought without knowing how many units customers will want. Returned units are sold
+		// again, so slightly less than the demand is enough. With even less stock some customers are refused: about one
+		// in a hundred overall.
 		g.stock[sku] = int(math.Ceil(wanted * (leastStock + (mostStock-leastStock)*random.Float64())))
 	}
 	return g
@@ -80,7 +80,7 @@ func newGenerator(n int, seed uint64) *generator {
 
 func (g *generator) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(g.seed, stream)) }
 
-// orders makes up the orders one by one as they are asked for, in the order of their time. None is an error.
+// orders generates the orders one by one, in order of time. It yields no errors.
 func (g *generator) orders() iter.Seq2[order, error] {
 	return func(yield func(order, error) bool) {
 		random := g.random(2)

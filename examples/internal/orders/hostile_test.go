@@ -16,8 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// Ids and SKUs are anybody's text: what is printed of them steers no terminal, ends no line and widens no
-// table.
+// Ids and SKUs are untrusted text: when printed they do not control the terminal, break lines or widen tables.
 func TestRun_hostileIDsAndSKUs_arePrintedEscapedAndCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const at, paid = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
@@ -60,7 +59,7 @@ func TestRun_hostileIDsAndSKUs_arePrintedEscapedAndCut(t *testing.T) {
 	})
 }
 
-// A program that is interrupted, or asked to terminate as in a container, reports what was done until then.
+// A program that is interrupted, or asked to terminate as in a container, reports its results so far.
 func TestMain_signal_reportsWhatWasDone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no signal can be sent")

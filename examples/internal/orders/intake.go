@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	readAhead  = 1024 // orders that are read before their time
+	readAhead  = 1024 // orders read before their time
 	complaints = 20   // malformed lines that are printed; the others are counted
 )
 
-// An intake reads orders, on a goroutine of its own, a little ahead of the feeder.
+// An intake reads orders on a separate goroutine, slightly ahead of the feeder.
 type intake struct {
-	orders chan order // closed when there are no more
+	orders chan order // closed at the end
 
 	good, malformed atomic.Int64
-	done            atomic.Bool // all was read
-	err             error       // what kept it from reading; valid when orders is closed
+	done            atomic.Bool // everything was read
+	err             error       // the read error; valid when orders is closed
 }
 
 func newIntake() *intake { return &intake{orders: make(chan order, readAhead)} }

@@ -13,26 +13,25 @@ import (
 	"time"
 )
 
-// Tasks is a scheduler whose tasks survive the process, as package tasks has one.
+// Tasks is a scheduler whose tasks survive the process. Package tasks implements it.
 type Tasks interface {
 	Start() error
-	Add(id string, delay time.Duration) error // does nothing if the task is there
-	Remove(id string) error                   // does nothing if it is not there, or has begun
+	Add(id string, delay time.Duration) error // does nothing if the task exists
+	Remove(id string) error                   // does nothing if it does not exist or has begun
 	Len() int
-	Counts() (added, removed, run, parked uint64) // in this life of the program
+	Counts() (added, removed, run, parked uint64) // of this process
 	Close(ctx context.Context) error
 }
 
-// An Open opens the tasks in a directory. Once started, each calls expire when it is due, at least once.
+// An Open opens the tasks in a directory. Once started, each task calls expire when it is due, at least once.
 type Open func(dir string, expire func(id string) error) (Tasks, error)
 
-// A keptShop is a shop whose orders survive the process. Each order that holds stock has a task in a durable
-// scheduler, and what becomes of it is a step in a book.
+// A keptShop is a shop whose orders survive the process. Each order that holds stock has a task in a durable scheduler,
+// and each change of an order is a step in a book.
 //
-// The book decides between a payment and the end of the window: the first step of the two that is written
-// counts. So it does not matter that a task may run twice, or once more after a payment; and after a crash
-// between two writes it is always the task that is put right: an order that is held and has no task gets one,
-// and a task whose order is no longer held does nothing.
+// The book decides between a payment and the end of the window: the step that is written first counts. So it does not
+// matter that a task may run twice, or again after a payment. After a crash between two writes the tasks are corrected
+// to match the book: a held order without a task gets one, and a task whose order is no longer held does nothing.
 type keptShop struct {
 	tasks  Tasks
 	book   *book
@@ -45,13 +44,13 @@ type keptShop struct {
 	open   atomic.Int64
 	idle   chan struct{}
 
-	failed chan error // what went wrong first
+	failed chan error // the first error
 
 	mu     sync.Mutex // protects orders
 	orders map[string]*keptOrder
 }
 
-// A keptOrder is an order in the book.
+// A keptOrder is an order of the book.
 type keptOrder struct {
 	item     *item
 	quantity int
@@ -93,7 +92,7 @@ func openKept(open Open, dir string, ledger *ledger, window time.Duration) (*kep
 	return s, nil
 }
 
-// read takes over a step from the book.
+// read applies a step from the book.
 func (s *keptShop) read(st step) error {
 	if st.Is == isOpened {
 		s.lives++
@@ -125,7 +124,7 @@ func (s *keptShop) read(st step) error {
 	return nil
 }
 
-// makeGood gives a task to the orders that were held just before a crash and have none.
+// makeGood adds the missing tasks of orders that were held just before a crash.
 func (s *keptShop) makeGood() error {
 	for id, o := range s.orders {
 		if o.is != isHeld {
@@ -138,7 +137,7 @@ func (s *keptShop) makeGood() error {
 	return nil
 }
 
-// place accepts an order, or refuses it. An order that is in the book is what it is there.
+// place accepts or refuses an order. An order that is already in the book keeps its state.
 func (s *keptShop) place(o order) error {
 	s.mu.Lock()
 	if s.orders[o.id] != nil {
@@ -167,7 +166,7 @@ func (s *keptShop) place(o order) error {
 	return s.tasks.Add(o.id, s.window)
 }
 
-// pay takes the money for an order that was placed.
+// pay takes the money for a placed order.
 func (s *keptShop) pay(id string) error {
 	paid, err := s.decide(id, isPaid)
 	if err != nil {
@@ -177,10 +176,10 @@ func (s *keptShop) pay(id string) error {
 		_, err := s.decide(id, isLate)
 		return err
 	}
-	return s.tasks.Remove(id) // which does nothing if it has begun, and will find the order paid
+	return s.tasks.Remove(id) // does nothing if the task has begun, which will find the order paid
 }
 
-// expire is the handler of an order's task. It may come twice.
+// expire is the handler of an order's task. It may be called twice.
 func (s *keptShop) expire(id string) error {
 	_, err := s.decide(id, isBack)
 	if err != nil {
@@ -189,7 +188,7 @@ func (s *keptShop) expire(id string) error {
 	return err
 }
 
-// decide makes an order what it is to become, if it can still become that.
+// decide moves an order to the given state, if that is still possible.
 func (s *keptShop) decide(id, is string) (bool, error) {
 	s.mu.Lock()
 	o := s.orders[id]
@@ -208,12 +207,12 @@ func (s *keptShop) decide(id, is string) (bool, error) {
 	return s.settle(o, is), nil
 }
 
-// may reports whether the order can become that.
+// may reports whether the order can move to that state.
 func (o *keptOrder) may(is string) bool {
 	return o.is == isHeld && (is == isPaid || is == isBack) || o.is == isBack && is == isLate
 }
 
-// settle moves the stock of an order according to what it becomes, and reports whether it may.
+// settle moves the stock of an order according to its new state, and reports whether that state is allowed.
 func (s *keptShop) settle(o *keptOrder, is string) bool {
 	if !o.may(is) {
 		return false
@@ -243,7 +242,7 @@ func (s *keptShop) leave() {
 	}
 }
 
-// fail ends the session, if nothing has before.
+// fail ends the session, unless it has already failed.
 func (s *keptShop) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -251,7 +250,7 @@ func (s *keptShop) fail(err error) {
 	}
 }
 
-// close ends the shop when the handlers that run have ended.
+// close ends the shop after the running handlers have ended.
 func (s *keptShop) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// atOnce is how many orders and payments are being written at the same time, to share a sync.
+// atOnce is how many orders and payments are written at the same time, to share a sync.
 const atOnce = 512
 
-// A keptSession is one life of the program with -durable. It continues where the life before it ended or was
+// A keptSession is one process of the program with -durable. It continues where the previous process ended or was
 // killed.
 type keptSession struct {
 	config
@@ -28,8 +28,8 @@ type keptSession struct {
 
 	room        chan struct{}
 	mu          sync.Mutex     // protects closed
-	closed      bool           // nothing is started any more
-	under       sync.WaitGroup // orders and payments that are being written
+	closed      bool           // nothing new is started
+	under       sync.WaitGroup // orders and payments being written
 	tasks       taskCounts
 	left        int
 	took        time.Duration
@@ -46,7 +46,7 @@ func newKeptSession(c config, open Open, src *source, con *console) (*keptSessio
 	return s, err
 }
 
-// work works the orders that are not in the book yet, and the orders in the book that are not settled.
+// work handles the orders that are not yet in the book, and the unsettled orders in the book.
 func (s *keptSession) work(ctx context.Context) error {
 	stop := make(chan struct{})
 	var aside sync.WaitGroup
@@ -83,8 +83,8 @@ func (s *keptSession) work(ctx context.Context) error {
 	return err
 }
 
-// awaitAcknowledged waits for the tasks of the last orders: an order is settled when its step is written, and
-// its task has ended a moment later, when the handler has returned.
+// awaitAcknowledged waits for the tasks of the last orders: an order is settled when its step is written, but its task
+// ends a moment later, when the handler has returned.
 func (s *keptSession) awaitAcknowledged() {
 	for end := time.Now().Add(grace); s.shop.tasks.Len() > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
@@ -108,14 +108,14 @@ func (s *keptSession) feed(ctx context.Context) error {
 			return nil
 		}
 		if first {
-			// The clock continues from the last order of the life before.
+			// The clock continues from the last order of the previous process.
 			passed := max(0, s.shop.latest.Sub(o.at))
 			s.pace.begin(o.at, time.Now().Add(-scale(passed, s.speed)))
 		}
 		if err := s.wait(ctx, s.pace.real(s.pace.offset(o.at))); err != nil {
 			return err
 		}
-		s.shop.enter() // before this returns, so that the shop is not idle while an order is on its way
+		s.shop.enter() // before start returns, so that the shop is not idle while an order is on its way
 		place := func() error {
 			defer s.shop.leave()
 			return s.shop.place(o)
@@ -126,7 +126,7 @@ func (s *keptSession) feed(ctx context.Context) error {
 	}
 }
 
-// wait returns at the time, or with the error of ctx or of whatever has failed.
+// wait returns at the given time, or earlier with the error of ctx or of a failure.
 func (s *keptSession) wait(ctx context.Context, at time.Time) error {
 	select {
 	case err := <-s.shop.failed:
@@ -145,7 +145,7 @@ func (s *keptSession) wait(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// start does f, and then what follows, on a goroutine of its own, of which there are not too many. It reports
+// start calls f, and then the following function, on a new goroutine, of which there is a limited number. It reports
 // whether it does.
 func (s *keptSession) start(ctx context.Context, f func() error, then func()) bool {
 	select {
@@ -170,8 +170,8 @@ func (s *keptSession) start(ctx context.Context, f func() error, then func()) bo
 	return true
 }
 
-// payLater pays an order when its time has come, if it is ever paid. The session does not wait for that: a
-// payment that has not come by its end comes in the next session.
+// payLater pays an order at its time, if it is ever paid. The session does not wait for that: a payment that is due
+// after its end comes in the next session.
 func (s *keptSession) payLater(ctx context.Context, o order) {
 	if !o.paid {
 		return
@@ -193,7 +193,7 @@ func (s *keptSession) status() status {
 	}
 }
 
-// report returns the outcome of all lives.
+// report returns the outcome of all processes.
 func (s *keptSession) report() *keptReport {
 	t := &s.shop.tally
 	return &keptReport{
@@ -207,7 +207,7 @@ func (s *keptSession) report() *keptReport {
 	}
 }
 
-// A keptReport is the report of a session with -durable: orders and ledger of all lives, tasks of the last.
+// A keptReport is the report of a session with -durable: orders and ledger of all processes, tasks of the last one.
 type keptReport struct {
 	report
 	lives int
@@ -215,7 +215,7 @@ type keptReport struct {
 	left  int // tasks in the store
 }
 
-// A taskCounts is what Tasks counts.
+// A taskCounts contains the counts of Tasks.
 type taskCounts struct{ added, removed, run, parked uint64 }
 
 func (r *keptReport) problems() []string {

@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/examples/internal/tasks"
 )
 
-const argsEnv = "ORDERS_TEST_ARGS" // makes the test's process the program itself, with these arguments
+const argsEnv = "ORDERS_TEST_ARGS" // makes the test's process act as the program, with these arguments
 
 func TestMain(m *testing.M) {
 	if args := os.Getenv(argsEnv); args != "" {
@@ -43,8 +43,8 @@ func process(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The program is killed again and again, at random moments, and at last left to end. Then every unit of the
-// stock is in one place, no order holds any, and every order of the sale is in the book once.
+// The program is killed again and again, at random moments, and finally allowed to end. Then every unit of the stock is
+// in one place, no order holds any, and every order of the sale is in the book once.
 func TestKept_killedAtAnyMoment_balancesToTheUnit(t *testing.T) {
 	kills := 6
 	if testing.Short() {
@@ -160,8 +160,8 @@ func TestBook_tornLine_isCutOffAndABadOneIsToldWithItsNumber(t *testing.T) {
 	}
 }
 
-// What is in the book decides: an order that was held when the process ended and has no task gets one, and a
-// book that contradicts itself is refused.
+// The book decides: an order that was held when the process ended and has no task gets one, and a contradictory book is
+// refused.
 func TestKept_book_isMadeGoodOrRefused(t *testing.T) {
 	open := func(t *testing.T, lines ...string) (*keptShop, error) {
 		t.Helper()

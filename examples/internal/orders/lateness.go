@@ -15,15 +15,15 @@ import (
 type lateness struct {
 	mu    sync.Mutex // protects all below
 	hist  *hdrhistogram.Histogram
-	early int64 // runs that began before their due time, which must not be
+	early int64 // runs that began before their due time, which must not happen
 }
 
-// newLateness returns a lateness with a resolution of one microsecond, and of three digits above a millisecond.
+// newLateness returns a lateness with a resolution of one microsecond, or of three digits above a millisecond.
 func newLateness() *lateness {
 	return &lateness{hist: hdrhistogram.New(1, time.Hour.Microseconds(), 3)}
 }
 
-// observe is the wheel's observer. It is called by the workers.
+// observe is the wheel's observer. The workers call it.
 func (l *lateness) observe(run timewheel.Run) {
 	late := run.Started.Sub(run.Due)
 	l.mu.Lock()
@@ -32,24 +32,24 @@ func (l *lateness) observe(run timewheel.Run) {
 		l.early++
 	}
 	late = min(max(late, 0), time.Hour)
-	// A part of a microsecond counts as a whole: a figure is never better than the truth.
+	// A part of a microsecond counts as a whole one: a figure is never better than the truth.
 	_ = l.hist.RecordValue((late + time.Microsecond - 1).Microseconds())
 }
 
-// A spread is how late the runs were.
+// A spread is the distribution of the lateness of the runs.
 type spread struct {
 	runs, early   int64
 	p50, p99, max time.Duration
 	bands         []band
 }
 
-// A band is the runs that were late by at most upTo and by more than the upTo of the band before.
+// A band contains the runs that were late by at most upTo and by more than the upTo of the previous band.
 type band struct {
 	upTo time.Duration
 	runs int64
 }
 
-// spread returns what was collected, in bands of the steps 1, 2, 5 from the first that has runs to the last.
+// spread returns the distribution, in bands of the steps 1, 2, 5 from the first to the last non-empty one.
 func (l *lateness) spread() spread {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *lateness) spread() spread {
 	return s
 }
 
-// nextStep goes from 1 to 2 to 5 to 10.
+// nextStep advances from 1 to 2 to 5 to 10.
 func nextStep(upTo time.Duration, step int) (time.Duration, int) {
 	if step == 1 {
 		return upTo * 5 / 2, 2

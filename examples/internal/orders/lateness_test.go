@@ -39,7 +39,7 @@ func TestLateness_spread(t *testing.T) {
 			{5 * time.Millisecond, 4},
 		},
 	}
-	// Three digits are kept, so that 3 ms may be a few microseconds more.
+	// Three digits are kept, so 3 ms may become a few microseconds more.
 	got.p99, got.max = got.p99.Round(10*time.Microsecond), got.max.Round(10*time.Microsecond)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

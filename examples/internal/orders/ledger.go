@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// A ledger says where every unit of the stock is. It is safe for use by several goroutines.
+// A ledger records where every unit of the stock is. It is safe for concurrent use.
 type ledger struct {
-	stock func(sku string) int // how many units of it there are at the start
+	stock func(sku string) int // its units at the start
 
 	mu    sync.Mutex // protects items
 	items map[string]*item
@@ -24,7 +24,7 @@ type item struct {
 	account account
 }
 
-// An account is units of stock: those there were at the start, and where they are now.
+// An account counts units of stock: the units at the start, and where they are now.
 type account struct {
 	start, sold, shelf, held int
 }
@@ -38,7 +38,7 @@ func (a account) plus(b account) account {
 	return account{a.start + b.start, a.sold + b.sold, a.shelf + b.shelf, a.held + b.held}
 }
 
-// newLedger returns an empty ledger. The first look-up of a SKU adds it, with as many units as stock returns.
+// newLedger returns an empty ledger. The first lookup of a SKU adds it, with as many units as stock returns.
 func newLedger(stock func(sku string) int) *ledger {
 	return &ledger{stock: stock, items: make(map[string]*item)}
 }
@@ -56,8 +56,7 @@ func (l *ledger) item(sku string) *item {
 	return it
 }
 
-// hold takes n units off the shelf for an order, and reports whether there were as many. If not it takes
-// none.
+// hold takes n units off the shelf for an order, and reports whether there were enough. If not it takes none.
 func (it *item) hold(n int) bool {
 	it.mu.Lock()
 	defer it.mu.Unlock()
@@ -69,7 +68,7 @@ func (it *item) hold(n int) bool {
 	return true
 }
 
-// sell takes n units that are held out of the house.
+// sell ships n held units.
 func (it *item) sell(n int) {
 	it.mu.Lock()
 	defer it.mu.Unlock()
@@ -77,7 +76,7 @@ func (it *item) sell(n int) {
 	it.account.sold += n
 }
 
-// giveBack puts n units that are held back on the shelf.
+// giveBack puts n held units back on the shelf.
 func (it *item) giveBack(n int) {
 	it.mu.Lock()
 	defer it.mu.Unlock()
@@ -91,7 +90,7 @@ type row struct {
 	account
 }
 
-// rows returns the accounts, the largest first.
+// rows returns the accounts, largest first.
 func (l *ledger) rows() []row {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -58,7 +58,7 @@ func TestAccount_balances(t *testing.T) {
 func TestLedger_concurrentOrders_neverOversell(t *testing.T) {
 	const units, customers, orders = 100, 8, 2000
 	l := newLedger(stockOf(units))
-	var out, sold atomic.Int64 // units that are off the shelf, and those of them that are sold
+	var out, sold atomic.Int64 // units that are off the shelf, and the sold ones among them
 	var wg sync.WaitGroup
 	for c := range customers {
 		wg.Go(func() {

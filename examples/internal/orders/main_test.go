@@ -24,7 +24,7 @@ import (
 
 const sample = "../../orders/testdata/orders.jsonl"
 
-// An outcome is what a run of the program left.
+// An outcome is the result of a run of the program.
 type outcome struct {
 	status         int
 	stdout, stderr string
@@ -43,7 +43,7 @@ func program(ctx context.Context, stdin io.Reader, args ...string) outcome {
 	return outcome{status, stdout.String(), stderr.String(), time.Since(began)}
 }
 
-// want fails unless the program ended with the status, with a report in which all balances.
+// want fails the test unless the program ended with the status and a report in which everything balances.
 func (o outcome) want(t *testing.T, status int) {
 	t.Helper()
 	if o.status != status || !strings.Contains(o.stdout, "Everything balances.") {
@@ -51,7 +51,7 @@ func (o outcome) want(t *testing.T, status int) {
 	}
 }
 
-// count returns the number that the report gives for what is named so.
+// count returns the number in the report for the given name.
 func (o outcome) count(t *testing.T, name string) int {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^ +` + name + ` +([0-9,]+) `).FindStringSubmatch(o.stdout)
@@ -65,7 +65,7 @@ func (o outcome) count(t *testing.T, name string) int {
 	return n
 }
 
-// counts returns all that the report counts of the orders.
+// counts returns all counts of orders in the report.
 func (o outcome) counts(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("%d created, %d refused, %d paid, %d given back, %d paid late", o.count(t, "created"),
@@ -362,7 +362,7 @@ func TestRun_help_namesAllFlagsAndStatuses(t *testing.T) {
 	}
 }
 
-// The lines that are written before an interrupt are whole.
+// The lines written before an interrupt are complete.
 func TestRun_out_interrupted_saysHowMuchIsWritten(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()

@@ -10,38 +10,37 @@ import (
 
 const (
 	reading  = 20 * time.Millisecond // time between two readings of a meter
-	pastPeak = 0.98                  // a peak is past when fewer than this part of it are live
-	farBelow = 0.95                  // a heap measured at less than this part of the peak says too little
+	pastPeak = 0.98                  // a peak is past when less than this share of it is live
+	farBelow = 0.95                  // a heap measured below this share of the peak is not representative
 )
 
-// A meter reads now and then how many tasks are live and how much memory there is, off the path of the
-// orders.
+// A meter regularly reads the number of live tasks and the memory in use, without delaying the orders.
 //
-// What is live in the heap is known only as a collection of garbage ends. So the meter asks for one when a
-// peak is past; that is once in a sale, and seldom more often in other input, since the next peak must be
-// higher. What is allocated during the collection counts as live, and what ends during it does not count as a
-// task: the figure is never better than the truth.
+// The live part of the heap is known only at the end of a garbage collection. So the meter starts one when a peak is
+// past. That happens once in a sale, and seldom more often in other input, because the next peak must be higher. Memory
+// allocated during the collection counts as live, and a task that ends during it does not count: the figure is never
+// better than the truth.
 type meter struct {
-	live  func() int   // how many tasks are live
-	added func() int64 // how many were added
+	live  func() int   // number of live tasks
+	added func() int64 // number of added tasks
 
 	samples []metrics.Sample
-	base    uint64    // live in the heap before there were tasks
-	second  time.Time // when the second that is being counted began, and
-	before  int64     // how many tasks had been added then
+	base    uint64    // live heap before there were tasks
+	second  time.Time // when the current second began, and
+	before  int64     // number of added tasks at that time
 	figures measures
 }
 
-// A measures is what a meter found.
+// A measures contains the results of a meter.
 type measures struct {
-	peak       int     // the most tasks that were live at once
-	busiest    float64 // the most tasks that were added in a second, or 0 if it was over before
-	goroutines int     // the most goroutines there were
-	heap       uint64  // bytes of heap that the tasks and all that belongs to them took when
+	peak       int     // the most tasks live at once
+	busiest    float64 // the most tasks added in a second, or 0 if the run was shorter
+	goroutines int     // the maximal number of goroutines
+	heap       uint64  // heap bytes of the tasks and everything that belongs to them when
 	heapTasks  int     // this number of tasks was live
 }
 
-// perTask returns the bytes of heap for each live task, or false if there were too few to tell.
+// perTask returns the bytes of heap per live task, or false if there were too few tasks.
 func (m measures) perTask() (uint64, bool) {
 	if m.heapTasks < 1000 {
 		return 0, false
@@ -66,7 +65,7 @@ func (m *meter) run(stop <-chan struct{}) {
 	for {
 		select {
 		case <-stop:
-			m.measureHeap(m.live()) // if the peak was not past: of tasks that are left
+			m.measureHeap(m.live()) // if the peak was not past: for the remaining tasks
 			return
 		case <-ticker.C:
 			m.read(time.Now())
@@ -90,8 +89,8 @@ func (m *meter) read(now time.Time) {
 	}
 }
 
-// measureHeap measures the heap, unless it was measured with more live tasks, or about as many as there can
-// be.
+// measureHeap measures the heap, unless it was already measured with more live tasks, or with nearly as many as
+// possible.
 func (m *meter) measureHeap(live int) {
 	f := &m.figures
 	if live <= f.heapTasks || float64(f.heapTasks) >= farBelow*float64(f.peak) {
@@ -101,7 +100,7 @@ func (m *meter) measureHeap(live int) {
 	f.heap, f.heapTasks = heap-min(m.base, heap), min(live, m.live())
 }
 
-// heap returns what is live in the heap, after a collection.
+// heap returns the live bytes in the heap, after a collection.
 func (m *meter) heap() uint64 {
 	runtime.GC()
 	metrics.Read(m.samples)

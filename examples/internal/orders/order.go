@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An order is one order as it came in.
+// An order is one incoming order.
 type order struct {
 	id       string
 	sku      string
@@ -28,8 +28,8 @@ type orderLine struct {
 	PaidAt   *string `json:"paid_at,omitempty"`
 }
 
-// parseOrder reads one line. Its error says what is wrong, in terms of the line and not of this program.
-// Unknown fields are ignored, because a real feed carries more than a program needs.
+// parseOrder reads one line. Its error describes the problem in terms of the line, not of this program. Unknown fields
+// are ignored, because a real feed contains more than a program needs.
 func parseOrder(text []byte) (order, error) {
 	var line orderLine
 	if err := json.Unmarshal(text, &line); err != nil {
@@ -73,7 +73,7 @@ func parseTime(field, text string) (time.Time, error) {
 	return t, nil
 }
 
-// jsonError says what package json found, without the names of the Go types it speaks of.
+// jsonError returns the error of package json, without its names of Go types.
 func jsonError(err error) error {
 	var kind *json.UnmarshalTypeError
 	if !errors.As(err, &kind) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// goodLine is an order that the tests take apart.
+// goodLine is a valid order that the tests modify.
 const goodLine = `{"order":"A-1","sku":"TEA","quantity":2,` +
 	`"at":"2026-03-02T09:30:00Z","paid_at":"2026-03-02T09:41:07Z"}`
 
@@ -45,7 +45,7 @@ func TestParseOrder_good(t *testing.T) {
 	}
 }
 
-// badLines are malformed lines, each with a part of what is said about it.
+// badLines are malformed lines, each with a part of the expected error.
 var badLines = []struct{ name, line, want string }{
 	{"no JSON", `order A-1`, "not JSON: invalid character 'o'"},
 	{"cut off", goodLine[:40], "not JSON: unexpected end"},
@@ -104,7 +104,7 @@ func FuzzParseOrder(f *testing.F) {
 	})
 }
 
-// same reports whether a and b are the same order, their times in whatever zone.
+// same reports whether a and b are the same order, with times in any zone.
 func same(a, b order) bool {
 	times := a.at.Equal(b.at) && a.paidAt.Equal(b.paidAt)
 	a.at, a.paidAt = b.at, b.paidAt

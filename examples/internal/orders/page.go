@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A webPage shows the wheel in the browser while the program works. It is for reading.
+// A webPage shows the wheel in the browser while the program works. It is read-only.
 type webPage struct {
 	listener net.Listener
 	recorder *dashboard.Recorder
@@ -30,7 +30,7 @@ func newWebPage(address string) (*webPage, error) {
 
 func (p *webPage) address() string { return "http://" + p.listener.Addr().String() + "/" }
 
-// serve serves the page, and returns what ends that.
+// serve serves the page, and returns a function that ends that.
 func (p *webPage) serve(wheel *timewheel.TimeWheel) (end func()) {
 	open, closeAll := context.WithCancel(context.Background())
 	srv := &http.Server{

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package orders is the programs examples/orders and examples/orders-durable: a shop that holds stock for
-// each order until it is paid. They differ in where the tasks of the orders are, in a wheel in memory or in a
-// store on the disk. The package knows the second by an interface alone, so that the first is built without
-// it.
+// Package orders implements the programs examples/orders and examples/orders-durable: a shop that holds stock for each
+// order until it is paid. They differ in the place of the orders' tasks: a wheel in memory, or a store on disk. The
+// package knows the store only through an interface, so that the first program is built without it.
 package orders
 
 import (
@@ -25,16 +24,16 @@ const (
 	exitMalformed = 3
 )
 
-// Main is the program: it works the orders that the arguments name, and ends the process. The tasks of the
-// orders are in what open opens, or, if open is nil, in a wheel in memory.
+// Main is the program: it handles the orders that the arguments name, and ends the process. The tasks of the orders are
+// in the scheduler that open opens, or in a wheel in memory if open is nil.
 func Main(open Open) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, open, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the program. It returns the exit status. When ctx is done it takes no more orders, and reports what it has
-// done: that is no error.
+// run is the program. It returns the exit status. When ctx is done it accepts no further orders, and reports its
+// results: that is not an error.
 func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	complain := func(err error) { fmt.Fprintf(stderr, "orders: %v\n", err) }
 	c, err := parseFlags(args, open != nil, stdout)
@@ -106,7 +105,7 @@ type result interface {
 	write(w io.Writer, paint style) error
 }
 
-// exitStatus returns the status of the gravest problem.
+// exitStatus returns the status of the most serious problem.
 func exitStatus(r result, workErr error) int {
 	switch {
 	case len(r.problems()) > 0:

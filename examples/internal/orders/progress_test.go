@@ -41,7 +41,7 @@ func TestConsole_barAndLines_keepApart(t *testing.T) {
 	}
 }
 
-// A line that is as wide as the terminal, or wider, is broken, and then each drawing leaves a line behind.
+// A line that is as wide as the terminal, or wider, would be broken, and each drawing would leave a line behind.
 func TestStatus_line_isShorterThanTheTerminalIsWide(t *testing.T) {
 	for columns := 1; columns <= 200; columns++ {
 		for _, s := range []status{

@@ -11,12 +11,12 @@ import (
 	"iter"
 )
 
-// longest is how many bytes a line may have. A longer one is malformed, and takes no more memory than this.
+// longest is the maximal number of bytes in a line. A longer line is malformed, and takes at most this much memory.
 const longest = 64 << 10
 
 var errTooLong = fmt.Errorf("the line is longer than %d bytes", longest)
 
-// A lineError is a malformed line: where it is, and what is wrong with it.
+// A lineError is the error of a malformed line, with its position.
 type lineError struct {
 	name string // of the file
 	line int    // counted from 1
@@ -29,11 +29,10 @@ func (e *lineError) Error() string {
 
 func (e *lineError) Unwrap() error { return e.err }
 
-// readOrders reads orders from r, one JSON object a line, as they are asked for. A malformed line is a
-// *lineError, and the lines after it follow; any other error is the last element. Empty lines are passed
-// over.
+// readOrders reads orders from r lazily, one JSON object per line. A malformed line yields a *lineError, and the
+// following lines are still read; any other error is the last element. Empty lines are skipped.
 //
-// An order id may come once. To tell, readOrders remembers them all, at about a hundred bytes each.
+// An order id may occur only once. To check that, readOrders keeps them all, at about a hundred bytes each.
 func readOrders(r io.Reader, name string) iter.Seq2[order, error] {
 	return func(yield func(order, error) bool) {
 		lines := lineReader{r: bufio.NewReaderSize(r, longest), name: name, first: make(map[string]int)}
@@ -55,11 +54,11 @@ func readOrders(r io.Reader, name string) iter.Seq2[order, error] {
 type lineReader struct {
 	r     *bufio.Reader
 	name  string
-	line  int            // the number of the last line that was read
+	line  int            // the number of the last line read
 	first map[string]int // the line of each order id
 }
 
-// next returns the next order, the *lineError in its place, io.EOF, or what else keeps it from reading.
+// next returns the next order, a *lineError instead of it, io.EOF, or another read error.
 func (l *lineReader) next() (order, error) {
 	text, err := l.read()
 	for err == nil && len(text) == 0 {
@@ -95,12 +94,12 @@ func (l *lineReader) read() ([]byte, error) {
 		err = nil // the last line, without its newline
 	}
 	if l.line == 1 {
-		text = bytes.TrimPrefix(text, []byte("\ufeff")) // the mark that some editors put before a text
+		text = bytes.TrimPrefix(text, []byte("\ufeff")) // the byte order mark that some editors put before a text
 	}
 	return bytes.TrimSpace(text), err
 }
 
-// passOver reads the rest of a line that is too long.
+// passOver skips the rest of a line that is too long.
 func (l *lineReader) passOver() error {
 	for {
 		switch _, err := l.r.ReadSlice('\n'); {

@@ -14,7 +14,7 @@ import (
 // orderLineOf returns a good line with the order id.
 func orderLineOf(id string) string { return strings.Replace(goodLine, "A-1", id, 1) }
 
-// read reads all of r, and returns what came: the id of an order, or the error in its place.
+// read reads all of r, and returns the results: the id of each order, or the error instead of it.
 func read(t *testing.T, r io.Reader) []string {
 	t.Helper()
 	var got []string

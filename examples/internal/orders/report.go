@@ -19,7 +19,7 @@ const (
 	skuWidth  = 20 // characters of a SKU in the ledger
 )
 
-// A report is all that a run of the program found.
+// A report contains all results of a run of the program.
 type report struct {
 	name        string // of the source
 	keepsIDs    bool   // the source keeps the ids of all orders
@@ -41,15 +41,15 @@ type report struct {
 	stats timewheel.Stats
 }
 
-// cameIn is how many orders reached the shop.
+// cameIn returns how many orders reached the shop.
 func (r *report) cameIn() int64 { return r.created + r.refused }
 
 func (r *report) badLines() int64 { return r.malformed }
 
-// held is how many orders still hold stock.
+// held returns how many orders still hold stock.
 func (r *report) held() int64 { return r.created - r.paid - r.givenBack }
 
-// problems returns what must not be, and is; nothing if everything balances.
+// problems returns the violations; none if everything balances.
 func (r *report) problems() []string {
 	var found problems
 	r.checkStock(&found)
@@ -60,7 +60,7 @@ func (r *report) problems() []string {
 	return found
 }
 
-// checkStock finds what is wrong with the ledger.
+// checkStock finds errors in the ledger.
 func (r *report) checkStock(found *problems) {
 	var all account
 	for _, row := range r.rows {
@@ -72,7 +72,7 @@ func (r *report) checkStock(found *problems) {
 	}
 }
 
-// problems are what must not be, and is.
+// problems are violations that were found.
 type problems []string
 
 func (p *problems) check(ok bool, format string, args ...any) {
@@ -91,7 +91,7 @@ func (r *report) runsBalance() bool {
 	return s.Due == s.Started+s.Missed+uint64(s.Waiting)+s.Withdrawn && s.Panicked == 0
 }
 
-// sidesAgree reports whether what the shop counted is what the wheel counted.
+// sidesAgree reports whether the counts of the shop match those of the wheel.
 func (r *report) sidesAgree() bool {
 	s := r.stats
 	return s.Added == uint64(r.created) && s.Removed == uint64(r.paid) && s.Finished == uint64(r.givenBack) &&
@@ -233,18 +233,18 @@ func (r *report) writeWheel(p *page) {
 	p.line("  both   what the wheel counts is what the shop counts  %s", p.tick(r.sidesAgree()))
 }
 
-// A page is text in the making.
+// A page is a text that is being built.
 type page struct {
 	text  strings.Builder
 	paint style
 }
 
-// line writes a line, without spaces at its end.
+// line writes a line without trailing spaces.
 func (p *page) line(format string, args ...any) {
 	p.text.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
 }
 
-// verdict is the end of a report.
+// verdict writes the end of a report.
 func (p *page) verdict(interrupted bool, what string, problems []string) {
 	p.line("")
 	if interrupted {

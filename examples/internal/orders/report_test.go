@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// balanced returns a report in which all is well.
+// balanced returns a report without problems.
 func balanced() *report {
 	return &report{
 		name: "a file", speed: 3600, window: 30 * time.Minute, took: 2 * time.Second,

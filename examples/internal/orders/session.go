@@ -14,7 +14,7 @@ import (
 
 var errUnreadable = errors.New("the orders cannot be read")
 
-// A session is one run of the program: a shop with its wheel, fed from a source, and what is measured of it.
+// A session is one run of the program: a shop with its wheel, fed from a source, and its measurements.
 type session struct {
 	config
 	source  *source
@@ -27,7 +27,7 @@ type session struct {
 	feeder   *feeder
 	lateness *lateness
 	meter    *meter
-	page     *webPage // nil unless it was asked for
+	page     *webPage // nil unless requested
 
 	took        time.Duration
 	interrupted bool
@@ -56,7 +56,7 @@ func newSession(c config, src *source, con *console) (*session, error) {
 	return s, nil
 }
 
-// work works all the orders, and ends when the last is settled or ctx is done.
+// work handles all orders, and ends when the last one is settled or ctx is done.
 func (s *session) work(ctx context.Context) error {
 	readCtx, stopReading := context.WithCancel(ctx)
 	defer stopReading()
@@ -89,7 +89,7 @@ func (s *session) work(ctx context.Context) error {
 	return err
 }
 
-// outcome returns the error of the run. An interruption is noted, and is not an error.
+// outcome returns the error of the run. An interruption is recorded, and is not an error.
 func (s *session) outcome(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		s.interrupted = true
@@ -101,7 +101,7 @@ func (s *session) outcome(ctx context.Context, err error) error {
 	return err
 }
 
-// shutdown stops the wheel when the jobs that run have ended.
+// shutdown stops the wheel after the running jobs have ended.
 func (s *session) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
@@ -111,7 +111,7 @@ func (s *session) shutdown() error {
 	return nil
 }
 
-// status is what the progress bar shows.
+// status returns the status for the progress bar.
 func (s *session) status() status {
 	t := &s.shop.tally
 	good := s.intake.good.Load()
@@ -126,7 +126,7 @@ func (s *session) status() status {
 	}
 }
 
-// report returns what came of the work.
+// report returns the results of the work.
 func (s *session) report() *report {
 	t, f := &s.shop.tally, s.feeder
 	return &report{

@@ -14,10 +14,9 @@ import (
 // A shop holds stock for orders until they are paid, but no longer than a window. Each order that it accepts
 // has one task in the wheel, keyed by the order's id and due when the window ends.
 //
-// The wheel decides between a payment and the end of the window. RemoveTask takes the task out, and then the
-// job never runs; or it does not find it, and then the job has begun. So the units of an order are moved
-// once, by whichever of the two has the task, and the shop needs no lock and no state of its own for an
-// order.
+// The wheel decides between a payment and the end of the window. Either RemoveTask removes the task, and the job never
+// runs, or it does not find the task, because the job has begun. So the units of an order are moved once, by whichever
+// of the two has the task, and the shop needs no lock and no separate state for an order.
 type shop struct {
 	wheel  *timewheel.TimeWheel
 	ledger *ledger
@@ -47,8 +46,7 @@ func newShop(wheel *timewheel.TimeWheel, ledger *ledger, window time.Duration) *
 	return s
 }
 
-// place accepts an order and holds its stock. It returns nil if there is not enough of it: the order is
-// refused.
+// place accepts an order and holds its stock. It returns nil if there is not enough stock: the order is refused.
 func (s *shop) place(o order) (*hold, error) {
 	h := &hold{key: o.id, item: s.ledger.item(o.sku), quantity: o.quantity}
 	if !h.item.hold(h.quantity) {
@@ -92,7 +90,7 @@ func (s *shop) expire(h *hold) {
 	s.leave()
 }
 
-// close says that no order comes any more.
+// close declares the end of the orders.
 func (s *shop) close() { s.leave() }
 
 func (s *shop) leave() {

@@ -97,8 +97,8 @@ func TestShop_orderThatTheWheelRefuses_holdsNothing(t *testing.T) {
 	})
 }
 
-// The orders of this test are paid just when their window ends: for each of them either the payment or the
-// end of the window must win, and not both.
+// The orders of this test are paid just when their window ends: for each order either the payment or the end of the
+// window must win, never both.
 func TestShop_paymentsThatRaceTheWindow_moveEachUnitOnce(t *testing.T) {
 	const customers, orders = 4, 500
 	s := openShop(t, 2*time.Millisecond, customers*orders*2)

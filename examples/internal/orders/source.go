@@ -17,17 +17,17 @@ import (
 // A source is where orders come from.
 type source struct {
 	name   string
-	orders iter.Seq2[order, error] // as readOrders returns it
+	orders iter.Seq2[order, error] // as returned by readOrders
 	stock  func(sku string) int    // units of the SKU at the start
 
-	keepsIDs bool // it keeps the ids of all orders, to find one that comes twice
+	keepsIDs bool // it keeps the ids of all orders to find duplicates
 
-	expected int64        // how many orders there will be, or 0 if that is not known
-	size     int64        // how many bytes they are read from, or 0, and
-	read     atomic.Int64 // how many of them were read
+	expected int64        // expected number of orders, or 0 if unknown
+	size     int64        // size of the input in bytes, or 0, and
+	read     atomic.Int64 // how many bytes of it were read
 }
 
-// openSource returns the source that c asks for, and a function that closes it.
+// openSource returns the source named by c, and a function that closes it.
 func openSource(c config, stdin io.Reader) (*source, func(), error) {
 	if c.generate > 0 {
 		return generated(c), func() {}, nil
@@ -49,7 +49,7 @@ func openSource(c config, stdin io.Reader) (*source, func(), error) {
 	return s, func() { _ = file.Close() }, nil
 }
 
-// generated returns the sale that c asks for.
+// generated returns the sale described by c.
 func generated(c config) *source {
 	g := newGenerator(c.generate, c.seed)
 	s := &source{
@@ -64,7 +64,7 @@ func generated(c config) *source {
 	return s
 }
 
-// total estimates how many orders there will be, after good ones have come. It is -1 if that is unknown.
+// total estimates the total number of orders, after good ones have been read. It returns -1 if that is unknown.
 func (s *source) total(good int64) int64 {
 	read := s.read.Load()
 	switch {
@@ -76,7 +76,7 @@ func (s *source) total(good int64) int64 {
 	return -1
 }
 
-// writeOut writes the orders that c has made up, as JSON lines, until ctx is done. It returns how many it has written.
+// writeOut writes the generated orders as JSON lines until ctx is done. It returns how many it has written.
 func writeOut(ctx context.Context, c config, stdout io.Writer) (n int, err error) {
 	w := stdout
 	if c.out != "-" {
@@ -107,7 +107,7 @@ func writeOut(ctx context.Context, c config, stdout io.Writer) (n int, err error
 	return n, nil
 }
 
-// A countingReader counts the bytes that are read through it.
+// A countingReader counts the bytes read through it.
 type countingReader struct {
 	r io.Reader
 	n *atomic.Int64

@@ -30,8 +30,8 @@ func columns(w io.Writer) int {
 	return noWidth
 }
 
-// printable returns text that others chose, such as an order's id, as it can be shown: what is no printable character
-// is escaped, as Go escapes it. So it neither steers the terminal nor ends the line.
+// printable returns untrusted text, such as an order's id, in a form that can be shown: unprintable characters are
+// escaped as in Go. So it neither controls the terminal nor breaks the line.
 func printable(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -45,7 +45,7 @@ func printable(text string) string {
 	return out.String()
 }
 
-// cut returns text with no more than width characters. If some are missing it ends with an ellipsis.
+// cut returns the text shortened to at most width characters. A shortened text ends with an ellipsis.
 func cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
@@ -56,7 +56,7 @@ func cut(text string, width int) string {
 // A style marks text for a terminal, or leaves it plain.
 type style struct{ colour bool }
 
-// styleFor returns the style for w: colours for a terminal whose user did not ask for none.
+// styleFor returns the style for w: colours for a terminal, unless the user has switched them off.
 func styleFor(w io.Writer) style {
 	return style{isTerminal(w) && os.Getenv("NO_COLOR") == ""}
 }
@@ -74,7 +74,7 @@ func (s style) mark(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// right fills text with spaces on its left up to the width, and left on its right.
+// right pads text with spaces on its left up to the width, and left on its right.
 func right(text string, width int) string { return spaces(width-utf8.RuneCountInString(text)) + text }
 func left(text string, width int) string  { return text + spaces(width-utf8.RuneCountInString(text)) }
 
@@ -103,8 +103,7 @@ func percent(part, all int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(all))
 }
 
-// bar draws part of all as a bar that is width characters long if it is all of it. What is not nothing is
-// seen.
+// bar draws part as a bar, which is width characters long if part equals all. A nonzero part is always visible.
 func bar(part, all int64, width int) string {
 	if part <= 0 || all <= 0 {
 		return ""
@@ -117,7 +116,7 @@ func bar(part, all int64, width int) string {
 	return text
 }
 
-// short writes a measured time with three digits.
+// short formats a measured time with three digits.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -130,7 +129,7 @@ func short(d time.Duration) string {
 	return exact(d.Round(time.Second))
 }
 
-// exact writes a time that was given: 30m and not 30m0s.
+// exact formats a given time: 30m and not 30m0s.
 func exact(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -155,7 +154,7 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// times writes a factor: without digits after the point if it is large.
+// times formats a factor: without decimals if it is large.
 func times(x float64) string {
 	if x >= 100 {
 		return thousands(int64(x + 0.5))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package tasks is the durable scheduler as the shop of examples/orders-durable uses it: one task for each order
-// that holds stock, due when its window ends.
+// Package tasks adapts the durable scheduler to the shop of examples/orders-durable: one task for each order that holds
+// stock, due when its window ends.
 package tasks
 
 import (
@@ -21,14 +21,14 @@ const kind = "order.expire"
 // Tasks are the tasks of the orders, in a directory.
 type Tasks struct{ scheduler *durable.Scheduler }
 
-// Open opens the tasks in the directory. After Start each of them calls expire when it is due, at least once.
+// Open opens the tasks in the directory. After Start each task calls expire when it is due, at least once.
 func Open(dir string, expire func(id string) error) (*Tasks, error) {
 	store, err := pebble.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // what fails is returned, and ends the program
+	quiet.SetOutput(io.Discard) // failures are returned, and end the program
 	s, err := durable.New(store, durable.WithLogger(quiet))
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -43,7 +43,7 @@ func Open(dir string, expire func(id string) error) (*Tasks, error) {
 // Start lets the tasks run.
 func (t *Tasks) Start() error { return t.scheduler.Start() }
 
-// Add adds the task of an order, if it is not there already. It is on the disk when Add returns.
+// Add adds the task of an order, unless it exists. The task is on disk when Add returns.
 func (t *Tasks) Add(id string, delay time.Duration) error {
 	err := t.scheduler.AddTask(context.Background(), durable.Task{Key: id, Kind: kind, Delay: delay})
 	if errors.Is(err, durable.ErrDuplicateTaskKey) {
@@ -64,12 +64,12 @@ func (t *Tasks) Remove(id string) error {
 // Len returns how many tasks there are.
 func (t *Tasks) Len() int { return t.scheduler.Len() }
 
-// Counts returns how many tasks this life of the program has added and removed, how many have run, and how many have
-// failed for good.
+// Counts returns how many tasks this process has added and removed, how many have run, and how many have failed
+// permanently.
 func (t *Tasks) Counts() (added, removed, run, parked uint64) {
 	s := t.scheduler.Stats()
 	return uint64(s.Added), uint64(s.Removed), uint64(s.Succeeded), uint64(s.ParkedTotal)
 }
 
-// Close ends when the runs have ended, or ctx is done.
+// Close returns when the runs have ended, or ctx is done.
 func (t *Tasks) Close(ctx context.Context) error { return t.scheduler.Shutdown(ctx) }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package sample has a mistake that interleave must find. The race detector does not find it, since every access
-// is atomic.
+// Package sample has a mistake that interleave must find. The race detector does not find it, because every access is
+// atomic.
 package sample
 
 import "sync/atomic"
 
-// Once calls a function once, unless two goroutines look before either of them has stored.
+// Once calls a function once, unless two goroutines both load before either of them has stored.
 type Once struct{ done atomic.Bool }
 
 // Do calls f if no call of Do has called it before.
@@ -18,7 +18,7 @@ func (o *Once) Do(f func()) {
 	f()
 }
 
-// forms has what may stand around a statement. It must compile when every statement has a point.
+// forms has the constructs that may surround a statement. It must compile when every statement has a point.
 func forms(c chan int, a, b bool) (n int) { // a comment
 	const constant = true && true
 	var variable = a || b && constant

@@ -9,7 +9,7 @@ import (
 )
 
 func TestOnce_twoAtATime_callOnce(t *testing.T) {
-	runtime.GOMAXPROCS(1) // with more processors a plain run finds it now and then
+	runtime.GOMAXPROCS(1) // with several processors a plain run finds it occasionally
 	for range 1000 {
 		var o Once
 		var both sync.WaitGroup

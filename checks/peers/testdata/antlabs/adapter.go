@@ -37,7 +37,7 @@ type wheel struct {
 	stopped chan struct{}
 }
 
-// NewTimer has a tick that is finer than the tests of the heap look at.
+// NewTimer uses a tick that is finer than the precision of the heap's tests.
 func NewTimer(...Option) Timer {
 	return &wheel{TimeWheel: timewheel.NewTimeWheel(100*time.Microsecond, 1024), stopped: make(chan struct{})}
 }
@@ -62,7 +62,7 @@ func (w *wheel) ScheduleFunc(d time.Duration, f func()) TimeNoder {
 	return n
 }
 
-// CustomFunc sets the timer again for the run after this one, and then calls f.
+// CustomFunc sets the timer for the next run, and then calls f.
 func (w *wheel) CustomFunc(n Next, f func()) TimeNoder {
 	var timer *timewheel.Timer
 	made := make(chan struct{})
@@ -75,7 +75,7 @@ func (w *wheel) CustomFunc(n Next, f func()) TimeNoder {
 	return timer
 }
 
-// A node is a task that repeats.
+// A node is a repeating task.
 type node struct {
 	w   *wheel
 	key string

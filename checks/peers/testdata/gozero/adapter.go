@@ -25,7 +25,7 @@ type Execute func(key, value any)
 type TimingWheel struct {
 	tw      *timewheel.TimeWheel
 	execute Execute
-	entries sync.Map // of the keys of the wheel, for Drain
+	entries sync.Map // entries by key of the wheel, for Drain
 }
 
 type entry struct{ key, value any }
@@ -34,7 +34,7 @@ func NewTimingWheel(interval time.Duration, numSlots int, execute Execute) (*Tim
 	return start(interval, numSlots, execute)
 }
 
-// NewTimingWheelWithTicker returns a wheel on a clock that each tick of the ticker turns by one interval.
+// NewTimingWheelWithTicker returns a wheel on a clock that each tick of the ticker advances by one interval.
 func NewTimingWheelWithTicker(interval time.Duration, numSlots int, execute Execute, ticker timex.Ticker) (
 	*TimingWheel, error) {
 	fake := clock.NewFake(0)
@@ -84,7 +84,7 @@ func (w *TimingWheel) Drain(fn func(key, value any)) error {
 
 func (w *TimingWheel) Stop() { w.tw.Stop() }
 
-// translate returns the error of that library. A key that is not there is none of its errors.
+// translate returns the corresponding error of that library. A missing key is not an error there.
 func translate(err error) error {
 	switch {
 	case errors.Is(err, timewheel.ErrStopped):

@@ -55,7 +55,7 @@ func (tw *TimeWheel) NewTimer(d time.Duration) *Timer {
 	return &Timer{C: c, timer: tw.TimeWheel.AfterFunc(d, func() { send(c) })}
 }
 
-// NewTimer makes a timer on a wheel of its own, since there is no default wheel.
+// NewTimer makes a timer on a new wheel, because there is no default wheel.
 func NewTimer(d time.Duration) *Timer {
 	tw, _ := NewTimeWheel(10*time.Millisecond, 1024)
 	tw.Start()

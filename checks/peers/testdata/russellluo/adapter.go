@@ -19,7 +19,7 @@ func NewTimingWheel(tick time.Duration, wheelSize int64) *TimingWheel {
 	return &TimingWheel{timewheel.NewTimeWheel(tick, int(wheelSize), timewheel.WithLayout(timewheel.Hierarchical))}
 }
 
-// ScheduleFunc sets the timer again for the run after this one, and then calls f.
+// ScheduleFunc sets the timer for the next run, and then calls f.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) *Timer {
 	due := s.Next(time.Now().UTC())
 	if due.IsZero() {

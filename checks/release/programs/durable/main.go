@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// This program is built with a durable scheduler that was got as a user gets it.
+// This program is built with a durable scheduler, installed as by a user.
 package main
 
 import (

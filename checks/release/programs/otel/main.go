@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// This program is built with the traces of runs that were got as a user gets them.
+// This program is built with the traces of runs, installed as by a user.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// This program is built with a durable scheduler and its store on the disk, both got as a user gets them.
+// This program is built with a durable scheduler and its store on disk, both installed as by a user.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// This program is built with the engine on PostgreSQL, got as a user gets it. It needs no server: it shows the SQL of
-// the schema, and the error where there is none.
+// This program is built with the engine on PostgreSQL, installed as by a user. It needs no server: it shows the SQL of
+// the schema, and the error without a server.
 package main
 
 import (
