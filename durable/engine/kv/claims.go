@@ -163,7 +163,7 @@ func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func([]can
 	return got, "", nil
 }
 
-// earliest returns the first candidates after the position, at most most of them.
+// earliest returns the first candidates after the position, up to the number most.
 func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine.Position, most int,
 ) (found []candidate, err error) {
 	m := &merge{}
