@@ -143,7 +143,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	p.says(`^Kind recheck: \d+ of \d+ attempts failed in the last 5 m: dial 10\.0\.0\.7:443: connection refused\.$`)
 	p.sinceIsSaid("Why tasks fail,Retrying")
 	p.until(`page.tasks.stats.parked === 120 && document.querySelector("#tasks-parked").closest(".number").matches(".alarm")`)
-	p.until(`[...document.querySelectorAll("#tasks-health .verdict")].some((e) => e.textContent === "120 tasks are parked, of kind recheck, and wait for an operator.")`)
+	p.until(`[...document.querySelectorAll("#tasks-health .verdict")].some((e) => e.textContent === "120 tasks are parked, of kind recheck, waiting for an operator.")`)
 	js[any](p, `$("failures-again").click()`)
 	p.until(`document.querySelector("#failures .many")?.textContent === "120 ×" && document.querySelector("#failures .why").textContent === "dial #.#.#.#:#: connection refused"`)
 	p.picture("failing")

@@ -554,7 +554,7 @@ func parked(now SchedulerReading, past []SchedulerReading) []Finding {
 		text += fmt.Sprintf(", %s of them of kind %s", number(most.Parked), most.Kind)
 	}
 	return []Finding{{Parked, since(now, past, func(r SchedulerReading) bool { return r.Parked > 0 }),
-		text + ", and wait for an operator"}}
+		text + ", waiting for an operator"}}
 }
 
 // nodesLost reports the nodes lost lately: nodes that others report as taken over, and nodes that were late when last

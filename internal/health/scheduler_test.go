@@ -133,11 +133,11 @@ func TestJudgeScheduler(t *testing.T) {
 			{Failing, noon, "Kind c: 3 of 3 attempts failed in the last 5 m (and more: kinds fail)"},
 		}},
 		{"parked", at(0, r{Parked: 1204, Kinds: []KindReading{{Kind: "a", Parked: 4}, {Kind: "b", Parked: 1200}}}), []r{at(m, r{}), at(s, r{Parked: 1})},
-			[]Finding{{Parked, ago(s), "1,204 tasks are parked, 1,200 of them of kind b, and wait for an operator"}}},
+			[]Finding{{Parked, ago(s), "1,204 tasks are parked, 1,200 of them of kind b, waiting for an operator"}}},
 		{"parked before the first reading", at(0, r{Parked: 1, Kinds: []KindReading{{Kind: "a", Parked: 1}}}), []r{at(m, r{Parked: 1})},
-			[]Finding{{Parked, time.Time{}, "1 task is parked, of kind a, and wait for an operator"}}},
+			[]Finding{{Parked, time.Time{}, "1 task is parked, of kind a, waiting for an operator"}}},
 		{"parked, of kinds that are not counted yet", at(0, r{Parked: 2}), []r{at(m, r{})},
-			[]Finding{{Parked, noon, "2 tasks are parked, and wait for an operator"}}},
+			[]Finding{{Parked, noon, "2 tasks are parked, waiting for an operator"}}},
 		{"a node was taken over: it was late", nodes(0, node("a", 1, 4*s)), []r{
 			nodes(9*s, node("a", 1, 4*s), node("b", 2, 4*s)), nodes(8*s, node("a", 1, 4*s), node("b", 2, s)), nodes(7*s, node("a", 1, 4*s)),
 		}, []Finding{{NodeLost, ago(7 * s), "Node b was lost 7 s ago: its lease expired, and other nodes took over its tasks"}}},
@@ -190,7 +190,7 @@ func TestJudgeScheduler(t *testing.T) {
 			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits, the oldest for 2 s"},
 			{Unhandled, ago(m), "Kind o has no handler here: 1 due task waits, the oldest for 1 m"},
 			{Failing, noon, "Kind recheck: 3 of 3 attempts failed in the last 5 m"},
-			{Parked, noon, "1 task is parked, and wait for an operator"},
+			{Parked, noon, "1 task is parked, waiting for an operator"},
 			{CatchingUp, noon, "Catching up: 1 overdue task left, the oldest due 1 m ago"},
 		}},
 	} {
