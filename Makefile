@@ -47,6 +47,11 @@ again = for pause in 1 2 4 8 no; do \
 		echo "trying again in $$pause s"; sleep $$pause; \
 	done
 
+# install installs packages of Debian.
+install = sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
+	$$sudo apt-get update -qq; \
+	$$sudo apt-get install -y -qq $(1)
+
 .PHONY: help
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -86,9 +91,7 @@ test-browser: postgres ## The dashboard in a real browser: CHROMIUM, or one that
 			test -n "$$chromium" || chromium=$$(command -v $$name || true); \
 		done; \
 		if [ -z "$$chromium" ]; then \
-			sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
-			$$sudo apt-get update -qq; \
-			$$sudo apt-get install -y -qq chromium fonts-liberation fonts-dejavu-core; \
+			$(call install,chromium fonts-liberation fonts-dejavu-core); \
 			chromium=$$(command -v chromium); \
 		fi; \
 		CHROMIUM=$$chromium POSTGRES_REQUIRED=1 $(TEST) -timeout 8m ./checks/browser
@@ -96,17 +99,13 @@ test-browser: postgres ## The dashboard in a real browser: CHROMIUM, or one that
 .PHONY: postgres
 postgres: ## Install Debian's package postgresql, if no server is installed
 	@if ! command -v postgres >/dev/null && ! ls -d /usr/lib/postgresql/*/bin >/dev/null 2>&1; then \
-		sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
-		$$sudo apt-get update -qq; \
-		$$sudo apt-get install -y -qq postgresql; \
+		$(call install,postgresql); \
 	fi
 
 .PHONY: pgbouncer
 pgbouncer: ## Install Debian's package pgbouncer, if there is none; PGBOUNCER is another
 	@if [ -z "$(PGBOUNCER)" ] && ! command -v pgbouncer >/dev/null && [ ! -x /usr/sbin/pgbouncer ]; then \
-		sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
-		$$sudo apt-get update -qq; \
-		$$sudo apt-get install -y -qq pgbouncer; \
+		$(call install,pgbouncer); \
 	fi
 
 .PHONY: histories
@@ -274,9 +273,7 @@ zones: ## Calendars in every time zone, ten years of each; two minutes
 .PHONY: redis
 redis: ## Install Debian's package redis-server, if there is none
 	@if ! command -v redis-server >/dev/null; then \
-		sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
-		$$sudo apt-get update -qq; \
-		$$sudo apt-get install -y -qq redis-server; \
+		$(call install,redis-server); \
 	fi
 
 # What a part has written stays if a later one fails.

@@ -13,11 +13,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/checks/internal/tracked"
 )
 
 var fix = flag.Bool("fix", false, "write the figures of the sources into the prose")
@@ -26,20 +27,21 @@ var fix = flag.Bool("fix", false, "write the figures of the sources into the pro
 var root = filepath.Join("..", "..")
 
 func TestFigures_areThoseOfTheirSources(t *testing.T) {
-	texts := files(t)
-	problems := compare(texts, table(t))
+	texts, rows := files(t), table(t)
+	problems := compare(texts, rows)
 	if *fix {
 		for _, name := range repair(texts, problems) {
 			if err := os.WriteFile(filepath.Join(root, name), []byte(texts[name]), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		problems = compare(texts, table(t))
+		rows = table(t) // some prose is a source as well
+		problems = compare(texts, rows)
 	}
 	for _, p := range problems {
 		t.Error(p)
 	}
-	for _, p := range uncovered(texts, table(t), exceptions) {
+	for _, p := range uncovered(texts, rows, exceptions) {
 		t.Error(p)
 	}
 }
@@ -47,19 +49,13 @@ func TestFigures_areThoseOfTheirSources(t *testing.T) {
 // files returns the texts of the files that may contain figures in prose, by name.
 func files(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	texts := make(map[string]string)
-	for _, name := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+	for _, f := range tracked.Files(t) {
 		code := slices.ContainsFunc([]string{"bench/", "checks/", "examples/", "test/", "internal/", "durable/internal/"},
-			func(dir string) bool { return strings.HasPrefix(name, dir) })
-		if slices.Contains(generated, name) || filepath.Ext(name) != ".md" && (filepath.Ext(name) != ".go" || code) {
-			continue
-		}
-		if text, err := os.ReadFile(filepath.Join(root, name)); err == nil { // otherwise it is deleted, and not yet committed
-			texts[name] = string(text)
+			func(dir string) bool { return strings.HasPrefix(f.Name, dir) })
+		ext := filepath.Ext(f.Name)
+		if ext == ".md" && !slices.Contains(tracked.Generated, f.Name) || ext == ".go" && !code {
+			texts[f.Name] = string(f.Text)
 		}
 	}
 	if len(texts) < 200 {
@@ -198,7 +194,7 @@ var notYet = map[string]string{
 
 // Each source says how it was measured: with the command of the Makefile, in three rounds or more.
 func TestSources_areOfWholeRuns(t *testing.T) {
-	for _, name := range generated {
+	for _, name := range tracked.Generated {
 		s, err := readSource(root, name)
 		if err != nil {
 			t.Fatal(err)

@@ -7,9 +7,6 @@ import (
 	"testing"
 )
 
-// generated are the files that benchmarks write.
-var generated = []string{"bench/RESULTS.md", "bench/CACHES.md", "bench/CLUSTER.md", "bench/durable/RESULTS.md"}
-
 // A row is a piece of prose with figures. Each # in the text is one of the figures. For a text without #, by contains
 // the file and the name of the test, benchmark or program that determines it.
 type row struct {

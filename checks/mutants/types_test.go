@@ -14,7 +14,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/seed581295f1/timewheel/checks/internal/library"
@@ -139,7 +138,6 @@ func (l *loaded) check(dir string, others map[string]string) error {
 		}
 		files = append(files, file)
 	}
-	slices.SortFunc(files, func(a, b *ast.File) int { return int(a.Pos() - b.Pos()) })
 	_, err := (&types.Config{Importer: l.imports}).Check(dir, l.files, files, nil)
 	return err
 }

@@ -5,11 +5,12 @@ package words
 import (
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/checks/internal/tracked"
 )
 
 // Package documentation is read from the top to the bottom.
@@ -21,23 +22,18 @@ const (
 var sentenceEnd = regexp.MustCompile("[.!?:;]\\s+[A-Z\\[`\"]")
 
 func TestPackageDocumentation_sentencesAndParagraphs_areShort(t *testing.T) {
-	root := strings.TrimSpace(git(t, ".", "rev-parse", "--show-toplevel"))
 	checked := 0
-	for _, name := range strings.Fields(git(t, root, "ls-files", "*.go")) {
-		if strings.HasSuffix(name, "_test.go") {
+	for _, f := range tracked.Files(t) {
+		if filepath.Ext(f.Name) != ".go" || strings.HasSuffix(f.Name, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			continue // deleted, and not committed yet
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.PackageClauseOnly|parser.ParseComments)
+		file, err := parser.ParseFile(token.NewFileSet(), f.Name, f.Text, parser.PackageClauseOnly|parser.ParseComments)
 		if err != nil || file.Doc == nil {
 			continue
 		}
 		checked++
 		for _, problem := range tooLong(file.Doc.Text()) {
-			t.Errorf("%s: %s", name, problem)
+			t.Errorf("%s: %s", f.Name, problem)
 		}
 	}
 	if checked < 30 {

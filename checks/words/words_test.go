@@ -6,18 +6,16 @@ package words
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"go/scanner"
 	"go/token"
-	"io/fs"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/checks/internal/tracked"
 )
 
 // banned are words for which plain English has a better one. "Those that" and "who" are left out: as the subject
@@ -62,9 +60,6 @@ func phrase(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(` + strings.ReplaceAll(pattern, " ", `\s+`) + `)`)
 }
 
-// generated files are written by programs, whose string literals are checked.
-var generated = []string{"bench/RESULTS.md", "bench/CACHES.md", "bench/durable/RESULTS.md", "bench/CLUSTER.md"}
-
 // allowed are the exceptions, each with its reason.
 var allowed = map[string]string{
 	"Makefile: he":                           "options of grep",
@@ -73,15 +68,10 @@ var allowed = map[string]string{
 }
 
 func TestProse_hasNoneOfTheWords(t *testing.T) {
-	root := strings.TrimSpace(git(t, ".", "rev-parse", "--show-toplevel"))
 	checked, needed, hits := 0, make(map[string]bool), make([][]string, len(patterns))
-	for _, name := range strings.Split(strings.TrimSuffix(git(t, root, "ls-files", "-z"), "\x00"), "\x00") {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // deleted, and not committed yet
-			t.Error(err)
-		}
-		text = prose(name, text)
-		if text == nil || slices.Contains(generated, name) {
+	for _, file := range tracked.Files(t) {
+		name, text := file.Name, prose(file.Name, file.Text)
+		if text == nil || slices.Contains(tracked.Generated, name) { // the literals of programs that write files are checked
 			continue
 		}
 		checked++
@@ -182,15 +172,4 @@ func prose(name string, text []byte) []byte {
 		}
 		copy(left[file.Offset(pos):], literal)
 	}
-}
-
-func git(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("git %s: %v", strings.Join(args, " "), err)
-	}
-	return string(out)
 }
