@@ -195,8 +195,8 @@ const (
 	// waitingMore is how many due tasks may wait for a worker in addition to one for each.
 	waitingMore = 64
 
-	// stuckAfter is how long all workers may be busy, without starting a run, before waiting runs are released to other
-	// nodes.
+	// stuckAfter is how long all workers may be busy without starting a run, or without starting an overdue task of a
+	// kind, before waiting tasks are released to other nodes.
 	stuckAfter = 250 * time.Millisecond
 )
 
@@ -206,11 +206,10 @@ func (n *node) stuckLocked() bool {
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 
-// isStuckOnLocked reports whether overdue tasks of the kind can start only on other nodes, because its workers here are
-// busy with long runs.
+// isStuckOnLocked reports whether overdue tasks of the kind can start only on other nodes: the workers that they may have
+// here are busy with long runs, or with tasks that fall due now.
 func (n *node) isStuckOnLocked(k *kind) bool {
-	return n.members > 1 && !k.IsQuick() && n.cfg.age(time.Now())-k.lastStart.Load() > int64(stuckAfter) &&
-		n.backlog.IsShut(&k.Kind, n.loadLocked().Running)
+	return n.members > 1 && n.backlog.ShutFor(&k.Kind, n.loadLocked().Running) > stuckAfter
 }
 
 // loadLocked returns the wheel's statistics. Reading them takes microseconds, so the result may be limit.LookEvery old.

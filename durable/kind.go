@@ -130,8 +130,7 @@ type kind struct {
 
 	since atomic.Int64 // when it was last handled or resumed after Start, by the backend's time
 
-	lastStart atomic.Int64 // of a run on a node, as the age of the scheduler
-	overdue   overdueStarts
+	overdue overdueStarts
 
 	shares *shares // of a keeper, which holds them for the limiter
 

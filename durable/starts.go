@@ -117,7 +117,6 @@ func (n *node) runTask(l *live) {
 	kind.began(l)
 	began := time.Now()
 	n.count.start(rec, n.cfg.age(began))
-	kind.lastStart.Store(n.cfg.age(began))
 	if l.overdue || rec.Due <= n.overdueUntil() {
 		kind.overdue.note(l.Rec, began)
 	}

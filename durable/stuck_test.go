@@ -183,3 +183,47 @@ func TestStuck_backlogOfNodes(t *testing.T) {
 		}
 	})
 }
+
+// All workers of one node are taken again and again by runs that fall due there. Its overdue tasks go to a node that has
+// free workers, although no worker of the first is ever stuck.
+func TestStuck_overdueTasksOfABusyNode_startOnAnother(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"quick": 0, "slow": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+				const overdue = 50
+				handle := func(context.Context, durable.Run) error { time.Sleep(takes); return nil }
+				options := []durable.Option{durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet())}
+				busy := k.Join(nil, options...).Start()
+				busy.Handle("busy", func(context.Context, durable.Run) error { time.Sleep(100 * time.Millisecond); return nil })
+				busy.Handle("waits", handle)
+				busy.Add(durable.Task{Key: "first", Kind: "waits", Delay: time.Second}) // so that its kind is known there
+				k.After(3 * time.Second)
+				k.Must(busy.PauseKind(ctx, "waits"))
+				for i := range overdue {
+					busy.Add(durable.Task{Key: fmt.Sprint(i), Kind: "waits", Delay: time.Second})
+				}
+				for i := range 1600 { // more than two workers can run
+					task := durable.Task{Key: fmt.Sprint("busy", i), Kind: "busy", Delay: 3*time.Second + time.Duration(i)*35*time.Millisecond}
+					if i%5 == 0 {
+						task.Kind = "waits"
+					}
+					busy.Add(task)
+				}
+				k.After(10 * time.Second)
+				k.Must(busy.ResumeKind(ctx, "waits"))
+				k.After(time.Second)
+				k.Join(nil, options...).Start().Handle("waits", handle)
+				k.After(20 * time.Second)
+				left := 0
+				for i := range overdue {
+					if ok, err := busy.Exist(ctx, fmt.Sprint(i)); ok || err != nil {
+						left++
+					}
+				}
+				if left > 0 {
+					t.Errorf("%d of %d overdue tasks wait while a node is idle", left, overdue)
+				}
+			})
+		})
+	}
+}

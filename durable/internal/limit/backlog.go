@@ -320,6 +320,7 @@ func (b *Backlog) take() (t *Task, of *Kind) {
 	}
 	if of = b.Kinds.Kind(t.Rec.Kind); of != nil {
 		of.workers.Add(1)
+		of.open.Store(now.UnixNano())
 	}
 	b.paid = b.paid.Add(b.each)
 	before := b.roomLocked()
@@ -391,10 +392,14 @@ func (b *Backlog) roomOf(kind *Kind) int {
 // reserve is how many workers such kinds leave free. One worker alone cannot be left free.
 func (b *Backlog) reserve() int { return min(max(1, b.Size/8), b.Size-1) }
 
-// IsShut reports whether no overdue task of a kind that is not known to be quick can have a worker, if that many are
-// running.
-func (b *Backlog) IsShut(kind *Kind, running int) bool {
-	return b.roomOf(kind) == 0 || running >= b.Size-b.reserve()
+// ShutFor returns for how long no worker was free for an overdue task of the kind, and none took one, if that many runs
+// are running now. It is 0 if one is free.
+func (b *Backlog) ShutFor(kind *Kind, running int) time.Duration {
+	now := time.Now()
+	if kind.IsQuick() && running < b.Size || running < b.Size-b.reserve() && b.roomOf(kind) > 0 {
+		kind.open.Store(now.UnixNano())
+	}
+	return time.Duration(now.UnixNano() - kind.open.Load())
 }
 
 // Oldest returns the earliest due time of a task that no limit holds back, and whether there is one.

@@ -13,6 +13,7 @@ type Kind struct {
 	Limiter       *Limiter // nil if it has no bound
 
 	workers atomic.Int32 // that run its overdue tasks
+	open    atomic.Int64 // when a worker was last free for an overdue task of it, or took one: see Backlog.ShutFor
 	longest atomic.Int64 // roughly the longest of the last hundred runs, in nanoseconds; 0 before the first
 }
 
