@@ -52,8 +52,10 @@
 //
 //   - After an error or a panic the handler is called again. The delay roughly doubles each time, up to a bound
 //     ([WithRetry]). A handler can choose the delay with [RetryAfter].
+//   - [Snooze] puts a run off that cannot be done yet. That is no failed attempt.
 //   - After the last attempt, or after [Park], the task is parked: it stays, shows its error ([Info.Failure]), and
 //     does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
+//   - A run with [Task].Expires is dropped if it is too late to start it.
 //   - [WithTimeout] bounds an attempt. After the timeout, nil completes the run only if the handler has called
 //     [Run.Complete]. Complete also records a note, such as "nothing to do".
 //
@@ -76,16 +78,23 @@
 //     query finds.
 //   - [Scheduler.RemovePrefix] removes all tasks whose keys have a prefix.
 //
+// # Middleware
+//
+// A [Middleware] wraps handlers, for tracing, log fields or encrypted payloads, for instance. [WithMiddleware] wraps
+// those of all kinds, and [WithKindMiddleware] those of one. WithMiddleware has examples.
+//
 // # Payloads
 //
-// A payload is bytes. [HandleJSON], [Scheduler.AddJSON] and [Scheduler.SetJSON] encode it as JSON. A payload that does
-// not fit its type parks its task at once, with an error that says why.
+// A payload is bytes. A [Kind] has a Go type for its payloads, and stores them as JSON. [KindOf] makes one, and has an
+// example. A payload that does not fit its type parks its task at once, with an error that says why.
 //
 // To change the form of a kind's payloads, give the new form a version and a function that upgrades older payloads.
-// During a deployment, new processes run every payload, and old processes leave new payloads alone. [HandleJSON] has an
-// example.
+// During a deployment, new processes run every payload, and old processes leave new payloads alone. [WithPayloadVersion]
+// has an example.
 //
-//	err = durable.HandleJSON(s, "order.recheck", recheck, durable.WithPayloadVersion(2, upgrade))
+//	orders, err := durable.KindOf(s, "order.recheck", recheck, durable.WithPayloadVersion(2, upgrade))
+//	...
+//	err = orders.Add(ctx, "order:42", Order{Amount: 30}, durable.In(30*time.Minute))
 //
 // # After downtime
 //
@@ -158,7 +167,7 @@
 // examples of a cluster and of an unavailable engine.
 //
 // A program that runs no tasks can [Connect] instead: every verb works, and it is not a node. Before it adds tasks, it
-// registers their kinds with Handle; these handlers are never called.
+// declares their kinds, with [KindOf] or [Scheduler.Declare].
 //
 // The promises hold for all nodes together, with these differences:
 //

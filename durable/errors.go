@@ -19,7 +19,7 @@ var (
 	ErrTaskKeyNotFound  error = likeOfWheel{"durable: task key not found", timewheel.ErrTaskKeyNotFound}
 	ErrStopped          error = likeOfWheel{"durable: stopped", timewheel.ErrStopped}
 
-	ErrUnknownKind = errors.New("durable: no handler for the kind")
+	ErrUnknownKind = errors.New("durable: unknown kind")
 	ErrBroken      = errors.New("durable: the store has failed")
 	ErrVersion     = engine.ErrVersion
 	ErrCorrupt     = engine.ErrCorrupt

@@ -44,8 +44,8 @@ func ExampleScheduler_SetTask_debounce() {
 // A change is the payload of a task that indexes a document.
 type change struct{ Revision int }
 
-// The same with JSON payloads: the document is indexed as of its last revision.
-func ExampleScheduler_SetJSON() {
+// The same with a typed kind: the document is indexed as of its last revision.
+func ExampleKind_Set() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
 	if err != nil {
@@ -53,7 +53,7 @@ func ExampleScheduler_SetJSON() {
 	}
 	defer func() { _ = s.Shutdown(ctx) }()
 	done := make(chan struct{})
-	err = durable.HandleJSON(s, "index", func(_ context.Context, run durable.Run, c change) error {
+	index, err := durable.KindOf(s, "index", func(_ context.Context, run durable.Run, c change) error {
 		fmt.Printf("%s is indexed as of revision %d\n", run.Key, c.Revision)
 		close(done)
 		return nil
@@ -61,9 +61,10 @@ func ExampleScheduler_SetJSON() {
 	if err := errors.Join(err, s.Start()); err != nil {
 		log.Fatal(err)
 	}
-	task := durable.Task{Key: "doc:7", Kind: "index", Delay: 100 * time.Millisecond, MaxDelay: time.Second}
+	atMost := func(t *durable.Task) { t.MaxDelay = time.Second }
 	for revision := range 3 {
-		if err := s.SetJSON(ctx, task, change{revision}); err != nil {
+		err := index.Set(ctx, "doc:7", change{revision}, durable.In(100*time.Millisecond), atMost)
+		if err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -31,14 +31,14 @@ func upgradeLetter(payload []byte, _ int) ([]byte, error) {
 }
 
 // The payload of the kind has changed. Tasks added by the earlier version of the program still run.
-func ExampleHandleJSON() {
+func ExampleWithPayloadVersion() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
 	if err != nil {
 		log.Fatal(err)
 	}
 	sent := make(chan []string)
-	err = durable.HandleJSON(s, "letter", func(_ context.Context, _ durable.Run, l letter) error {
+	letters, err := durable.KindOf(s, "letter", func(_ context.Context, _ durable.Run, l letter) error {
 		sent <- l.To
 		return nil
 	}, durable.WithPayloadVersion(2, upgradeLetter))
@@ -52,8 +52,7 @@ func ExampleHandleJSON() {
 		log.Fatal(err)
 	}
 	fmt.Println(<-sent)
-	task := durable.Task{Key: "new", Kind: "letter", Delay: time.Millisecond}
-	if err := s.AddJSON(ctx, task, letter{[]string{"ada", "bob"}}); err != nil {
+	if err := letters.Add(ctx, "new", letter{[]string{"ada", "bob"}}, durable.In(time.Millisecond)); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(<-sent)

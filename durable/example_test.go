@@ -125,7 +125,7 @@ func ExampleScheduler_AddTask() {
 	// Output:
 	// added 2
 	// taken: [ada] true
-	// a mistake: durable: no handler for the kind "letter", of task "eve"
+	// a mistake: durable: unknown kind "letter", of task "eve"
 	// a mistake: durable: invalid task: "eve" is to run more than once and has no Interval or Cron
 	// too late: durable: stopped: AddTask of "ada"
 }

@@ -19,26 +19,34 @@ type group struct {
 	tally  tally          // to be counted
 	parked []*task.Record // the records that were parked
 
-	pauses   *Pauses // the pauses to set; nil to leave them
-	settings []byte  // with these
+	pauses   *Pauses          // the pauses to set; nil to leave them
+	settings []byte           // with these, or with
+	declared map[string]int64 // the versions of sets; nil if they stay
 }
 
 // A tally counts what the operations of a group did.
-type tally struct{ added, removed, parked, succeeded, failed uint64 }
+type tally struct{ added, removed, parked, expired, succeeded, failed, snoozed uint64 }
 
 func (t *tally) add(more tally) {
 	t.added += more.added
 	t.removed += more.removed
 	t.parked += more.parked
+	t.expired += more.expired
 	t.succeeded += more.succeeded
 	t.failed += more.failed
+	t.snoozed += more.snoozed
 }
 
 // attempted returns the tally of an attempt, from its outcome and the task after it.
 func attempted(o task.Outcome, next *task.Record) tally {
-	t := tally{succeeded: 1}
-	if o.Failure != "" {
-		t = tally{failed: 1}
+	var t tally
+	switch {
+	case o.Snooze:
+		t.snoozed = 1
+	case o.Failure != "":
+		t.failed = 1
+	default:
+		t.succeeded = 1
 	}
 	if next != nil && next.Due == task.Never {
 		t.parked = 1

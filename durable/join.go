@@ -39,8 +39,8 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 // It is not a member of the engine, so no node notices it. It treats an unavailable engine as a node does. The engine
 // remains the caller's, who closes it after Shutdown.
 //
-// AddTask and SetTask refuse a kind that was not passed to [Scheduler.Handle], as on a node. A program that only adds
-// tasks passes a handler that is never called, and [WithPayloadVersion] if the kind uses it.
+// AddTask and SetTask refuse an unknown kind, as on a node. A program that only adds tasks declares the kind, with
+// [KindOf] or [Scheduler.Declare].
 func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, e, opts, (*node).askTime)
 	if err != nil {

@@ -69,7 +69,8 @@ type keeper struct {
 	unhandled      map[string]int             // how many tasks of each kind are set aside; 0 if there were some before
 	unreported     []string                   // kinds new in unhandled
 
-	waiting map[string]bool // paused kinds with tasks set aside
+	waiting  map[string]bool  // paused kinds with tasks set aside
+	declared map[string]int64 // the versions of declared sets, by prefix; replaced, not changed
 }
 
 // An op is an operation. It adds its changes to the group. An error undoes nothing, so an op must not put anything
@@ -91,9 +92,9 @@ const (
 	groupBytes = 16 << 20
 )
 
-func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *keeper {
+func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, declared map[string]int64, cfg config) *keeper {
 	k := &keeper{
-		store: store, wheel: wheel, kinds: kinds, cfg: cfg,
+		store: store, wheel: wheel, kinds: kinds, declared: declared, cfg: cfg,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
 		report:    reporter{log: cfg.log},
 		live:      make(map[string]*live),
@@ -257,7 +258,7 @@ func (k *keeper) commit(g *group) error {
 		}
 		k.count.commit(len(changes), time.Since(began))
 	}
-	if g.pauses != nil {
+	if g.settings != nil {
 		if err := k.store.SetSettings(g.settings); err != nil {
 			return k.fail(err)
 		}
@@ -280,6 +281,9 @@ func (k *keeper) commit(g *group) error {
 	}
 	if g.pauses != nil {
 		k.adopt(*g.pauses)
+	}
+	if g.declared != nil {
+		k.declared = g.declared
 	}
 	return nil
 }

@@ -30,6 +30,10 @@ func (k *keeper) runTask(l *live) {
 			return
 		}
 	}
+	if rec.IsExpired(k.now()) {
+		k.conclude(l, nil, tally{expired: 1})
+		return
+	}
 	if l.overdue {
 		if next := k.skip(rec, kind); next != rec { // it has waited long, or was restored
 			k.conclude(l, next, tally{})

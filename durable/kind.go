@@ -126,6 +126,8 @@ type kind struct {
 	limit.Kind
 	name    string
 	handler Handler
+	wrapped Handler // the handler within its middleware, on which runs call
+	within  []Middleware
 	policy  task.Policy
 
 	since atomic.Int64 // when it was last handled or resumed after Start, by the backend's time
@@ -140,14 +142,11 @@ type kind struct {
 	group    string // to continue after
 	reported int64  // when the other nodes could know that this node has the kind, by its own clock; 0 if they cannot
 
-	started, succeeded, failed, cancelled, parked atomic.Uint64 // for KindInfo
+	started, succeeded, failed, snoozed, cancelled, parked atomic.Uint64 // for KindInfo
 }
 
 func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
 	k := &kind{name: name, handler: h, policy: task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}}
-	if h == nil {
-		return nil, errNoHandler
-	}
 	for _, o := range opts {
 		if o == nil {
 			return nil, errors.New("durable: nil option")
@@ -163,10 +162,11 @@ var errNoHandler = errors.New("durable: handler is nil")
 
 // kinds are the registered kinds.
 type kinds struct {
-	mu      sync.RWMutex // protects named and paused
-	named   map[string]*kind
-	paused  Pauses
-	bounded atomic.Pointer[[]*kind] // the kinds with a limit
+	mu       sync.RWMutex // protects named, declared and paused
+	named    map[string]*kind
+	declared map[string]int // the payload versions of kinds that this process only adds
+	paused   Pauses
+	bounded  atomic.Pointer[[]*kind] // the kinds with a limit
 }
 
 func (k *kinds) get(name string) *kind {
@@ -183,6 +183,27 @@ func (k *kinds) of(r *task.Record) *kind {
 		return kind
 	}
 	return nil
+}
+
+// version returns the payload version for new tasks of the kind, and whether it has a handler here or is declared.
+func (k *kinds) version(name string) (version int, known bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if kind := k.named[name]; kind != nil {
+		return kind.policy.Version, true
+	}
+	version, known = k.declared[name]
+	return version, known
+}
+
+// declare declares a kind.
+func (k *kinds) declare(name string, version int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.declared == nil {
+		k.declared = make(map[string]int)
+	}
+	k.declared[name] = version
 }
 
 // policy returns the policy of the task's kind, or nil if of returns nil.

@@ -56,7 +56,7 @@ func (n *node) readSettings(ctx context.Context) (p Pauses, revision int64, err 
 // be read, everything is paused here.
 func (n *node) learn(note engine.Stored, asked int64) (p Pauses, revision int64, err error) {
 	revision = note.Revision
-	p, err = decodePauses(note.Data)
+	p, _, err = decodeSettings(note.Data)
 	n.mu.Lock()
 	puzzled := err != nil && !n.puzzled
 	n.puzzled = err != nil
@@ -142,7 +142,7 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 		}
 		next := was
 		change(&next)
-		data, err := next.encode()
+		data, err := encodeSettings(next, nil)
 		if err != nil {
 			return err
 		}

@@ -251,6 +251,7 @@ type KindInfo struct {
 	Started     uint64
 	Succeeded   uint64
 	Failed      uint64
+	Snoozed     uint64
 	Cancelled   uint64 // failed attempts that [Scheduler.Cancel] had cancelled
 	ParkedTotal uint64 // how often tasks were parked, as in Stats
 }
@@ -340,6 +341,7 @@ type Attempt struct {
 	Failure string // why it failed, or empty
 	Note    string // of [Run.Complete]
 	Parked  bool   // it failed for the last time
+	Snoozed bool   // it was put off: see [Snooze]
 
 	Cancelled bool // it failed after [Scheduler.Cancel] had cancelled it
 }

@@ -25,9 +25,10 @@ type config struct {
 	prints   bool
 	log      logrus.FieldLogger
 
-	observers []func(Attempt)
-	version   string    // of this package
-	made      time.Time // the scheduler
+	observers  []func(Attempt)
+	middleware []Middleware
+	version    string    // of this package
+	made       time.Time // the scheduler
 
 	// Of a node.
 	name  string

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,20 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{error: err, wait: max(d, 0)}
 }
 
+// Snooze returns an error with which a handler puts its run off: the run is due again after d, or at once if d is not
+// positive. The attempt does not count as failed, so a run can be put off without limit, and [WithRetry] does not apply
+// to it. The next attempt has the same token and number. An error that wraps Snooze counts as one. If errors of Snooze,
+// [Park] and [RetryAfter] wrap each other, the outermost counts.
+func Snooze(d time.Duration) error {
+	return &verdict{error: fmt.Errorf("durable: snoozed for %v", max(d, 0)), snooze: true, wait: max(d, 0)}
+}
+
+// IsSnooze reports whether a handler that returns err puts its run off. It is for middleware.
+func IsSnooze(err error) bool {
+	var v *verdict
+	return errors.As(err, &v) && v.snooze
+}
+
 // Complete marks the run as complete, with a note such as "nothing to do". It takes effect when the handler returns
 // nil. If the handler returns an error, panics or calls runtime.Goexit, the attempt fails in spite of it. The note is
 // logged and passed to the observers ([Attempt]), and Info.Note has it until the next run is complete. Its first 256
@@ -51,8 +66,9 @@ type runEnd struct {
 // A verdict is an error that decides what happens to the task. The first in the tree of an error counts.
 type verdict struct {
 	error
-	park bool
-	wait time.Duration // if park is not set
+	park   bool
+	snooze bool
+	wait   time.Duration // if park is not set
 }
 
 func (v *verdict) Unwrap() error { return v.error }
@@ -74,7 +90,10 @@ func (e *runEnd) judge(err error) (o task.Outcome) {
 	o = task.FailedFor(explain(err.Error))
 	var v *verdict
 	if errors.As(err, &v) {
-		o.Park, o.Wait = v.park, v.wait
+		o.Park, o.Snooze, o.Wait = v.park, v.snooze, v.wait
+	}
+	if o.Snooze {
+		o.Failure = ""
 	}
 	return o
 }

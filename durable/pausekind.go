@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -101,45 +102,61 @@ func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.K
 
 // settings are stored next to the tasks, as JSON.
 type settings struct {
-	Version int      `json:"version"`
-	All     bool     `json:"all,omitempty"`
-	Kinds   [][]byte `json:"kinds,omitempty"` // a kind need not be UTF-8
+	Version  int              `json:"version"`
+	All      bool             `json:"all,omitempty"`
+	Kinds    [][]byte         `json:"kinds,omitempty"`    // a kind need not be UTF-8
+	Declared []declaredPrefix `json:"declared,omitempty"` // on a store
+}
+
+// A declaredPrefix is the version of a [TaskSet].
+type declaredPrefix struct {
+	Prefix  []byte `json:"prefix"` // it need not be UTF-8
+	Version int64  `json:"version"`
 }
 
 const settingsVersion = 1
 
-// encode returns the settings with the pauses.
-func (p Pauses) encode() ([]byte, error) {
+// encodeSettings returns the settings with the pauses and the versions of the declared sets.
+func encodeSettings(p Pauses, declared map[string]int64) ([]byte, error) {
 	s := settings{Version: settingsVersion, All: p.All}
 	for _, kind := range p.Kinds {
 		s.Kinds = append(s.Kinds, []byte(kind))
 	}
+	for _, prefix := range slices.Sorted(maps.Keys(declared)) {
+		s.Declared = append(s.Declared, declaredPrefix{[]byte(prefix), declared[prefix]})
+	}
 	data, err := json.Marshal(s)
 	if err == nil && len(data) > engine.MaxNote {
-		err = fmt.Errorf("%w: %d paused kinds take %d bytes; %d are allowed",
-			ErrInvalidTask, len(p.Kinds), len(data), engine.MaxNote)
+		err = fmt.Errorf("%w: %d paused kinds and %d declared sets take %d bytes; %d are allowed",
+			ErrInvalidTask, len(p.Kinds), len(declared), len(data), engine.MaxNote)
 	}
 	return data, err
 }
 
-// decodePauses returns the pauses of the settings, which may be empty.
-func decodePauses(data []byte) (p Pauses, err error) {
+// decodeSettings returns the pauses and the versions of the settings, which may be empty.
+func decodeSettings(data []byte) (p Pauses, declared map[string]int64, err error) {
 	if len(data) == 0 {
-		return p, nil
+		return p, nil, nil
 	}
 	var s settings
 	if err := json.Unmarshal(data, &s); err != nil {
-		return p, fmt.Errorf("%w: settings: %w", ErrCorrupt, err)
+		return p, nil, fmt.Errorf("%w: settings: %w", ErrCorrupt, err)
 	}
 	if s.Version != settingsVersion {
-		return p, fmt.Errorf("%w: settings of version %d; this program reads %d", ErrVersion, s.Version, settingsVersion)
+		return p, nil, fmt.Errorf("%w: settings of version %d; this program reads %d", ErrVersion, s.Version, settingsVersion)
 	}
 	p.All = s.All
 	for _, kind := range s.Kinds {
 		p.Kinds = append(p.Kinds, string(kind))
 	}
 	slices.Sort(p.Kinds)
-	return p, nil
+	for _, d := range s.Declared {
+		if declared == nil {
+			declared = make(map[string]int64)
+		}
+		declared[string(d.Prefix)] = d.Version
+	}
+	return p, declared, nil
 }
 
 // The keeper's part.
@@ -147,20 +164,29 @@ func decodePauses(data []byte) (p Pauses, err error) {
 // pause stores the change, if it is one, and then applies it.
 func (k *keeper) pause(ctx context.Context, change func(*Pauses)) error {
 	return k.ask(ctx, op{size: MaxKey, do: func(g *group) error {
-		was := k.kinds.pauses()
-		if g.pauses != nil {
-			was = *g.pauses
-		}
+		was, declared := g.settingsNow()
 		next := was
 		if change(&next); next.equal(was) {
 			return nil
 		}
-		data, err := next.encode()
+		data, err := encodeSettings(next, declared)
 		if err == nil {
 			g.pauses, g.settings = &next, data
 		}
 		return err
 	}})
+}
+
+// settingsNow returns the pauses and the versions of the declared sets, as the operations of the group so far leave them.
+func (g *group) settingsNow() (Pauses, map[string]int64) {
+	p, declared := g.k.kinds.pauses(), g.k.declared
+	if g.pauses != nil {
+		p = *g.pauses
+	}
+	if g.declared != nil {
+		declared = g.declared
+	}
+	return p, declared
 }
 
 func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }

@@ -13,43 +13,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// HandleJSON is [Scheduler.Handle] for JSON payloads, as made by [Scheduler.AddJSON] and [Scheduler.SetJSON]. h is
-// called with the payload decoded into a T. If decoding fails, the task is parked at once, with the error of package
-// encoding/json. For a change of T that breaks old payloads, see [WithPayloadVersion].
-func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, run Run, payload T) error,
-	opts ...KindOption,
-) error {
-	if h == nil {
-		return errNoHandler
-	}
-	return s.Handle(kind, func(ctx context.Context, run Run) error {
-		var payload T
-		if err := json.Unmarshal(run.Payload, &payload); err != nil {
-			return Park(fmt.Errorf("payload does not decode into %T: %w", payload, err))
-		}
-		return h(ctx, run, payload)
-	}, opts...)
-}
-
-// AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Other verbs can use the result of
-// json.Marshal as the payload. If encoding fails, the error wraps ErrInvalidTask.
-func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
-	if err := task.setJSON(payload); err != nil {
-		return err
-	}
-	return s.AddTask(ctx, task)
-}
-
-// SetJSON adds the task with the payload as JSON, or replaces the one with that key, as [Scheduler.SetTask] does. With
-// MaxDelay the run has the payload of the last SetJSON. If encoding fails, the error wraps ErrInvalidTask, and the
-// existing task stays.
-func (s *Scheduler) SetJSON(ctx context.Context, task Task, payload any) error {
-	if err := task.setJSON(payload); err != nil {
-		return err
-	}
-	return s.SetTask(ctx, task)
-}
-
 // setJSON encodes the payload into the task.
 func (t *Task) setJSON(payload any) (err error) {
 	if t.Payload, err = json.Marshal(payload); err != nil {

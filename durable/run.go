@@ -52,7 +52,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 			a := Attempt{
 				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.AttemptDue()),
 				Started: began, Ended: ended, Failure: o.Failure, Note: o.Note, Parked: parked,
-				Cancelled: cancelled,
+				Snoozed: o.Snooze, Cancelled: cancelled,
 			}
 			for _, observe := range cfg.observers {
 				observe(a)
@@ -66,14 +66,17 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 				Error("durable: " + o.Failure)
 		}
 	}()
-	o = run.ends.judge(k.call(ctx, run))
+	o = run.ends.judge(k.wrapped(ctx, run))
 }
 
 // note counts an attempt, and reports whether the attempt parks the task.
 func (k *kind) note(o task.Outcome, next *task.Record) (parked bool) {
-	if o.Failure == "" {
+	switch {
+	case o.Snooze:
+		k.snoozed.Add(1)
+	case o.Failure == "":
 		k.succeeded.Add(1)
-	} else {
+	default:
 		k.failed.Add(1)
 	}
 	if parked = next != nil && next.Due == task.Never; parked {

@@ -27,6 +27,8 @@ type Scheduler struct {
 	kinds kinds
 	below backend
 
+	within []Middleware
+
 	reads  readers
 	behind catchingUp
 
@@ -46,16 +48,17 @@ func New(store engine.Store, opts ...Option) (*Scheduler, error) {
 		return nil, err
 	}
 	var pauses Pauses
+	var declared map[string]int64
 	data, err := store.Settings()
 	if err == nil {
-		pauses, err = decodePauses(data)
+		pauses, declared, err = decodeSettings(data)
 	}
 	if err != nil {
 		s.wheel.Stop()
 		return nil, err
 	}
 	s.kinds.pause(pauses, 0)
-	s.below = newKeeper(store, s.wheel, &s.kinds, cfg)
+	s.below = newKeeper(store, s.wheel, &s.kinds, declared, cfg)
 	return s, nil
 }
 
@@ -67,12 +70,13 @@ func newScheduler(opts []Option) (*Scheduler, config, error) {
 	}
 	wheel, err := timewheel.New(cfg.tick, slots,
 		timewheel.WithPoolSize(cfg.poolSize), timewheel.WithLogger(cfg.log))
-	s := &Scheduler{wheel: wheel, ended: make(chan struct{})}
+	s := &Scheduler{wheel: wheel, within: cfg.middleware, ended: make(chan struct{})}
 	s.behind.count.Limit = overdueTimeout
 	return s, cfg, err
 }
 
-// Handle registers h for the tasks of a kind. AddTask refuses tasks of a kind that has no handler. A task that
+// Handle registers h for the tasks of a kind. AddTask refuses tasks of a kind that has no handler and is not
+// declared ([Scheduler.Declare]). A task that
 // falls due while its kind has no handler waits, and runs as an overdue task after Handle is called, in this
 // process or a later one. Handle returns an error if an option is wrong, or if the kind already has a handler.
 // Once Shutdown has begun, it returns ErrStopped.
@@ -80,7 +84,13 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err := checkKind(name); err != nil {
 		return err
 	}
+	if h == nil {
+		return errNoHandler
+	}
 	k, err := newKind(name, h, opts)
+	if err == nil {
+		err = k.wrap(s.within)
+	}
 	if err != nil {
 		return err
 	}
@@ -236,13 +246,13 @@ func (s *Scheduler) records(tasks []Task) (recs []*task.Record, size int, err er
 		if err := t.validate(); err != nil {
 			return nil, 0, err
 		}
-		kind := s.kinds.get(t.Kind)
-		if kind == nil {
+		version, known := s.kinds.version(t.Kind)
+		if !known {
 			return nil, 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
 		recs[i] = t.record(now)
 		if t.PayloadVersion == 0 {
-			recs[i].Version = kind.policy.Version
+			recs[i].Version = version
 		}
 		if size += recs[i].Size(); size > MaxBatch {
 			return nil, 0, tooMuch()

@@ -95,6 +95,10 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, rec, tally{parked: 1}, false)
 		return
 	}
+	if rec.IsExpired(n.now()) {
+		n.conclude(l, nil, tally{expired: 1}, false)
+		return
+	}
 	if to := n.skipsTo(l, kind); to != engine.None {
 		n.conclude(l, rec.Skipped(to), tally{}, false)
 		return
@@ -122,7 +126,7 @@ func (n *node) runTask(l *live) {
 	}
 	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, &h.ends), &n.cfg, func(o task.Outcome, _ time.Time) *task.Record {
 		next := rec.After(o, &kind.policy, n.now(), n.cfg.draw())
-		n.conclude(l, next, attempted(o, next), o.Failure == "" && h.ends.written.Load())
+		n.conclude(l, next, attempted(o, next), o.Failure == "" && !o.Snooze && h.ends.written.Load())
 		return next
 	})
 }

@@ -39,11 +39,13 @@ type Stats struct {
 	Added       uint64 // tasks added
 	Removed     uint64 // tasks removed or replaced
 	ParkedTotal uint64 // how often tasks were parked
+	Expired     uint64 // tasks removed because it was too late to start their run: see [Task].Expires
 
 	Started   uint64 // calls of handlers
 	Retried   uint64 // of these, not the first attempt of their run
 	Succeeded uint64 // calls that returned nil, in time or after [Run.Complete], and were acknowledged
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, while the task still existed
+	Snoozed   uint64 // calls that returned an error of [Snooze]
 
 	Commits   Timing // successful commits to the store or the engine
 	Changes   uint64 // tasks added, changed or removed by these
@@ -77,7 +79,9 @@ func (s Stats) String() string {
 		fmt.Fprintf(&b, ", the last one started %v ago", s.SinceStart)
 	}
 	fmt.Fprintf(&b, "; tasks: %d added, %d removed, %d times parked", s.Added, s.Removed, s.ParkedTotal)
+	some(int(s.Expired), "expired")
 	fmt.Fprintf(&b, "; runs: %d started, %d retried, %d succeeded, %d failed", s.Started, s.Retried, s.Succeeded, s.Failed)
+	some(int(s.Snoozed), "snoozed")
 	fmt.Fprintf(&b, "; %d changes in %d commits", s.Changes, s.Commits.Count)
 	if s.StoreSize > 0 {
 		fmt.Fprintf(&b, ", %d bytes on the disk", s.StoreSize)
@@ -152,7 +156,7 @@ func (t *timing) read() Timing {
 type counter struct {
 	added, removed, parkedTotal, started, succeeded, failed atomic.Uint64
 	unhandled                                               atomic.Int64
-	retried, changes                                        atomic.Uint64
+	retried, changes, expired, snoozed                      atomic.Uint64
 	commits                                                 timing
 	lastStart                                               atomic.Int64 // the age of the scheduler at the last start; 0 before the first
 
@@ -180,8 +184,10 @@ func (c *counter) add(t tally) {
 	c.added.Add(t.added)
 	c.removed.Add(t.removed)
 	c.parkedTotal.Add(t.parked)
+	c.expired.Add(t.expired)
 	c.succeeded.Add(t.succeeded)
 	c.failed.Add(t.failed)
+	c.snoozed.Add(t.snoozed)
 }
 
 // sinceStart returns how long ago a handler was last called, or 0 if none was.
@@ -198,9 +204,11 @@ func (c *counter) fill(s *Stats) {
 	s.Added = c.added.Load()
 	s.Removed = c.removed.Load()
 	s.ParkedTotal = c.parkedTotal.Load()
+	s.Expired = c.expired.Load()
 	s.Started = c.started.Load()
 	s.Succeeded = c.succeeded.Load()
 	s.Failed = c.failed.Load()
+	s.Snoozed = c.snoozed.Load()
 	s.Retried = c.retried.Load()
 	s.Changes = c.changes.Load()
 	s.Commits = c.commits.read()

@@ -31,11 +31,11 @@ func firstError(walk iter.Seq2[durable.Info, error]) error {
 // verbs maps the name of each verb that returns an error to a call of it. AddTask and similar verbs need the kind "k".
 var verbs = map[string]func(s *durable.Scheduler) error{
 	"Handle":     func(s *durable.Scheduler) error { return s.Handle("later", ok) },
+	"Declare":    func(s *durable.Scheduler) error { return s.Declare("later") },
+	"Schedule":   func(s *durable.Scheduler) error { _, err := s.Schedule(ctx, durable.TaskSet{Prefix: "a"}); return err },
 	"Start":      func(s *durable.Scheduler) error { return s.Start() },
 	"AddTask":    func(s *durable.Scheduler) error { return s.AddTask(ctx, anyTask) },
-	"AddJSON":    func(s *durable.Scheduler) error { return s.AddJSON(ctx, anyTask, 1) },
 	"SetTask":    func(s *durable.Scheduler) error { return s.SetTask(ctx, anyTask) },
-	"SetJSON":    func(s *durable.Scheduler) error { return s.SetJSON(ctx, anyTask, 1) },
 	"RemoveTask": func(s *durable.Scheduler) error { return s.RemoveTask(ctx, "a") },
 	"Reschedule": func(s *durable.Scheduler) error { return s.Reschedule(ctx, "a", 0) },
 	"Pause":      func(s *durable.Scheduler) error { return s.Pause(ctx, "a") },
@@ -109,14 +109,14 @@ func TestShutdown_eachVerbIsStopped(t *testing.T) {
 				t.Error(err)
 			}
 			for verb, call := range verbs {
-				says := "durable: stopped: " + strings.Replace(verb, "JSON", "Task", 1)
+				says := "durable: stopped: " + verb
 				if err := call(s); !errors.Is(err, durable.ErrStopped) || !strings.HasPrefix(err.Error()+" ", says+" ") {
 					t.Errorf("%s: %s after Shutdown: %v", name, verb, err)
 				}
 			}
 			handle := func(context.Context, durable.Run, int) error { return nil }
-			if err := durable.HandleJSON(s, "later", handle); !errors.Is(err, durable.ErrStopped) {
-				t.Errorf("%s: HandleJSON after Shutdown: %v", name, err)
+			if _, err := durable.KindOf(s, "later", handle); !errors.Is(err, durable.ErrStopped) {
+				t.Errorf("%s: KindOf after Shutdown: %v", name, err)
 			}
 			if kinds := s.Kinds(); len(kinds) > 1 {
 				t.Errorf("%s: the kinds are %v", name, kinds)

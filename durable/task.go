@@ -57,6 +57,11 @@ const (
 // does Reschedule. The next SetTask begins another burst, even if the run is still in progress: then the result of that
 // run no longer counts, and the next may overlap with it. If MaxDelay equals Delay, there is one run in each Delay
 // (throttle).
+//
+// Expires is for runs that are useless when they are late, such as a one-time code after an outage. An attempt that
+// could not start within Expires after the due time of its run does not start: the task is removed, and [Stats].Expired
+// counts it. This includes a retry, and a run that was put off with [Snooze]. A task that is paused, or whose kind has
+// no handler, stays until it could start. A task that repeats cannot expire: see [WithMissedAge].
 type Task struct {
 	Key      string        // unique among the live tasks; 1 to MaxKey bytes
 	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f
@@ -67,6 +72,7 @@ type Task struct {
 	At       time.Time     // when the first run is due, in place of Delay; the past means at once
 	MaxDelay time.Duration // how long SetTask may postpone the first run: see [Task]; 0 means without bound
 	Jitter   time.Duration // the greatest delay added to the runs: see [Task]
+	Expires  time.Duration // how long after its due time the run of a task that does not repeat may start: see [Task]
 	Times    int           // number of runs; Forever means until removed; 0 means one, or with Cron Forever
 	Trace    string        // trace context of the caller, for the runs; at most MaxTrace bytes. See package otel
 
@@ -108,6 +114,10 @@ func (t *Task) validate() error {
 		return invalid("max delay %v of %q: Delay must be positive and not longer", t.MaxDelay, t.Key)
 	case t.Jitter < 0:
 		return invalid("jitter %v of %q is negative", t.Jitter, t.Key)
+	case t.Expires < 0:
+		return invalid("expiry %v of %q is negative", t.Expires, t.Key)
+	case t.Expires > 0 && (t.Interval > 0 || t.Cron != ""):
+		return invalid("%q repeats and has Expires; WithMissedAge bounds how late its runs may be", t.Key)
 	case t.Times < Forever:
 		return invalid("times %d of %q is negative and not Forever", t.Times, t.Key)
 	case t.Delay > 0 && !t.At.IsZero():
@@ -161,7 +171,7 @@ func (t *Task) record(now int64) *task.Record {
 	r := &task.Record{
 		Key: t.Key, Kind: t.Kind, Payload: append([]byte(nil), t.Payload...),
 		Interval: t.Interval, Cron: t.Cron, Times: int64(t.Times), Grid: due, Due: max(due, now),
-		Trace: t.Trace, Group: t.Group,
+		Trace: t.Trace, Group: t.Group, Expires: t.Expires,
 	}
 	if t.Cron != "" {
 		r.Shift = shift
@@ -195,6 +205,7 @@ type Info struct {
 	Generation     uint64    // as in Token
 	Seq            uint64    // as in Token: the number of the next run, or of the running one
 	Attempts       int       // failed attempts of that run
+	Snoozes        int       // how often a handler has put that run off: see [Snooze]
 	Missed         uint64    // periods that passed without a run
 	Parked         bool      // it does not run until it is rescheduled or replaced
 	Failure        string    // the error of the last attempt, or empty
@@ -208,6 +219,7 @@ type Info struct {
 	Failed         []Failure // the last failed attempts of the run, at most five, the newest first
 
 	Shift    time.Duration // the delay of the runs after the instants of Cron: a part of Jitter
+	Expires  time.Duration // as in Task
 	Deadline time.Time     // the latest due time of the first run, from MaxDelay; zero if there is no bound
 }
 
@@ -242,6 +254,12 @@ func (i Info) String() string {
 	}
 	if i.Attempts > 0 || i.Failure != "" {
 		fmt.Fprintf(&b, ", failed attempts: %d, the last: %q", i.Attempts, i.Failure)
+	}
+	if i.Snoozes > 0 {
+		fmt.Fprintf(&b, ", snoozed: %d", i.Snoozes)
+	}
+	if i.Expires > 0 {
+		fmt.Fprintf(&b, ", expires %v after it was due", i.Expires)
 	}
 	for _, named := range []struct{ name, value string }{{"note", i.Note}, {"group", i.Group}, {"held by", i.Node}} {
 		if named.value != "" {

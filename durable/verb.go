@@ -15,8 +15,9 @@ import (
 // the node, one of many over an [engine.Engine]. Tasks and their changes are the same for both (package internal/task).
 // The backends differ in how a change is stored, and in who may start a run.
 type backend interface {
-	now() int64                                                    // the time that delays count from, in nanoseconds since 1970
-	do(ctx context.Context, v *verb) error                         // returns when the verb is committed or refused
+	now() int64                            // the time that delays count from, in nanoseconds since 1970
+	do(ctx context.Context, v *verb) error // returns when the verb is committed or refused
+	declare(ctx context.Context, d *declaration) (SetResult, error)
 	inquire(ctx context.Context, q question) (runs int, err error) // about runs, everywhere
 	start() error
 	handled(kind string) // the kind has a handler from now on

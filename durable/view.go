@@ -55,7 +55,7 @@ func infoOf(r *task.Record, now int64) Info {
 		Key: r.Key, Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
 		Generation: r.Generation, Seq: r.Seq, Attempts: int(r.Attempts), Missed: r.Missed,
 		Parked: r.Due == task.Never, Failure: r.Failure(), Trace: r.Trace, Group: r.Group, State: stateOf(r, now),
-		PayloadVersion: max(r.Version, 1), Note: r.Note, Shift: r.Shift,
+		PayloadVersion: max(r.Version, 1), Note: r.Note, Shift: r.Shift, Snoozes: r.Snoozes, Expires: r.Expires,
 	}
 	if r.Deadline != 0 {
 		i.Deadline = time.Unix(0, r.Deadline)

@@ -35,7 +35,10 @@ func NewAttempts() *Attempts {
 	return a
 }
 
-// Observe records an attempt. Pass it to [durable.WithObserver].
+// Option returns the option of a scheduler with which it records its attempts in a.
+func (a *Attempts) Option() durable.Option { return durable.WithObserver(a.Observe) }
+
+// Observe records an attempt.
 func (a *Attempts) Observe(at durable.Attempt) {
 	of := a.kinds.get(at.Kind)
 	of.duration.Observe(at.Ended.Sub(at.Started).Seconds())

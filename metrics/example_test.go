@@ -25,7 +25,7 @@ import (
 // A wheel gets an observer, a registry gets the collector, and a server shows the registry.
 func Example() {
 	runs := metrics.NewRuns()
-	tw, err := timewheel.New(time.Millisecond, 1024, timewheel.WithObserver(runs.Observe))
+	tw, err := timewheel.New(time.Millisecond, 1024, runs.Option())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func Example() {
 func ExampleNewSchedulerCollector() {
 	attempts := metrics.NewAttempts()
 	store := memstore.New() // or a persistent store, such as package durable/pebble
-	s, err := durable.New(store, durable.WithObserver(attempts.Observe))
+	s, err := durable.New(store, attempts.Option())
 	if err != nil {
 		log.Fatal(err)
 	}

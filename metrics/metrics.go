@@ -3,12 +3,12 @@
 // Package metrics exports the statistics of timing wheels and durable schedulers to Prometheus.
 //
 //	runs := metrics.NewRuns()
-//	tw, err := timewheel.New(tick, slots, timewheel.WithObserver(runs.Observe))
+//	tw, err := timewheel.New(tick, slots, runs.Option())
 //	...
 //	err = prometheus.Register(metrics.NewCollector(tw, "sessions", metrics.WithRuns(runs)))
 //
 //	attempts := metrics.NewAttempts()
-//	s, err := durable.New(store, durable.WithObserver(attempts.Observe))
+//	s, err := durable.New(store, attempts.Option())
 //	...
 //	err = prometheus.Register(metrics.NewSchedulerCollector(s, "orders", metrics.WithAttempts(attempts)))
 //

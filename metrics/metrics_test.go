@@ -29,7 +29,7 @@ func newWheel(t *testing.T, name string) (*timewheel.TimeWheel, prometheus.Colle
 	quiet := logrus.New()
 	quiet.SetOutput(t.Output())
 	tw, err := timewheel.New(tick, 64,
-		timewheel.WithObserver(runs.Observe), timewheel.WithPoolSize(1), timewheel.WithLogger(quiet))
+		runs.Option(), timewheel.WithPoolSize(1), timewheel.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}

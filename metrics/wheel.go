@@ -51,7 +51,10 @@ func histogramOf(name, help string) prometheus.HistogramOpts {
 	}
 }
 
-// Observe records a run. Pass it to [timewheel.WithObserver].
+// Option returns the option of a wheel with which it records its runs in r.
+func (r *Runs) Option() timewheel.Option { return timewheel.WithObserver(r.Observe) }
+
+// Observe records a run.
 func (r *Runs) Observe(run timewheel.Run) {
 	r.tick.Observe(run.Dispatched.Sub(run.Due).Seconds())
 	r.wait.Observe(run.Started.Sub(run.Dispatched).Seconds())
@@ -61,8 +64,8 @@ func (r *Runs) Observe(run timewheel.Run) {
 // An Option adds metrics to the collector of a wheel.
 type Option func(*collector[reading])
 
-// WithRuns adds the histograms of r and the age of the longest run in progress. The wheel must have r.Observe as an
-// observer: without one it does not know that age. It panics if r is nil.
+// WithRuns adds the histograms of r and the age of the longest run in progress. The wheel must have the option of
+// r: without it the wheel does not know that age. It panics if r is nil.
 func WithRuns(r *Runs) Option {
 	if r == nil {
 		panic("metrics: the runs are nil")

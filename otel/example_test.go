@@ -16,20 +16,20 @@ import (
 	"github.com/seed581295f1/timewheel/otel"
 )
 
-// The code that adds a task puts its trace context into it, and each handler gets a span.
+// The code that adds a task puts its trace context into it, and each call of a handler has a span.
 func Example() {
 	spans := tracetest.NewInMemoryExporter() // or an exporter that sends them to a collector
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
 
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(memstore.New(), otel.Option(provider))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ran := make(chan bool)
-	err = s.Handle("recheck", otel.Handler(provider, func(ctx context.Context, run durable.Run) error {
+	err = s.Handle("recheck", func(ctx context.Context, run durable.Run) error {
 		ran <- true
 		return nil
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

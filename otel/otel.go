@@ -3,11 +3,11 @@
 // Package otel traces the runs of durable schedulers with OpenTelemetry: a span for each call of a handler, with a link
 // to the span in which the task was added.
 //
+//	s, err := durable.New(store, otel.Option(provider))
+//	...
 //	task := durable.Task{Key: "order:42", Kind: "recheck", Delay: 30 * time.Minute}
 //	otel.Inject(ctx, &task)
 //	err = s.AddTask(ctx, task)
-//	...
-//	err = s.Handle("recheck", otel.Handler(provider, recheck))
 //
 // The task carries the trace context, so it does not matter which process runs it, or when.
 //
@@ -31,7 +31,7 @@
 //	error.type                       of a call that failed
 //
 // The name of a span is "process" and the kind. A call that returns an error, panics or ends its goroutine has the status
-// Error.
+// Error, unless the error is that of [durable.Snooze].
 package otel
 
 import (
@@ -50,12 +50,24 @@ import (
 // scope is the name of the tracer.
 const scope = "github.com/seed581295f1/timewheel/otel"
 
-// Handler returns a handler that calls h within a span. It panics if the provider or h is nil.
-func Handler(provider trace.TracerProvider, h durable.Handler) durable.Handler {
-	if provider == nil || h == nil {
-		panic("otel: the tracer provider or the handler is nil")
+// Option returns the option of a scheduler with which each call of its handlers has a span. It panics if the provider is
+// nil.
+func Option(provider trace.TracerProvider) durable.Option {
+	return durable.WithMiddleware(Middleware(provider))
+}
+
+// Middleware returns the middleware of Option, for one kind: see [durable.WithKindMiddleware]. It panics if the provider
+// is nil.
+func Middleware(provider trace.TracerProvider) durable.Middleware {
+	if provider == nil {
+		panic("otel: the tracer provider is nil")
 	}
 	tracer := provider.Tracer(scope)
+	return func(next durable.Handler) durable.Handler { return traced(tracer, next) }
+}
+
+// traced returns a handler that calls next within a span.
+func traced(tracer trace.Tracer, next durable.Handler) durable.Handler {
 	return func(ctx context.Context, run durable.Run) error {
 		ctx, span := tracer.Start(ctx, "process "+text(run.Kind), options(run)...)
 		failure, message := "ended", "the handler panicked or ended its goroutine" // unless it returns
@@ -66,8 +78,8 @@ func Handler(provider trace.TracerProvider, h durable.Handler) durable.Handler {
 			}
 			span.End()
 		}()
-		err := h(ctx, run)
-		if failure = ""; err != nil {
+		err := next(ctx, run)
+		if failure = ""; err != nil && !durable.IsSnooze(err) {
 			failure, message = fmt.Sprintf("%T", err), text(err.Error())
 		}
 		return err

@@ -5,6 +5,7 @@ package otel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -49,23 +50,23 @@ var schedulers = map[string]func(opts ...durable.Option) (*durable.Scheduler, er
 }
 
 // Each run is the root of a separate trace, and is linked to the span that added its task.
-func TestHandler_eachRun_isASpanWithALink(t *testing.T) {
+func TestMiddleware_eachRun_isASpanWithALink(t *testing.T) {
 	for name, open := range schedulers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				provider, spans := newProvider(t)
-				s, err := open(durable.WithLogger(testkit.Quiet()))
+				s, err := open(durable.WithLogger(testkit.Quiet()), otel.Option(provider))
 				must(t, err)
 				tracer := provider.Tracer("test")
 				fails := errors.New("on purpose")
-				must(t, s.Handle("recheck", otel.Handler(provider, func(ctx context.Context, run durable.Run) error {
+				must(t, s.Handle("recheck", func(ctx context.Context, run durable.Run) error {
 					_, inside := tracer.Start(ctx, "inside")
 					inside.End()
 					if run.Attempt == 1 && run.Times == 1 {
 						return fails
 					}
 					return nil
-				}), durable.WithRetry(3, time.Second, time.Second)))
+				}, durable.WithRetry(3, time.Second, time.Second)))
 				must(t, s.Start())
 
 				state, err := api.ParseTraceState("vendor=a value,other=1")
@@ -158,7 +159,7 @@ func attributes(span tracetest.SpanStub) map[attribute.Key]attribute.Value {
 }
 
 // A handler that panics or ends its goroutine also has a span, and the scheduler notices it as it would without one.
-func TestHandler_panicAndGoexit_areErrors(t *testing.T) {
+func TestMiddleware_panicAndGoexit_areErrors(t *testing.T) {
 	for name, h := range map[string]durable.Handler{
 		"handler panicked: on purpose":  func(context.Context, durable.Run) error { panic("on purpose") },
 		"handler called runtime.Goexit": func(context.Context, durable.Run) error { runtime.Goexit(); return nil },
@@ -168,7 +169,7 @@ func TestHandler_panicAndGoexit_areErrors(t *testing.T) {
 				provider, spans := newProvider(t)
 				s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
 				must(t, err)
-				must(t, s.Handle("kind", otel.Handler(provider, h), durable.WithRetry(1, time.Second, time.Second)))
+				must(t, s.Handle("kind", h, durable.WithKindMiddleware(otel.Middleware(provider)), durable.WithRetry(1, time.Second, time.Second)))
 				must(t, s.Start())
 				must(t, s.AddTask(ctx, durable.Task{Key: "k", Kind: "kind", Delay: time.Second}))
 				time.Sleep(time.Minute)
@@ -188,9 +189,9 @@ func TestHandler_panicAndGoexit_areErrors(t *testing.T) {
 }
 
 // A task that was added without a span runs in a span without a link, and so does a task with a foreign trace text.
-func TestHandler_withoutATrace_hasNoLink(t *testing.T) {
+func TestMiddleware_withoutATrace_hasNoLink(t *testing.T) {
 	provider, spans := newProvider(t)
-	h := otel.Handler(provider, func(context.Context, durable.Run) error { return nil })
+	h := otel.Middleware(provider)(func(context.Context, durable.Run) error { return nil })
 	for _, trace := range []string{"", " ", "x", "00-0-0-01", strings.Repeat("y", durable.MaxTrace)} {
 		must(t, h(ctx, durable.Run{Trace: trace}))
 	}
@@ -198,6 +199,18 @@ func TestHandler_withoutATrace_hasNoLink(t *testing.T) {
 		if len(span.Links) > 0 {
 			t.Errorf("a span has the links %v", span.Links)
 		}
+	}
+}
+
+// A run that is put off has not failed, and neither has its span.
+func TestMiddleware_snooze_isNoError(t *testing.T) {
+	provider, spans := newProvider(t)
+	h := otel.Middleware(provider)(func(context.Context, durable.Run) error { return fmt.Errorf("not yet: %w", durable.Snooze(1)) })
+	if err := h(ctx, durable.Run{}); !durable.IsSnooze(err) {
+		t.Errorf("the error is %v", err)
+	}
+	if got := spans.GetSpans(); len(got) != 1 || got[0].Status.Code != codes.Unset {
+		t.Errorf("the spans are %+v", got)
 	}
 }
 
@@ -231,12 +244,8 @@ func TestInject(t *testing.T) {
 	}
 }
 
-func TestHandler_ofNothing_panics(t *testing.T) {
-	provider, _ := newProvider(t)
-	for _, f := range []func(){
-		func() { otel.Handler(nil, func(context.Context, durable.Run) error { return nil }) },
-		func() { otel.Handler(provider, nil) },
-	} {
+func TestMiddleware_ofNothing_panics(t *testing.T) {
+	for _, f := range []func(){func() { otel.Option(nil) }, func() { otel.Middleware(nil) }} {
 		func() {
 			defer func() {
 				if recover() == nil {

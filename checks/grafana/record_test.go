@@ -89,7 +89,7 @@ func newWheel(t *testing.T, registry *prometheus.Registry, name string, workers 
 	t.Helper()
 	runs := metrics.NewRuns()
 	tw := timewheel.NewTimeWheel(10*time.Millisecond, 64,
-		timewheel.WithObserver(runs.Observe), timewheel.WithPoolSize(workers), timewheel.WithLogger(testkit.Quiet()))
+		runs.Option(), timewheel.WithPoolSize(workers), timewheel.WithLogger(testkit.Quiet()))
 	registry.MustRegister(metrics.NewCollector(tw, name, metrics.WithRuns(runs)))
 	tw.Start()
 	t.Cleanup(tw.Stop)

@@ -130,7 +130,7 @@ func (s *service) open(registry *prometheus.Registry) (dashboard.Source, error) 
 	if s.Dir == "" && s.URL == "" {
 		rec, runs := dashboard.NewRecorder(), metrics.NewRuns()
 		s.tw = timewheel.NewTimeWheel(10*time.Millisecond, 512, timewheel.WithPoolSize(workers),
-			timewheel.WithLogger(log), rec.Option(), timewheel.WithObserver(runs.Observe))
+			timewheel.WithLogger(log), rec.Option(), runs.Option())
 		s.tw.Start()
 		return dashboard.Wheel(source, s.tw, rec), registry.Register(
 			metrics.NewCollector(s.tw, source, metrics.WithRuns(runs)))
@@ -138,7 +138,7 @@ func (s *service) open(registry *prometheus.Registry) (dashboard.Source, error) 
 	rec, attempts := dashboard.NewAttemptRecorder(), metrics.NewAttempts()
 	opts := []durable.Option{
 		durable.WithNodeName(s.Name), durable.WithLease(lease), durable.WithPoolSize(workers), durable.WithLogger(log),
-		durable.WithCatchUp(catchUp), rec.Option(), durable.WithObserver(attempts.Observe),
+		durable.WithCatchUp(catchUp), rec.Option(), attempts.Option(),
 	}
 	if err := s.openTasks(registry, opts); err != nil {
 		return dashboard.Source{}, err

@@ -169,7 +169,7 @@ func newWheel(registry *prometheus.Registry, name string, tick time.Duration, sl
 		timewheel.WithPoolSize(workers),
 		timewheel.WithLogger(quiet),
 		rec.Option(),
-		timewheel.WithObserver(runs.Observe))
+		runs.Option())
 	if err != nil {
 		return wheel{}, err
 	}

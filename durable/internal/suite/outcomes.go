@@ -188,45 +188,58 @@ func decidesLate(t *testing.T, k *kit.Kit) {
 // An order is a payload.
 type order struct{ Number int }
 
-func jsonPayloads(t *testing.T, k *kit.Kit) {
-	got := make(chan order, 1)
+// kindOf registers the kind "k" on every node, and returns it as that of one of them.
+func kindOf[T any](k *kit.Kit, h func(ctx context.Context, run durable.Run, payload T) error) durable.Kind[T] {
+	var all []durable.Kind[T]
 	for _, s := range k.Nodes {
-		k.Must(durable.HandleJSON(s.Scheduler, "k", func(_ context.Context, _ durable.Run, o order) error {
-			got <- o
-			return nil
-		}))
+		kind, err := durable.KindOf(s.Scheduler, "k", h)
+		k.Must(err)
+		all = append(all, kind)
 	}
-	k.Must(k.On().AddJSON(ctx, durable.Task{Key: "a", Kind: "k", Delay: time.Second}, order{42}))
+	return all[len(all)-1]
+}
+
+func jsonPayloads(t *testing.T, k *kit.Kit) {
+	got := make(chan order, 2)
+	orders := kindOf(k, func(_ context.Context, _ durable.Run, o order) error {
+		got <- o
+		return nil
+	})
+	k.Must(orders.Add(ctx, "a", order{42}, durable.In(time.Second)))
 	if i := k.Info("a"); string(i.Payload) != `{"Number":42}` || i.PayloadVersion != 1 {
 		t.Errorf("the task is %+v", i)
 	}
 	if o := <-got; o.Number != 42 {
 		t.Errorf("the payload is %+v", o)
 	}
-	b := durable.Task{Key: "b", Kind: "k", Delay: time.Second}
-	for _, err := range []error{k.On().AddJSON(ctx, b, func() {}), k.On().SetJSON(ctx, b, func() {})} {
+	k.RunsAfter(time.Second)
+	k.Gone("a")
+}
+
+// A payload that cannot be encoded changes nothing.
+func noEncoding(t *testing.T, k *kit.Kit) {
+	kind := kindOf(k, func(context.Context, durable.Run, any) error { return nil })
+	k.Must(kind.Set(ctx, "a", 1, durable.In(time.Minute)))
+	for _, err := range []error{kind.Add(ctx, "b", func() {}), kind.Set(ctx, "a", func() {})} {
 		if !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("a payload that cannot be JSON: %v", err)
 		}
 	}
+	if i := k.Info("a"); string(i.Payload) != "1" {
+		t.Errorf("the task is %+v", i)
+	}
 	k.Gone("b")
 }
 
-// A burst of SetJSON is one run, with the last payload. One that cannot be encoded changes nothing.
+// A burst of Set is one run, with the last payload.
 func setsJSON(t *testing.T, k *kit.Kit) {
 	got := make(chan order, 3)
-	for _, s := range k.Nodes {
-		k.Must(durable.HandleJSON(s.Scheduler, "k", func(_ context.Context, _ durable.Run, o order) error {
-			got <- o
-			return nil
-		}))
-	}
-	task := durable.Task{Key: "a", Kind: "k", Delay: time.Second, MaxDelay: time.Minute}
+	orders := kindOf(k, func(_ context.Context, _ durable.Run, o order) error {
+		got <- o
+		return nil
+	})
 	for n := range 3 {
-		k.Must(k.On().SetJSON(ctx, task, order{n + 1}))
-	}
-	if err := k.On().SetJSON(ctx, task, func() {}); !errors.Is(err, durable.ErrInvalidTask) {
-		t.Errorf("a payload that cannot be JSON: %v", err)
+		k.Must(orders.Set(ctx, "a", order{n + 1}, durable.In(time.Second), func(t *durable.Task) { t.MaxDelay = time.Minute }))
 	}
 	if i := k.Info("a"); string(i.Payload) != `{"Number":3}` || i.PayloadVersion != 1 {
 		t.Errorf("the task is %+v", i)
@@ -239,9 +252,7 @@ func setsJSON(t *testing.T, k *kit.Kit) {
 }
 
 func noJSON(t *testing.T, k *kit.Kit) {
-	for _, s := range k.Nodes {
-		k.Must(durable.HandleJSON(s.Scheduler, "k", func(context.Context, durable.Run, order) error { return nil }))
-	}
+	kindOf(k, func(context.Context, durable.Run, order) error { return nil })
 	for key, payload := range map[string]string{"none": "", "no JSON": "{", "another": `{"Number":"x"}`} {
 		k.On().Add(durable.Task{Key: key, Kind: "k", Payload: []byte(payload), Delay: time.Second})
 	}

@@ -30,6 +30,8 @@ var fields = [...]field{
 	count(8, func(r *Record) *time.Duration { return &r.Shift }, 1, math.MaxInt64),
 	instant(9, func(r *Record) *int64 { return &r.Deadline }),
 	text(10, func(r *Record) *string { return &r.Note }),
+	count(11, func(r *Record) *int { return &r.Snoozes }, 1, math.MaxInt32),
+	count(12, func(r *Record) *time.Duration { return &r.Expires }, 1, math.MaxInt64),
 }
 
 // text returns a text field, which is not written if it is empty.

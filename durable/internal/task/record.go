@@ -32,11 +32,13 @@ type Record struct {
 	Failed     []Failure // the last failed attempts of the run, at most mostFailed, the newest first
 	Trace      string
 	Group      string
-	Note       string // of the previous run, if any
-	Version    int    // of the payload; 0 is the first
-	Paused     int64  // its due time when it was paused; 0 if it is not paused
-	Deadline   int64  // the latest due time of the first run, however often SetTask postpones it; 0 if there is none
-	Starts     int    // starts of the run with an unknown end; an engine counts them itself
+	Note       string        // of the previous run, if any
+	Version    int           // of the payload; 0 is the first
+	Paused     int64         // its due time when it was paused; 0 if it is not paused
+	Deadline   int64         // the latest due time of the first run, however often SetTask postpones it; 0 if there is none
+	Snoozes    int           // how often a handler has postponed the run
+	Expires    time.Duration // how long after Grid the run may start; 0 means without bound
+	Starts     int           // starts of the run with an unknown end; an engine counts them itself
 }
 
 // Forever is the Times of a task that repeats until it is removed.
@@ -110,7 +112,7 @@ func (r *Record) Token() Token { return Token{r.Key, r.Generation, r.Seq} }
 
 // AttemptDue returns when the next attempt is due, or was due if it is running.
 func (r *Record) AttemptDue() int64 {
-	if r.Failing() {
+	if r.Failing() || r.Snoozes > 0 {
 		return r.Due
 	}
 	return r.Grid
@@ -173,7 +175,8 @@ func Decode(stored engine.Record) (*Record, error) {
 	r.Payload = d.b
 	switch {
 	case d.short, r.Times < Forever, r.Times == 0, r.Times > math.MaxInt, r.Interval < 0, r.Grid < 0, r.Kind == "",
-		r.Repeats() && r.Interval == 0 && r.Cron == "", r.Interval > 0 && r.Cron != "", r.Shift > 0 && r.Cron == "":
+		r.Repeats() && r.Interval == 0 && r.Cron == "", r.Interval > 0 && r.Cron != "", r.Shift > 0 && r.Cron == "",
+		r.Expires > 0 && r.Repeats():
 		return nil, fmt.Errorf("%w: malformed record for key %q: %x", engine.ErrCorrupt, stored.Key, stored.Data)
 	}
 	return r, nil

@@ -3,6 +3,7 @@
 package task
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type Outcome struct {
 	Done    bool          // the handler has called Complete,
 	Note    string        // with this note
 	Park    bool          // it failed, and there is no further attempt
+	Snooze  bool          // it did not fail, and the run is due again after Wait
 	Wait    time.Duration // it failed, and is retried after this; negative: after the kind's wait
 }
 
@@ -27,7 +29,7 @@ func FailedFor(why string) Outcome { return Outcome{Failure: why, Wait: -1} }
 
 // Late returns the outcome of an attempt that took longer than its kind allows.
 func (o Outcome) Late(allowed, took time.Duration) Outcome {
-	if o.Done {
+	if o.Done || o.Snooze {
 		return o
 	}
 	if o.Failure == "" {
@@ -56,15 +58,18 @@ func Clip(text string) string {
 //
 //	succeeded, and repeats               the next run on the grid that is not over
 //	succeeded                            nil
+//	snoozed                              the same run, after a wait
 //	failed, attempts left                the same run, after a wait
 //	failed for the last time, or Park    parked
 func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
-	if o.Failure == "" && !r.Repeats() {
-		return nil
-	}
 	next := *r
-	switch o.Failure {
-	case "":
+	switch {
+	case o.Snooze:
+		next.Snoozes, next.Starts, next.Deadline = next.Snoozes+1, 0, 0
+		next.Due = Later(now, o.Wait)
+	case o.Failure == "" && !r.Repeats():
+		return nil
+	case o.Failure == "":
 		next.Note = o.Note
 		if next.Times != Forever {
 			next.Times--
@@ -117,6 +122,32 @@ func (r *Record) Skipped(to int64) *Record {
 	return &next
 }
 
+// IsDefinedAs reports whether the task, which repeats without end, has the definition of another one: all but its state
+// and the time of its first run.
+func (r *Record) IsDefinedAs(as *Record) bool {
+	return r.recurs(as) && r.Kind == as.Kind && bytes.Equal(r.Payload, as.Payload) && r.Times == as.Times &&
+		r.Group == as.Group && max(r.Version, 1) == max(as.Version, 1)
+}
+
+// recurs reports whether the runs of both tasks recur in the same way.
+func (r *Record) recurs(as *Record) bool {
+	return r.Interval == as.Interval && r.Cron == as.Cron && r.Shift == as.Shift
+}
+
+// Redefined returns the task with the definition of another one. It keeps the due time if both recur in the same way,
+// unless the task is parked.
+func (r *Record) Redefined(as *Record) *Record {
+	next := *r
+	next.Kind, next.Payload, next.Times, next.Group, next.Version = as.Kind, as.Payload, as.Times, as.Group, as.Version
+	next.Expires = 0
+	if r.recurs(as) && r.Due != Never {
+		return &next
+	}
+	next.Interval, next.Cron, next.Shift, next.Grid = as.Interval, as.Cron, as.Shift, as.Grid
+	next.begin()
+	return &next
+}
+
 // Moved returns the task with its next run at that time.
 func (r *Record) Moved(to int64) *Record {
 	next := *r
@@ -128,7 +159,7 @@ func (r *Record) Moved(to int64) *Record {
 // Following returns the task that SetTask puts in place of old, which may be nil. If no run of old has started, the
 // task is due at the deadline of old at the latest.
 func (r *Record) Following(old *Record, started bool, now int64) *Record {
-	if old == nil || started || old.Failing() || r.Deadline == 0 || old.Deadline == 0 {
+	if old == nil || started || old.Failing() || old.Snoozes > 0 || r.Deadline == 0 || old.Deadline == 0 {
 		return r
 	}
 	next := *r
@@ -179,7 +210,7 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 // begin sets the record to a new run, which is due on its grid.
 func (r *Record) begin() {
 	r.Seq++
-	r.Attempts, r.Starts, r.Failed, r.Deadline = 0, 0, nil, 0
+	r.Attempts, r.Starts, r.Snoozes, r.Failed, r.Deadline = 0, 0, 0, nil, 0
 	r.await()
 }
 
@@ -238,4 +269,9 @@ func NextOf(cron string, t int64, shift time.Duration) int64 {
 }
 
 // Skippable reports whether the next run may be skipped when it is overdue: there are others, and it has not begun.
-func (r *Record) Skippable() bool { return r.Repeats() && r.Attempts == 0 && r.Starts == 0 }
+func (r *Record) Skippable() bool {
+	return r.Repeats() && r.Attempts == 0 && r.Starts == 0 && r.Snoozes == 0
+}
+
+// IsExpired reports whether it is too late to start the task's run.
+func (r *Record) IsExpired(now int64) bool { return r.Expires > 0 && now > Later(r.Grid, r.Expires) }

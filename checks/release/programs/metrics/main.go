@@ -16,7 +16,7 @@ import (
 
 func main() {
 	runs := metrics.NewRuns()
-	tw, err := timewheel.New(time.Millisecond, 64, timewheel.WithObserver(runs.Observe))
+	tw, err := timewheel.New(time.Millisecond, 64, runs.Option())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,15 +18,15 @@ import (
 )
 
 func main() {
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(memstore.New(), otel.Option(noop.NewTracerProvider()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ran := make(chan durable.Run)
-	err = s.Handle("kind", otel.Handler(noop.NewTracerProvider(), func(_ context.Context, run durable.Run) error {
+	err = s.Handle("kind", func(_ context.Context, run durable.Run) error {
 		ran <- run
 		return nil
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+// A Hold is the payload of a task that looks at an order again.
+type Hold struct{ Items int }
+
+// A typed kind: the compiler checks the payloads. Several tasks are added at once with AddTask.
+func ExampleKindOf() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New()) // or a store of package durable/pebble
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan bool)
+	holds, err := durable.KindOf(s, "hold", func(_ context.Context, run durable.Run, h Hold) error {
+		fmt.Printf("%s: %d items\n", run.Key, h.Items)
+		done <- true
+		return nil
+	})
+	if err := errors.Join(err, s.Start()); err != nil {
+		log.Fatal(err)
+	}
+
+	if err := holds.Add(ctx, "order:1", Hold{3}, durable.In(10*time.Millisecond)); err != nil {
+		log.Fatal(err)
+	}
+	<-done
+
+	var tasks []durable.Task
+	for _, key := range []string{"order:2", "order:3"} {
+		task, err := holds.Task(key, Hold{2}, durable.In(30*time.Minute))
+		if err != nil {
+			log.Fatal(err)
+		}
+		tasks = append(tasks, task)
+	}
+	if err := s.AddTask(ctx, tasks...); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Len(), "tasks wait")
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// order:1: 3 items
+	// 2 tasks wait
+}
+
+// A web server adds tasks, and another process runs them. The server declares the kind: it has no handler.
+func ExampleKindOf_withoutHandler() {
+	ctx := context.Background()
+	engine := memengine.New() // or an engine of package durable/postgres
+	server, err := durable.Connect(ctx, engine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	holds, err := durable.KindOf[Hold](server, "hold", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := holds.Add(ctx, "order:1", Hold{3}, durable.In(30*time.Minute)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(server.Exist(ctx, "order:1"))
+	if err := server.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: true <nil>
+}
+
+// The shop is closed: the run is put off, which is no failed attempt.
+func ExampleSnooze() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	opens := time.Now().Add(50 * time.Millisecond)
+	done := make(chan bool)
+	err = s.Handle("call", func(_ context.Context, run durable.Run) error {
+		if left := time.Until(opens); left > 0 {
+			fmt.Println("closed")
+			return durable.Snooze(left)
+		}
+		fmt.Println("attempt", run.Attempt)
+		close(done)
+		return nil
+	})
+	if err := errors.Join(err, s.Start()); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.AddTask(ctx, durable.Task{Key: "call:ada", Kind: "call"}); err != nil {
+		log.Fatal(err)
+	}
+	<-done
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// closed
+	// attempt 1
+}
+
+// A one-time code is useless after a minute. After an outage it is dropped, and not sent late.
+func ExampleTask_expires() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = s.Handle("code", func(_ context.Context, run durable.Run) error {
+		fmt.Println("sent:", run.Key)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = s.AddTask(ctx,
+		durable.Task{Key: "code:ada", Kind: "code", At: time.Now().Add(-time.Hour), Expires: time.Minute},
+		durable.Task{Key: "code:bob", Kind: "code", Delay: 10 * time.Millisecond, Expires: time.Minute})
+	if err := errors.Join(err, s.Start()); err != nil {
+		log.Fatal(err)
+	}
+	for s.Len() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	fmt.Println("expired:", s.Stats().Expired)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// sent: code:bob
+	// expired: 1
+}
+
+// A middleware sees each attempt of each kind.
+func ExampleWithMiddleware() {
+	ctx := context.Background()
+	logs := func(next durable.Handler) durable.Handler {
+		return func(ctx context.Context, run durable.Run) error {
+			err := next(ctx, run)
+			fmt.Printf("%s %q, attempt %d: %v\n", run.Kind, run.Key, run.Attempt, err)
+			return err
+		}
+	}
+	s, err := durable.New(memstore.New(), durable.WithMiddleware(logs))
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan bool)
+	err = s.Handle("mail", func(_ context.Context, run durable.Run) error {
+		if run.Attempt == 1 {
+			return errors.New("the server is busy")
+		}
+		close(done)
+		return nil
+	}, durable.WithRetry(3, time.Millisecond, time.Millisecond))
+	if err := errors.Join(err, s.Start(), s.AddTask(ctx, durable.Task{Key: "ada", Kind: "mail"})); err != nil {
+		log.Fatal(err)
+	}
+	<-done
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// mail "ada", attempt 1: the server is busy
+	// mail "ada", attempt 2: <nil>
+}
+
+// A Vault encrypts payloads with AES-GCM. The first byte of a sealed payload names its key, so that keys can rotate: new
+// payloads have the newest key, and older ones still open.
+type Vault struct{ keys []cipher.AEAD }
+
+// Add adds a key, which becomes the newest.
+func (v *Vault) Add(key []byte) error {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return err
+	}
+	gcm, err := cipher.NewGCMWithRandomNonce(block)
+	v.keys = append(v.keys, gcm)
+	return err
+}
+
+// Seal encrypts the payload of the task, and binds it to the key of the task: it opens in no other.
+func (v *Vault) Seal(task *durable.Task) {
+	newest := len(v.keys) - 1
+	task.Payload = v.keys[newest].Seal([]byte{byte(newest)}, nil, task.Payload, []byte(task.Key))
+}
+
+// Open is a middleware that decrypts the payloads. One that does not open parks its task.
+func (v *Vault) Open(next durable.Handler) durable.Handler {
+	return func(ctx context.Context, run durable.Run) error {
+		if len(run.Payload) == 0 || int(run.Payload[0]) >= len(v.keys) {
+			return durable.Park(errors.New("the key of the payload is unknown"))
+		}
+		var err error
+		run.Payload, err = v.keys[run.Payload[0]].Open(nil, nil, run.Payload[1:], []byte(run.Key))
+		if err != nil {
+			return durable.Park(fmt.Errorf("the payload does not open: %w", err))
+		}
+		return next(ctx, run)
+	}
+}
+
+// Payloads are encrypted in the store. The key is rotated, and the older payload still opens.
+func ExampleWithMiddleware_encryption() {
+	ctx := context.Background()
+	newKey := func() []byte { key := make([]byte, 32); _, _ = rand.Read(key); return key }
+	var vault Vault
+	if err := vault.Add(newKey()); err != nil {
+		log.Fatal(err)
+	}
+	s, err := durable.New(memstore.New(), durable.WithMiddleware(vault.Open), durable.WithPoolSize(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan string)
+	err = s.Handle("card", func(_ context.Context, run durable.Run) error {
+		done <- string(run.Payload)
+		return nil
+	})
+	if err := errors.Join(err, s.Start()); err != nil {
+		log.Fatal(err)
+	}
+
+	first := durable.Task{Key: "card:1", Kind: "card", Payload: []byte("4111 1111"), Delay: 100 * time.Millisecond}
+	vault.Seal(&first)
+	err = s.AddTask(ctx, first)
+	if err := errors.Join(err, vault.Add(newKey())); err != nil {
+		log.Fatal(err)
+	}
+	second := durable.Task{Key: "card:2", Kind: "card", Payload: []byte("5500 0000"), Delay: 200 * time.Millisecond}
+	vault.Seal(&second)
+	if err := s.AddTask(ctx, second); err != nil {
+		log.Fatal(err)
+	}
+	stored, _, err := s.Get(ctx, "card:2")
+	fmt.Println(len(stored.Payload) > len("5500 0000"), err)
+	fmt.Println(<-done)
+	fmt.Println(<-done)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// true <nil>
+	// 4111 1111
+	// 5500 0000
+}
