@@ -180,7 +180,10 @@ func (n *node) room() (*term, int) {
 	return n.term, n.roomLocked()
 }
 
-func (n *node) claimsLocked() bool { return n.started && !n.stopping && n.leasedLocked() }
+func (n *node) claimsLocked() bool { return n.started && !n.leavesLocked() && n.leasedLocked() }
+
+// leavesLocked reports whether the node starts no further run.
+func (n *node) leavesLocked() bool { return n.stopping || n.drained }
 
 // roomLocked returns how many more tasks the node may hold. It is 0 if other nodes should take the rest.
 func (n *node) roomLocked() int {
@@ -222,14 +225,14 @@ func (n *node) loadLocked() timewheel.Stats {
 
 // unstick releases due tasks that wait for a worker if the node is stuck, or stuck on their kind: another node may have
 // a free worker. It also releases what the limiters hold beyond the node's share of their limits, which shrinks when
-// another node joins. Once Shutdown has begun it releases every waiting task, because the runs in progress may take
-// long.
+// another node joins. Once Shutdown has begun, or while the node is drained, it releases every waiting task, because the runs in
+// progress may take long.
 func (n *node) unstick(t *term) {
 	var some []*live
 	n.mu.Lock()
 	switch {
 	case n.term != t:
-	case n.stopping:
+	case n.leavesLocked():
 		some = n.heldLocked(func(*live) bool { return true })
 	case n.stuckLocked():
 		now := n.clock.Earliest(n.own())
@@ -367,7 +370,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 			n.placeLocked(rec, claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, rec.Due <= over)
 		}
 	}
-	if n.stopping { // the claim was in progress when Shutdown began
+	if n.leavesLocked() { // the claim was in progress when Shutdown or a drain began
 		call(n.look)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -159,8 +160,8 @@ func tooManyTasks(prefix string) error {
 // declare stores the changes in one commit, and then the version.
 func (k *keeper) declare(ctx context.Context, d *declaration) (r SetResult, err error) {
 	err = k.ask(ctx, op{size: d.size, do: func(g *group) error {
-		pauses, declared := g.settingsNow()
-		if was := declared[d.prefix]; was > d.version {
+		settings := g.settingsNow()
+		if was := settings.declared[d.prefix]; was > d.version {
 			r.Newer = was
 			return nil
 		}
@@ -168,14 +169,11 @@ func (k *keeper) declare(ctx context.Context, d *declaration) (r SetResult, err 
 		if err != nil {
 			return err
 		}
-		next := map[string]int64{d.prefix: d.version}
-		for prefix, version := range declared {
-			if prefix != d.prefix {
-				next[prefix] = version
-			}
-		}
-		data, err := encodeSettings(pauses, next)
-		if err != nil {
+		declared := map[string]int64{}
+		maps.Copy(declared, settings.declared)
+		declared[d.prefix] = d.version
+		settings.declared = declared
+		if err := g.setSettings(settings); err != nil {
 			return err
 		}
 		var changes []redeclared
@@ -189,7 +187,6 @@ func (k *keeper) declare(ctx context.Context, d *declaration) (r SetResult, err 
 		}
 		g.tally.added += uint64(r.Added)
 		g.tally.removed += uint64(r.Removed)
-		g.declared, g.settings = next, data
 		return nil
 	}})
 	return r, err

@@ -20,6 +20,7 @@ var (
 	ErrStopped          error = likeOfWheel{"durable: stopped", timewheel.ErrStopped}
 
 	ErrUnknownKind = errors.New("durable: unknown kind")
+	ErrUnknownNode = errors.New("durable: no node has the name")
 	ErrBroken      = errors.New("durable: the store has failed")
 	ErrVersion     = engine.ErrVersion
 	ErrCorrupt     = engine.ErrCorrupt

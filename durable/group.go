@@ -19,9 +19,8 @@ type group struct {
 	tally  tally          // to be counted
 	parked []*task.Record // the records that were parked
 
-	pauses   *Pauses          // the pauses to set; nil to leave them
-	settings []byte           // with these, or with
-	declared map[string]int64 // the versions of sets; nil if they stay
+	settings *settings // to set; nil to leave them
+	encoded  []byte    // the same
 }
 
 // A tally counts what the operations of a group did.

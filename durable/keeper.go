@@ -69,8 +69,8 @@ type keeper struct {
 	unhandled      map[string]int             // how many tasks of each kind are set aside; 0 if there were some before
 	unreported     []string                   // kinds new in unhandled
 
-	waiting  map[string]bool  // paused kinds with tasks set aside
-	declared map[string]int64 // the versions of declared sets, by prefix; replaced, not changed
+	waiting  map[string]bool // paused kinds with tasks set aside
+	settings settings
 }
 
 // An op is an operation. It adds its changes to the group. An error undoes nothing, so an op must not put anything
@@ -92,9 +92,9 @@ const (
 	groupBytes = 16 << 20
 )
 
-func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, declared map[string]int64, cfg config) *keeper {
+func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, settings settings, cfg config) *keeper {
 	k := &keeper{
-		store: store, wheel: wheel, kinds: kinds, declared: declared, cfg: cfg,
+		store: store, wheel: wheel, kinds: kinds, settings: settings, cfg: cfg,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
 		report:    reporter{log: cfg.log},
 		live:      make(map[string]*live),
@@ -259,7 +259,7 @@ func (k *keeper) commit(g *group) error {
 		k.count.commit(len(changes), time.Since(began))
 	}
 	if g.settings != nil {
-		if err := k.store.SetSettings(g.settings); err != nil {
+		if err := k.store.SetSettings(g.encoded); err != nil {
 			return k.fail(err)
 		}
 	}
@@ -279,11 +279,8 @@ func (k *keeper) commit(g *group) error {
 		}
 		k.place(t.key, t.now)
 	}
-	if g.pauses != nil {
-		k.adopt(*g.pauses)
-	}
-	if g.declared != nil {
-		k.declared = g.declared
+	if g.settings != nil {
+		k.adopt(*g.settings)
 	}
 	return nil
 }

@@ -134,11 +134,14 @@ func (n *node) renew(t *term) bool {
 	n.mu.Lock()
 	n.unreported = false
 	n.renewals++
-	count, takenOver, held := n.renewals, n.takenOver, len(n.held)
+	count, takenOver, held, drained := n.renewals, n.takenOver, len(n.held), n.drained
 	n.mu.Unlock()
 	report := n.cfg.report(n.work(), n.kinds, held)
 	report.TakenOver = takenOver
 	limited := n.kinds.shared()
+	if report.Drained = drained; drained && report.Running == 0 { // its part of the limits is for the other nodes
+		report.Kinds, limited = nil, nil
+	}
 	sent := n.own()
 	members, now, err := n.engine.Renew(ctx, t.id, report.encode(count))
 	if err != nil {
@@ -165,6 +168,9 @@ func (n *node) renew(t *term) bool {
 	}
 	n.members = leased
 	n.extendLocked(sent)
+	if report.Kinds == nil {
+		n.undivideLocked()
+	}
 	n.divideLocked(limited, members, answered)
 	return true
 }
@@ -287,10 +293,7 @@ func (n *node) forget(t *term) {
 		return
 	}
 	n.term = nil
-	for _, k := range n.kinds.shared() {
-		k.reported = 0
-		k.Limiter.SetPart(limit.Part{})
-	}
+	n.undivideLocked()
 	t.expiry.Stop()
 	t.cancel(errLeaseOver)
 	for _, l := range n.held {
@@ -302,6 +305,14 @@ func (n *node) forget(t *term) {
 		n.report.note(func(n *notices) { n.lost = true })
 	}
 	call(n.look)
+}
+
+// undivideLocked gives up the shares of the limits for all nodes.
+func (n *node) undivideLocked() {
+	for _, k := range n.kinds.shared() {
+		k.reported = 0
+		k.Limiter.SetPart(limit.Part{})
+	}
 }
 
 // unsure notes that a call may or may not have taken effect, so that the claims are checked for as long as it may be in

@@ -102,6 +102,7 @@ type lifetimes struct {
 type membership struct {
 	started    bool
 	stopping   bool
+	drained    bool   // by Drain: it starts nothing further
 	since      int64  // by the engine's clock: tasks due before it were due before Start
 	term       *term  // nil while it is not a member
 	members    int    // of the engine, by the last answer

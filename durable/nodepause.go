@@ -5,6 +5,7 @@ package durable
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -42,41 +43,41 @@ func (n *node) keepSettings() time.Duration {
 	return settingsEvery
 }
 
-// readSettings reads the settings and applies their pauses here.
-func (n *node) readSettings(ctx context.Context) (p Pauses, revision int64, err error) {
+// readSettings reads the settings and applies them here.
+func (n *node) readSettings(ctx context.Context) (s settings, revision int64, err error) {
 	asked := n.own()
 	note, err := n.note(ctx, pausesNote)
 	if err != nil {
-		return p, 0, err
+		return s, 0, err
 	}
 	return n.learn(note, asked)
 }
 
-// learn applies the pauses of settings that were requested at asked, by the node's own clock. While the settings cannot
+// learn applies settings that were requested at asked, by the node's own clock. While the settings cannot
 // be read, everything is paused here.
-func (n *node) learn(note engine.Stored, asked int64) (p Pauses, revision int64, err error) {
+func (n *node) learn(note engine.Stored, asked int64) (s settings, revision int64, err error) {
 	revision = note.Revision
-	p, _, err = decodeSettings(note.Data)
+	s, err = decodeSettings(note.Data)
 	n.mu.Lock()
 	puzzled := err != nil && !n.puzzled
 	n.puzzled = err != nil
 	n.mu.Unlock()
 	if err != nil {
-		n.adopt(Pauses{All: true}, revision, asked)
+		n.adopt(settings{pauses: Pauses{All: true}}, revision, asked)
 		if puzzled {
 			n.report.note(func(n *notices) { n.settings = err })
 		}
-		return p, 0, err
+		return s, 0, err
 	}
-	n.adopt(p, revision, asked)
-	return p, revision, nil
+	n.adopt(s, revision, asked)
+	return s, revision, nil
 }
 
 // misread reports whether the settings were received and cannot be decoded.
 func misread(err error) bool { return errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) }
 
-// adopt applies pauses that were requested at asked, by the node's own clock, unless it knows later ones.
-func (n *node) adopt(p Pauses, revision, asked int64) {
+// adopt applies settings that were requested at asked, by the node's own clock, unless it knows later ones.
+func (n *node) adopt(s settings, revision, asked int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// Settings whose revision is lower are older, or those of an engine that was restored from a copy.
@@ -85,8 +86,10 @@ func (n *node) adopt(p Pauses, revision, asked int64) {
 	}
 	now := n.own()
 	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
-	was := n.kinds.pause(p, n.clock.Earliest(now))
-	if !was.equal(p) {
+	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), slices.Contains(s.drained, n.cfg.name)
+	if !was.equal(s.pauses) || drained != n.drained {
+		n.unreported = n.unreported || drained != n.drained
+		n.drained = drained
 		n.rewindLocked()
 		call(n.wake)
 		call(n.reread) // to release held tasks of a paused kind
@@ -113,8 +116,8 @@ func (n *node) releasePaused() {
 }
 
 func (n *node) paused(ctx context.Context) (Pauses, error) {
-	p, _, err := n.readSettings(ctx)
-	return p, n.settingsError(ctx, err)
+	s, _, err := n.readSettings(ctx)
+	return s.pauses, n.settingsError(ctx, err)
 }
 
 // settingsError returns the error of a verb that could not read the settings.
@@ -125,9 +128,9 @@ func (n *node) settingsError(ctx context.Context, err error) error {
 	return n.unavailable(ctx, err)
 }
 
-// pause changes the settings of the engine and then those here. It writes them even if nothing changes, so that an
+// setAll changes the settings of the engine and then those here. It writes them even if nothing changes, so that an
 // earlier change whose caller has given up cannot take effect afterwards.
-func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
+func (n *node) setAll(ctx context.Context, change func(*settings)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -142,14 +145,14 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 		}
 		next := was
 		change(&next)
-		data, err := encodeSettings(next, nil)
+		data, err := next.encode()
 		if err != nil {
 			return err
 		}
 		asked := n.own()
 		results, err := n.engine.Commit(ctx, 0, []engine.Batch{{putNote(pausesNote, data, revision)}})
 		if err != nil {
-			return n.pausedAfterAll(ctx, change, revision, n.unavailable(ctx, err))
+			return n.setAfterAll(ctx, change, revision, n.unavailable(ctx, err))
 		}
 		if len(results[0].Unmet) == 0 {
 			n.adopt(next, results[0].Written[0].Revision, asked)
@@ -158,9 +161,9 @@ func (n *node) pause(ctx context.Context, change func(*Pauses)) error {
 	}
 }
 
-// pausedAfterAll returns nil if the settings were written since that revision and have the change, and otherwise the
+// setAfterAll returns nil if the settings were written since that revision and have the change, and otherwise the
 // error of the change whose answer was lost. The change is not repeated: another node may have undone it since.
-func (n *node) pausedAfterAll(ctx context.Context, change func(*Pauses), since int64, err error) error {
+func (n *node) setAfterAll(ctx context.Context, change func(*settings), since int64, err error) error {
 	if !isUnknown(err) {
 		return err
 	}

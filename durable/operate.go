@@ -196,7 +196,8 @@ type NodeReport struct {
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
-	Started time.Time `json:"started"` // when it was started
+	Drained bool      `json:"drained,omitempty"` // it starts no further run: see [Scheduler.Drain]. Then Kinds is empty once no run is in progress
+	Started time.Time `json:"started"`           // when it was started
 
 	TakenOver []Takeover `json:"taken_over,omitempty"` // the last ones, at most eight; none on a store
 

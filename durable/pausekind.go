@@ -4,13 +4,10 @@ package durable
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -42,9 +39,9 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
 	}
-	err := s.below.pause(ctx, func(p *Pauses) {
-		if i, paused := slices.BinarySearch(p.Kinds, kind); !paused {
-			p.Kinds = slices.Insert(slices.Clone(p.Kinds), i, kind)
+	err := s.below.setAll(ctx, func(to *settings) {
+		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); !paused {
+			to.pauses.Kinds = slices.Insert(slices.Clone(to.pauses.Kinds), i, kind)
 		}
 	})
 	return stopped(err, "PauseKind", kind)
@@ -53,9 +50,9 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 // ResumeKind ends a PauseKind. If all kinds are paused, the kind waits for ResumeAll. Resuming a kind that is not
 // paused does nothing.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
-	err := s.below.pause(ctx, func(p *Pauses) {
-		if i, paused := slices.BinarySearch(p.Kinds, kind); paused {
-			p.Kinds = slices.Delete(slices.Clone(p.Kinds), i, i+1)
+	err := s.below.setAll(ctx, func(to *settings) {
+		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); paused {
+			to.pauses.Kinds = slices.Delete(slices.Clone(to.pauses.Kinds), i, i+1)
 		}
 	})
 	return stopped(err, "ResumeKind", kind)
@@ -63,12 +60,12 @@ func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 
 // PauseAll keeps all tasks from running until [Scheduler.ResumeAll], as PauseKind does for one kind.
 func (s *Scheduler) PauseAll(ctx context.Context) error {
-	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = true }), "PauseAll", "")
+	return stopped(s.below.setAll(ctx, func(to *settings) { to.pauses.All = true }), "PauseAll", "")
 }
 
 // ResumeAll ends a PauseAll. A kind paused by PauseKind stays paused.
 func (s *Scheduler) ResumeAll(ctx context.Context) error {
-	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = false }), "ResumeAll", "")
+	return stopped(s.below.setAll(ctx, func(to *settings) { to.pauses.All = false }), "ResumeAll", "")
 }
 
 // Paused returns the current pauses. A node asks the engine for them.
@@ -100,100 +97,44 @@ func checkKind(name string) error {
 
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
 
-// settings are stored next to the tasks, as JSON.
-type settings struct {
-	Version  int              `json:"version"`
-	All      bool             `json:"all,omitempty"`
-	Kinds    [][]byte         `json:"kinds,omitempty"`    // a kind need not be UTF-8
-	Declared []declaredPrefix `json:"declared,omitempty"` // on a store
-}
-
-// A declaredPrefix is the version of a [TaskSet].
-type declaredPrefix struct {
-	Prefix  []byte `json:"prefix"` // it need not be UTF-8
-	Version int64  `json:"version"`
-}
-
-const settingsVersion = 1
-
-// encodeSettings returns the settings with the pauses and the versions of the declared sets.
-func encodeSettings(p Pauses, declared map[string]int64) ([]byte, error) {
-	s := settings{Version: settingsVersion, All: p.All}
-	for _, kind := range p.Kinds {
-		s.Kinds = append(s.Kinds, []byte(kind))
-	}
-	for _, prefix := range slices.Sorted(maps.Keys(declared)) {
-		s.Declared = append(s.Declared, declaredPrefix{[]byte(prefix), declared[prefix]})
-	}
-	data, err := json.Marshal(s)
-	if err == nil && len(data) > engine.MaxNote {
-		err = fmt.Errorf("%w: %d paused kinds and %d declared sets take %d bytes; %d are allowed",
-			ErrInvalidTask, len(p.Kinds), len(declared), len(data), engine.MaxNote)
-	}
-	return data, err
-}
-
-// decodeSettings returns the pauses and the versions of the settings, which may be empty.
-func decodeSettings(data []byte) (p Pauses, declared map[string]int64, err error) {
-	if len(data) == 0 {
-		return p, nil, nil
-	}
-	var s settings
-	if err := json.Unmarshal(data, &s); err != nil {
-		return p, nil, fmt.Errorf("%w: settings: %w", ErrCorrupt, err)
-	}
-	if s.Version != settingsVersion {
-		return p, nil, fmt.Errorf("%w: settings of version %d; this program reads %d", ErrVersion, s.Version, settingsVersion)
-	}
-	p.All = s.All
-	for _, kind := range s.Kinds {
-		p.Kinds = append(p.Kinds, string(kind))
-	}
-	slices.Sort(p.Kinds)
-	for _, d := range s.Declared {
-		if declared == nil {
-			declared = make(map[string]int64)
-		}
-		declared[string(d.Prefix)] = d.Version
-	}
-	return p, declared, nil
-}
-
 // The keeper's part.
 
-// pause stores the change, if it is one, and then applies it.
-func (k *keeper) pause(ctx context.Context, change func(*Pauses)) error {
+// setAll stores the change, if it is one, and then applies it.
+func (k *keeper) setAll(ctx context.Context, change func(*settings)) error {
 	return k.ask(ctx, op{size: MaxKey, do: func(g *group) error {
-		was, declared := g.settingsNow()
+		was := g.settingsNow()
 		next := was
 		if change(&next); next.equal(was) {
 			return nil
 		}
-		data, err := encodeSettings(next, declared)
-		if err == nil {
-			g.pauses, g.settings = &next, data
-		}
-		return err
+		return g.setSettings(next)
 	}})
 }
 
-// settingsNow returns the pauses and the versions of the declared sets, as the operations of the group so far leave them.
-func (g *group) settingsNow() (Pauses, map[string]int64) {
-	p, declared := g.k.kinds.pauses(), g.k.declared
-	if g.pauses != nil {
-		p = *g.pauses
+// settingsNow returns the settings after the operations of the group so far.
+func (g *group) settingsNow() settings {
+	if g.settings != nil {
+		return *g.settings
 	}
-	if g.declared != nil {
-		declared = g.declared
+	return g.k.settings
+}
+
+// setSettings adds the settings to the group.
+func (g *group) setSettings(s settings) (err error) {
+	data, err := s.encode()
+	if err == nil {
+		g.settings, g.encoded = &s, data
 	}
-	return p, declared
+	return err
 }
 
 func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }
 
-// adopt applies the pauses. It rereads the tasks that were set aside if their kind is resumed, or if it is paused and
+// adopt applies the settings. It rereads the tasks that were set aside if their kind is resumed, or if it is paused and
 // has no handler.
-func (k *keeper) adopt(p Pauses) {
+func (k *keeper) adopt(s settings) {
+	p := s.pauses
+	k.settings = s
 	was := k.kinds.pause(p, k.now())
 	again := func(kind string) {
 		if was.Has(kind) != p.Has(kind) {

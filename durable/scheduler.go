@@ -47,18 +47,17 @@ func New(store engine.Store, opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	var pauses Pauses
-	var declared map[string]int64
+	var settings settings
 	data, err := store.Settings()
 	if err == nil {
-		pauses, declared, err = decodeSettings(data)
+		settings, err = decodeSettings(data)
 	}
 	if err != nil {
 		s.wheel.Stop()
 		return nil, err
 	}
-	s.kinds.pause(pauses, 0)
-	s.below = newKeeper(store, s.wheel, &s.kinds, declared, cfg)
+	s.kinds.pause(settings.pauses, 0)
+	s.below = newKeeper(store, s.wheel, &s.kinds, settings, cfg)
 	return s, nil
 }
 

@@ -80,7 +80,7 @@ func (n *node) runTask(l *live) {
 	h := n.handlings.begin(l)
 	defer n.handlings.end(h)
 	kind := n.kinds.of(l.Rec)
-	switch leaves := kind == nil || n.isStopping(); {
+	switch leaves := kind == nil || n.leaves(); {
 	case leaves && l.asked:
 		n.takeBack(l)
 		return
@@ -229,8 +229,8 @@ func (n *node) skipsTo(l *live, of *kind) int64 {
 	return of.policy.PassesOver(l.Rec.Due, now, l.Rec.Due <= max(n.since, of.since.Load()))
 }
 
-func (n *node) isStopping() bool {
+func (n *node) leaves() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.stopping
+	return n.leavesLocked()
 }

@@ -33,6 +33,8 @@ var verbs = map[string]func(s *durable.Scheduler) error{
 	"Handle":     func(s *durable.Scheduler) error { return s.Handle("later", ok) },
 	"Declare":    func(s *durable.Scheduler) error { return s.Declare("later") },
 	"Schedule":   func(s *durable.Scheduler) error { _, err := s.Schedule(ctx, durable.TaskSet{Prefix: "a"}); return err },
+	"Drain":      func(s *durable.Scheduler) error { return s.Drain(ctx, "a") },
+	"Undrain":    func(s *durable.Scheduler) error { return s.Undrain(ctx, "a") },
 	"Start":      func(s *durable.Scheduler) error { return s.Start() },
 	"AddTask":    func(s *durable.Scheduler) error { return s.AddTask(ctx, anyTask) },
 	"SetTask":    func(s *durable.Scheduler) error { return s.SetTask(ctx, anyTask) },

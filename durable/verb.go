@@ -24,7 +24,7 @@ type backend interface {
 	limit(k *kind)       // gives a new kind the limiter that it needs
 	work() workload      // of the workers, now
 
-	pause(ctx context.Context, change func(*Pauses)) error // returns when the change is stored and in force, or refused
+	setAll(ctx context.Context, change func(*settings)) error // returns when the change is stored and in force, or refused
 	paused(ctx context.Context) (Pauses, error)
 
 	get(ctx context.Context, key string) (found view, ok bool, err error)

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// settings apply to all schedulers on a store or an engine. They are replaced, and their parts are not changed.
+type settings struct {
+	pauses   Pauses
+	declared map[string]int64 // on a store, the versions of declared sets, by prefix
+	drained  []string         // the names of drained nodes, sorted
+}
+
+func (s settings) equal(as settings) bool {
+	return s.pauses.equal(as.pauses) && maps.Equal(s.declared, as.declared) && slices.Equal(s.drained, as.drained)
+}
+
+// storedSettings are settings as JSON. Kinds, prefixes and names need not be UTF-8.
+type storedSettings struct {
+	Version  int               `json:"version"`
+	All      bool              `json:"all,omitempty"`
+	Kinds    [][]byte          `json:"kinds,omitempty"`
+	Declared []declaredVersion `json:"declared,omitempty"`
+	Drained  [][]byte          `json:"drained,omitempty"`
+}
+
+type declaredVersion struct {
+	Prefix  []byte `json:"prefix"`
+	Version int64  `json:"version"`
+}
+
+const settingsVersion = 1
+
+func (s settings) encode() ([]byte, error) {
+	stored := storedSettings{Version: settingsVersion, All: s.pauses.All}
+	for _, kind := range s.pauses.Kinds {
+		stored.Kinds = append(stored.Kinds, []byte(kind))
+	}
+	for _, prefix := range slices.Sorted(maps.Keys(s.declared)) {
+		stored.Declared = append(stored.Declared, declaredVersion{[]byte(prefix), s.declared[prefix]})
+	}
+	for _, name := range s.drained {
+		stored.Drained = append(stored.Drained, []byte(name))
+	}
+	data, err := json.Marshal(stored)
+	if err == nil && len(data) > engine.MaxNote {
+		err = fmt.Errorf("%w: %d paused kinds, %d declared sets and %d drained nodes take %d bytes; %d are allowed",
+			ErrInvalidTask, len(s.pauses.Kinds), len(s.declared), len(s.drained), len(data), engine.MaxNote)
+	}
+	return data, err
+}
+
+// decodeSettings decodes settings, which may be empty.
+func decodeSettings(data []byte) (s settings, err error) {
+	if len(data) == 0 {
+		return s, nil
+	}
+	var stored storedSettings
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return s, fmt.Errorf("%w: settings: %w", ErrCorrupt, err)
+	}
+	if stored.Version != settingsVersion {
+		return s, fmt.Errorf("%w: settings of version %d; this program reads %d", ErrVersion, stored.Version, settingsVersion)
+	}
+	s.pauses.All = stored.All
+	for _, kind := range stored.Kinds {
+		s.pauses.Kinds = append(s.pauses.Kinds, string(kind))
+	}
+	slices.Sort(s.pauses.Kinds)
+	for _, d := range stored.Declared {
+		if s.declared == nil {
+			s.declared = make(map[string]int64)
+		}
+		s.declared[string(d.Prefix)] = d.Version
+	}
+	for _, name := range stored.Drained {
+		s.drained = append(s.drained, string(name))
+	}
+	slices.Sort(s.drained)
+	return s, nil
+}
