@@ -13,10 +13,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Pauses are the paused kinds, whose tasks run on no node. See [Scheduler.PauseKind].
+// Pauses describes the paused kinds, whose tasks run on no node. See [Scheduler.PauseKind].
 type Pauses struct {
-	All   bool     // every kind: [Scheduler.PauseAll]
-	Kinds []string // single kinds, in order: [Scheduler.PauseKind]
+	All   bool     // every kind is paused; see [Scheduler.PauseAll]
+	Kinds []string // individually paused kinds, sorted; see [Scheduler.PauseKind]
 }
 
 // Has reports whether the kind is paused, either individually or by All.
@@ -28,15 +28,16 @@ func (p Pauses) Has(kind string) bool {
 	return paused
 }
 
-// PauseKind keeps the tasks of a kind from running until [Scheduler.ResumeKind]. The pause is stored with the tasks and
-// survives the process. When PauseKind has returned nil, no run of the kind starts on this scheduler, and after two
-// seconds none starts on any other node. A run in progress is not interrupted, and its result counts.
+// PauseKind prevents the tasks of a kind from running until [Scheduler.ResumeKind] is called. The pause is stored with
+// the tasks and survives a restart of the process. Once PauseKind has returned nil, no run of the kind starts on this
+// scheduler. After another two seconds, no run of the kind starts on any other node. A run in progress is not
+// interrupted, and its result counts.
 //
-// Tasks of the kind can be added, changed and removed as usual. Tasks that fall due wait, with the State Waiting, and
-// are overdue when the kind is resumed: they run at the rate of [WithCatchUp], and missed runs of repeating tasks are
-// treated as after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts say that the kind is paused.
-// Pausing a paused kind does nothing. The kind needs no handler. All paused kinds together must fit in
-// [engine.MaxNote]. If one more does not fit, or its name is not valid, the error wraps ErrInvalidTask.
+// Tasks of the kind can be added, changed and removed as usual. Tasks that fall due wait in the state [Waiting], and
+// are overdue when the kind is resumed. They then run at the rate set by [WithCatchUp], and missed runs of repeating
+// tasks are treated as after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts report that the kind
+// is paused. Pausing a paused kind has no effect. The kind does not need a handler. All paused kinds together must fit
+// in [engine.MaxNote]. If there is no room for another kind, or its name is invalid, the error wraps ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
@@ -49,8 +50,8 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	return stopped(err, "PauseKind", kind)
 }
 
-// ResumeKind ends a PauseKind. If all kinds are paused, the kind waits for ResumeAll. Resuming a kind that is not
-// paused does nothing.
+// ResumeKind ends the pause set by PauseKind. If all kinds are paused, the kind stays paused until ResumeAll is called.
+// Resuming a kind that is not paused has no effect.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 	err := s.below.pause(ctx, func(p *Pauses) {
 		if i, paused := slices.BinarySearch(p.Kinds, kind); paused {
@@ -60,17 +61,17 @@ func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 	return stopped(err, "ResumeKind", kind)
 }
 
-// PauseAll keeps all tasks from running until [Scheduler.ResumeAll], as PauseKind does for one kind.
+// PauseAll prevents all tasks from running until [Scheduler.ResumeAll] is called, as PauseKind does for one kind.
 func (s *Scheduler) PauseAll(ctx context.Context) error {
 	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = true }), "PauseAll", "")
 }
 
-// ResumeAll ends a PauseAll. A kind paused by PauseKind stays paused.
+// ResumeAll ends the pause set by PauseAll. A kind paused by PauseKind stays paused.
 func (s *Scheduler) ResumeAll(ctx context.Context) error {
 	return stopped(s.below.pause(ctx, func(p *Pauses) { p.All = false }), "ResumeAll", "")
 }
 
-// Paused returns the current pauses. A node asks the engine for them.
+// Paused returns the current pauses. A node reads them from the engine.
 func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	if err := ctx.Err(); err != nil {
 		return Pauses{}, err
@@ -84,7 +85,7 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	return p, err
 }
 
-// checkKind returns an error that wraps ErrInvalidTask if no kind can have that name.
+// checkKind returns an error that wraps ErrInvalidTask if name is not a valid name for a kind.
 func checkKind(name string) error {
 	switch {
 	case name == "":
@@ -99,7 +100,7 @@ func checkKind(name string) error {
 
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
 
-// settings are stored next to the tasks, as JSON.
+// settings is the JSON form in which pauses are stored next to the tasks.
 type settings struct {
 	Version int      `json:"version"`
 	All     bool     `json:"all,omitempty"`
@@ -108,7 +109,7 @@ type settings struct {
 
 const settingsVersion = 1
 
-// encode returns the settings with the pauses.
+// encode returns the pauses encoded as settings.
 func (p Pauses) encode() ([]byte, error) {
 	s := settings{Version: settingsVersion, All: p.All}
 	for _, kind := range p.Kinds {
@@ -122,7 +123,7 @@ func (p Pauses) encode() ([]byte, error) {
 	return data, err
 }
 
-// decodePauses returns the pauses of the settings, which may be empty.
+// decodePauses decodes pauses from settings. data may be empty.
 func decodePauses(data []byte) (p Pauses, err error) {
 	if len(data) == 0 {
 		return p, nil
@@ -142,9 +143,9 @@ func decodePauses(data []byte) (p Pauses, err error) {
 	return p, nil
 }
 
-// The keeper's part.
+// The keeper's methods for pauses.
 
-// pause stores the change, if it is one, and then applies it.
+// pause stores the change and then applies it. It stores nothing if the pauses stay the same.
 func (k *keeper) pause(ctx context.Context, change func(*Pauses)) error {
 	return k.ask(ctx, op{size: MaxKey, do: func(g *group) error {
 		was := k.kinds.pauses()
@@ -165,8 +166,8 @@ func (k *keeper) pause(ctx context.Context, change func(*Pauses)) error {
 
 func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }
 
-// adopt applies the pauses. It rereads the tasks that were set aside if their kind is resumed, or if it is paused and
-// has no handler.
+// adopt applies the pauses. It rereads tasks that were set aside if their kind is resumed, or if their kind is paused
+// and has no handler.
 func (k *keeper) adopt(p Pauses) {
 	was := k.kinds.pause(p, k.now())
 	again := func(kind string) {

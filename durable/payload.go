@@ -13,9 +13,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// HandleJSON is [Scheduler.Handle] for JSON payloads, as made by [Scheduler.AddJSON] and [Scheduler.SetJSON]. h is
-// called with the payload decoded into a T. If decoding fails, the task is parked at once, with the error of package
-// encoding/json. For a change of T that breaks old payloads, see [WithPayloadVersion].
+// HandleJSON is like [Scheduler.Handle], but for JSON payloads such as those of [Scheduler.AddJSON] and
+// [Scheduler.SetJSON]. It decodes each payload into a T and passes the result to h. If decoding fails, the task is
+// parked at once with the error from package encoding/json. For changes to T that break old payloads, see
+// [WithPayloadVersion].
 func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, run Run, payload T) error,
 	opts ...KindOption,
 ) error {
@@ -31,8 +32,8 @@ func HandleJSON[T any](s *Scheduler, kind string, h func(ctx context.Context, ru
 	}, opts...)
 }
 
-// AddJSON adds the task with the payload as JSON, as [Scheduler.AddTask] does. Other verbs can use the result of
-// json.Marshal as the payload. If encoding fails, the error wraps ErrInvalidTask.
+// AddJSON encodes the payload as JSON and adds the task with it, as [Scheduler.AddTask] does. For other verbs, set
+// [Task].Payload to the result of json.Marshal. If encoding fails, the error wraps ErrInvalidTask.
 func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
 	if err := task.setJSON(payload); err != nil {
 		return err
@@ -40,9 +41,9 @@ func (s *Scheduler) AddJSON(ctx context.Context, task Task, payload any) error {
 	return s.AddTask(ctx, task)
 }
 
-// SetJSON adds the task with the payload as JSON, or replaces the one with that key, as [Scheduler.SetTask] does. With
-// MaxDelay the run has the payload of the last SetJSON. If encoding fails, the error wraps ErrInvalidTask, and the
-// existing task stays.
+// SetJSON encodes the payload as JSON and adds the task with it, or replaces the existing task with the same key, as
+// [Scheduler.SetTask] does. With MaxDelay, the run gets the payload of the last SetJSON call. If encoding fails, the
+// error wraps ErrInvalidTask, and the existing task is unchanged.
 func (s *Scheduler) SetJSON(ctx context.Context, task Task, payload any) error {
 	if err := task.setJSON(payload); err != nil {
 		return err
@@ -59,16 +60,16 @@ func (t *Task) setJSON(payload any) (err error) {
 }
 
 // WithPayloadVersion sets the version of the payloads that the handler accepts. The default is 1. Tasks added by this
-// scheduler have payloads of that version, unless [Task].PayloadVersion is set.
+// scheduler have payloads with that version, unless [Task].PayloadVersion is set.
 //
-// A payload of an earlier version is passed to upgrade, and the handler gets the result. An error of upgrade parks the
-// task at once. upgrade must not change its argument, which stays in the store.
+// A payload with an earlier version is passed to upgrade, and the handler receives the result. If upgrade returns an
+// error, the task is parked at once. upgrade must not modify its argument, which remains in the store.
 //
-// A task with a payload of a later version is left alone, as if its kind had no handler here. Another node or a later
-// process runs it. So payloads can change in a rolling deployment: nodes of the old version run the old payloads, and
-// nodes of the new version run all.
+// A task whose payload has a later version is left alone, as if its kind had no handler on this scheduler. Another node
+// or a later process runs the task. Payloads can therefore change in a rolling deployment: nodes of the old version run
+// the old payloads, and nodes of the new version run all payloads.
 //
-// version must be 2 to 1,000, and upgrade must not be nil.
+// version must be from 2 to 1,000, and upgrade must not be nil.
 func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
 	return func(k *kind) error {
 		switch {
@@ -82,7 +83,7 @@ func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]b
 	}
 }
 
-// call calls the handler, with a payload of its version.
+// call calls the handler, with the payload upgraded to the handler's version if necessary.
 func (k *kind) call(ctx context.Context, run Run) error {
 	if from := max(run.rec.Version, 1); from < k.policy.Version {
 		var err error
@@ -93,7 +94,7 @@ func (k *kind) call(ctx context.Context, run Run) error {
 	return k.handler(ctx, run)
 }
 
-// byKind returns the counts by kind. An engine counts by class.
+// byKind combines an engine's counts, which are by class, into counts by kind.
 func byKind(classes []engine.KindCount) (kinds []KindCounts) {
 	of := make(map[string]int)
 	for _, c := range classes {
