@@ -12,25 +12,27 @@ import (
 )
 
 const (
-	// The histograms of an AttemptRecorder are precise to about 6 %. The two of a kind take 0.06 MB.
+	// attemptDigits is the precision of an AttemptRecorder's histograms: about 6 %. The two histograms of a kind take
+	// 0.06 MB.
 	attemptDigits = 1
-	maxRecorded   = 32 // kinds
+	maxRecorded   = 32 // maximum number of recorded kinds
 )
 
-// An AttemptRecorder records for one durable scheduler how late the attempts of each kind begin, how long they take,
-// and why the last one failed. Pass its [AttemptRecorder.Option] to the scheduler, and the recorder to [Scheduler]. It
-// records the first 32 kinds that run. It takes at most 2 MB, and adds some 100 ns to each attempt.
+// An AttemptRecorder records how late the attempts of each kind start on one durable scheduler, how long they take, and
+// the error of the last failed attempt. Pass its [AttemptRecorder.Option] to the scheduler, and the recorder itself to
+// [Scheduler]. It records the first 32 kinds that run. An AttemptRecorder takes at most 2 MB, and adds some 100 ns to
+// each attempt.
 type AttemptRecorder struct {
-	schedulers atomic.Int32 // that use it
+	schedulers atomic.Int32 // number of schedulers that use the recorder
 
-	mu    sync.Mutex // protects below
+	mu    sync.Mutex // protects the fields below
 	kinds map[string]*attempts
 }
 
-// attempts are the recordings of a kind.
+// attempts holds the recorded attempts of a kind.
 type attempts struct {
-	window  window // lateness and run time
-	failure string // of the last failed attempt that was not cancelled
+	window  window // histograms of lateness and run time
+	failure string // error of the last failed attempt that was not cancelled
 }
 
 // NewAttemptRecorder returns an empty recorder.
@@ -38,16 +40,17 @@ func NewAttemptRecorder() *AttemptRecorder {
 	return &AttemptRecorder{kinds: make(map[string]*attempts)}
 }
 
-// Option returns the option that attaches the recorder to a scheduler. A recorder is for one scheduler: if another
-// scheduler uses it, [durable.New] and [durable.Join] return an error. The scheduler may have further observers.
+// Option returns the option that attaches the recorder to a scheduler. A recorder serves only one scheduler: if the
+// option is used for a second one, [durable.New] or [durable.Join] returns an error. The scheduler may have other
+// observers.
 func (r *AttemptRecorder) Option() durable.Option {
 	return once(&r.schedulers, "scheduler", durable.WithObserver(r.observe))
 }
 
 func (r *AttemptRecorder) isWired() bool { return r.schedulers.Load() > 0 }
 
-// once combines the options into one, which returns an error, without effect, if it is used a second time. C is the
-// configuration of a wheel or a scheduler, whose type has no name here.
+// once combines the options into one. If that option is used a second time, it returns an error and has no other
+// effect. C is the configuration of a wheel or a scheduler, whose type is unexported.
 func once[C any](used *atomic.Int32, what string, opts ...func(*C) error) func(*C) error {
 	return func(c *C) error {
 		if used.Add(1) > 1 {
@@ -92,7 +95,8 @@ func (r *AttemptRecorder) failure(kind string) string {
 	return ""
 }
 
-// lateness returns the recordings of a kind in the last minute, or nil if the kind is not recorded.
+// lateness returns the lateness and run times of a kind's attempts in the last minute, or nil if the kind is not
+// recorded.
 func (r *AttemptRecorder) lateness(kind string, now time.Time) *attemptsJSON {
 	r.mu.Lock()
 	defer r.mu.Unlock()

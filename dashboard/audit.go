@@ -9,27 +9,27 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// An AuditEntry describes an action that a user took through the dashboard, whether it was carried out or refused.
+// An AuditEntry describes an action that a user requested through the dashboard, whether it was carried out or refused.
 type AuditEntry struct {
 	Time   time.Time
-	Who    string         // the result of the function passed to WithAudit
-	Action string         // as in the path of the request, such as pause-kind; for many tasks, the action in the form
+	Who    string         // the user, as returned by the first function passed to WithAudit
+	Action string         // the action in the request path, such as pause-kind, or in the form of a bulk request
 	Source string         // the name of the wheel or the scheduler
-	Key    string         // of the task; empty for many tasks
-	Query  *durable.Query // for many tasks; nil for one
-	Kind   string         // of pause-kind and resume-kind
+	Key    string         // the key of the task; empty for an action on many tasks or on kinds
+	Query  *durable.Query // the query of an action on many tasks; nil for other actions
+	Kind   string         // the kind that was paused or resumed
 	Tasks  int            // the number of tasks changed
-	Err    error          // why the action was refused or failed; nil if it was done
+	Err    error          // why the action was refused or failed; nil if it succeeded
 }
 
-// WithAudit calls f after each request to change something. who returns the user of a request, for example from a
-// header set by a proxy; it may be nil. Both may be called concurrently. An action on many tasks is done in parts of
-// two seconds, with an entry for each part. Runs are cancelled in one part.
+// WithAudit calls f after each request for a change. who returns the user who made a request, for example from a header
+// set by a proxy; it may be nil. Both functions may be called concurrently. An action on many tasks runs in parts of
+// two seconds, with an entry for each part. Cancelling runs takes a single part.
 func WithAudit(who func(*http.Request) string, f func(AuditEntry)) Option {
 	return func(h *handler) { h.who, h.audit = who, f }
 }
 
-// note calls the user's function with the entry.
+// note completes the entry and passes it to the function given to WithAudit.
 func (h *handler) note(r *http.Request, e AuditEntry) {
 	if h.audit == nil {
 		return

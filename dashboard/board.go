@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// lookEvery is how old a displayed reading of a scheduler may be.
+	// lookEvery is the maximum age of a displayed reading of a scheduler.
 	lookEvery = time.Second
 
-	// readPatience is how long a reading waits for the answers to its questions.
+	// readPatience is how long a reading waits for its queries to be answered.
 	readPatience = time.Second
 
-	// A question is cancelled after questionTime. Until then it is not asked again.
+	// questionTime is the time after which an unanswered query is cancelled. Until then it is not repeated.
 	questionTime = 10 * time.Second
 
-	// noKey is a key to look up, to find out whether the store or the engine answers.
+	// noKey is a key that a reading looks up to check whether the store or the engine answers.
 	noKey = "\x00"
 
-	maxKinds = 100 // with counters in a reading
-	maxIdle  = 10  // kinds without a handler, and as many paused ones, whose due tasks are searched
+	maxKinds = 100 // maximum number of kinds in a reading
+	maxIdle  = 10  // maximum number of kinds without a handler, and of paused kinds, to search for due tasks
 	idleTime = 50 * time.Millisecond
-	maxDue   = 1000 // due tasks of these that are counted
+	maxDue   = 1000 // maximum number of due tasks counted for each such kind
 
-	maxGrouped = 5 // limited kinds whose groups are counted
+	maxGrouped = 5 // maximum number of limited kinds whose groups are counted
 	groupsTime = 100 * time.Millisecond
 )
 
@@ -67,8 +67,9 @@ type scheduler interface {
 	Paused(ctx context.Context) (durable.Pauses, error)
 }
 
-// A board holds the readings of one scheduler for all its pages. It keeps one every five seconds, for an hour, and
-// those that a page has requested since the last of these. While no page is open, only the timer of these is active.
+// A board holds the readings of one scheduler for all its pages. It stores a reading every five seconds and keeps it
+// for an hour. It also keeps the readings that pages have requested since the last stored one. While no page is open,
+// only its timer is active.
 type board struct {
 	name string
 	s    scheduler
@@ -81,30 +82,30 @@ type board struct {
 	catchUp recent.Of[durable.CatchUp]
 	pauses  recent.Of[durable.Pauses]
 	idle    recent.Of[idleKinds]
-	groups  recent.Of[map[string]durable.Groups] // of due tasks, by kind
+	groups  recent.Of[map[string]durable.Groups] // groups of due tasks, by kind
 	health  recent.Of[engine.Health]
 
-	looking turn                  // held while the scheduler is read, which may take readPatience, and for these:
+	looking turn                  // held during a reading, for up to readPatience; protects engine, era and away
 	engine  engine.HealthReporter // may be nil
-	era     uint64                // the number of past outages
-	away    bool                  // at the last reading
-	asking  turn                  // held while a list is read, so that lists take one core at most
+	era     uint64                // number of past outages
+	away    bool                  // the engine did not answer the last reading
+	asking  turn                  // held while a list is read, so that lists use at most one core
 
-	mu     sync.Mutex // protects below
+	mu     sync.Mutex // protects the fields below
 	now    reading
-	asked  time.Time                 // of the reading for which groups were last requested
-	recent []health.SchedulerReading // since the last of past
+	asked  time.Time                 // time of the reading for which groups were last requested
+	recent []health.SchedulerReading // readings since the last one in past
 	past   []health.SchedulerReading
-	points []tasksPoint // of past
+	points []tasksPoint // the readings in past as points
 	timer  *time.Timer
 }
 
-// A turn is held by one goroutine at a time. It is a lock for long work.
+// A turn is a lock for long work: one goroutine holds it at a time.
 type turn chan struct{}
 
 func (t turn) take() { t <- struct{}{} }
 
-// takeFor is take for a request, unless its client has gone.
+// takeFor is like take, but returns an error if ctx, the context of a request, is done first.
 func (t turn) takeFor(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,7 +124,7 @@ func (t turn) takeFor(ctx context.Context) error {
 
 func (t turn) give() { <-t }
 
-// A reading is the state of a scheduler at one time.
+// A reading is the state of a scheduler at a point in time.
 type reading struct {
 	health.SchedulerReading
 	stats  durable.Stats
@@ -135,14 +136,14 @@ type reading struct {
 
 	survival string // whether acknowledged tasks survive the loss of the engine's server; empty if unknown
 
-	nodesAt, pausesAt time.Time // when these were requested; zero before the first answer
-	era               uint64    // of the answers
+	nodesAt, pausesAt time.Time // when nodes and pauses were requested; zero before the first answer
+	era               uint64    // the era of the answers
 }
 
-// idleKinds are kinds whose tasks do not run, with their due tasks.
+// idleKinds holds the due tasks of kinds whose tasks do not run: kinds without a handler and paused kinds.
 type idleKinds struct{ orphans, paused []health.DueReading }
 
-// newBoard returns a board, which reads the scheduler from now on.
+// newBoard returns a board that starts reading the scheduler immediately.
 func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
 	b.alive.Always, b.stats.Always, b.census.Always, b.catchUp.Always = true, true, true, true
@@ -150,7 +151,7 @@ func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 		&b.pauses.Limit, &b.idle.Limit, &b.groups.Limit, &b.health.Limit} {
 		*limit = questionTime
 	}
-	weakly := weak.Make(b) // the timer must not keep an unused board
+	weakly := weak.Make(b) // the timer must not keep an unused board alive
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.timer = time.AfterFunc(0, func() {
@@ -163,7 +164,7 @@ func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 
 func (b *board) title() string { return b.name }
 
-// keep keeps a reading. It reports whether there is anything to read later.
+// keep stores a reading. It reports whether further readings are useful.
 func (b *board) keep() bool {
 	r := b.look()
 	b.mu.Lock()
@@ -177,7 +178,7 @@ func (b *board) keep() bool {
 	b.recent = b.recent[:0]
 	for i := len(b.past) - 1; i >= 0 && b.past[i].Kinds != nil; i-- {
 		if r.Time.Sub(b.past[i].Time) > health.Lately {
-			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans, b.past[i].Lost = nil, nil, nil, nil // they are no longer needed
+			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans, b.past[i].Lost = nil, nil, nil, nil // no longer needed
 		}
 	}
 	return !r.Stopped
@@ -201,8 +202,8 @@ func (b *board) look() reading {
 	return r
 }
 
-// read reads the scheduler. After an outage it asks again, because questions asked during it may have been answered
-// late.
+// read reads the scheduler. After an outage it repeats all queries, because those sent during the outage may have been
+// answered late.
 func (b *board) read() reading {
 	r := b.ask()
 	if b.away && r.Away == "" {
@@ -234,7 +235,7 @@ func (b *board) ask() reading {
 	r.nodes, r.nodesAt = hasNodes.Value, hasNodes.At
 	r.pauses, r.pausesAt = hasPauses.Value, hasPauses.At
 	if errors.Is(hasPauses.Err, durable.ErrVersion) || errors.Is(hasPauses.Err, durable.ErrCorrupt) {
-		r.pauses.All = true // a node that cannot read the pauses starts nothing
+		r.pauses.All = true // a node that cannot read the pauses starts no runs
 	}
 	unhandled, paused := unhandledKinds(r), pausedKinds(r.pauses)
 	idle := b.idle.Ask(b.era, func(ctx context.Context) (found idleKinds, err error) {
@@ -279,7 +280,7 @@ func (b *board) ask() reading {
 	return r
 }
 
-// waitAll waits until all channels are closed, or readPatience has passed.
+// waitAll waits until all channels are closed or readPatience has passed.
 func waitAll(all ...<-chan struct{}) {
 	enough := time.NewTimer(readPatience)
 	defer enough.Stop()
@@ -292,10 +293,10 @@ func waitAll(all ...<-chan struct{}) {
 	}
 }
 
-// without returns the text of an error without the text of the error that it begins with.
+// without returns the text of err without the leading text of first.
 func without(err, first error) string { return strings.TrimPrefix(err.Error(), first.Error()+": ") }
 
-// fill sets the fields of the reading for package health.
+// fill sets the reading's fields for package health.
 func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
 	r.Workers, r.OldestWait, r.SinceStart = r.stats.Workers, r.stats.OldestWait, r.stats.SinceStart
@@ -329,7 +330,7 @@ func (b *board) fill(r *reading) {
 		}
 	}
 	for _, n := range r.nodes {
-		if n.ID != 0 { // a store has none
+		if n.ID != 0 { // the ID is 0 on a store, which has no nodes
 			r.Nodes = append(r.Nodes, newNodeReading(n))
 			for _, t := range n.TakenOver {
 				r.Lost = append(r.Lost, health.LostNode{Name: keyShown(t.Node), At: t.At})
@@ -338,8 +339,8 @@ func (b *board) fill(r *reading) {
 	}
 }
 
-// newNodeReading returns the reading of a node. It adds the time since the node's last renewal to the durations that it
-// reported.
+// newNodeReading returns the reading of a node. To each duration that the node reported, it adds the time since the
+// node's last renewal.
 func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	since := func(d time.Duration) time.Duration {
 		if d == 0 {
@@ -357,7 +358,7 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 }
 
-// divideBehind separates the overdue tasks of kinds that wait for their limit from the rest.
+// divideBehind splits the overdue tasks into those of kinds whose runs are waiting for a limit, and all others.
 func (r *reading) divideBehind() {
 	waits := make(map[string]bool)
 	for _, k := range r.kinds {
@@ -373,11 +374,11 @@ func (r *reading) divideBehind() {
 			part.Oldest = k.Oldest
 		}
 	}
-	r.Left.Tasks = max(r.behind.Left-r.Limited.Tasks, 0) // some have started since the count
+	r.Left.Tasks = max(r.behind.Left-r.Limited.Tasks, 0) // some tasks may have started since they were counted
 	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
 }
 
-// unhandledKinds returns kinds that have tasks, are not paused, and have no handler on any node.
+// unhandledKinds returns the kinds that have tasks, are not paused, and have no handler on any node, up to maxIdle.
 func unhandledKinds(r reading) (kinds []string) {
 	handled := make(map[string]bool)
 	for _, k := range r.kinds {
@@ -385,7 +386,7 @@ func unhandledKinds(r reading) (kinds []string) {
 	}
 	for _, n := range r.nodes {
 		if n.More {
-			return nil // it may handle kinds that are not in the report
+			return nil // the node may handle kinds that its report omits
 		}
 		for _, k := range n.Kinds {
 			handled[k] = true
@@ -399,7 +400,7 @@ func unhandledKinds(r reading) (kinds []string) {
 	return kinds
 }
 
-// pausedKinds returns the paused kinds, or the kind "" if all are paused.
+// pausedKinds returns the paused kinds, up to maxIdle, or the kind "" if all kinds are paused.
 func pausedKinds(p durable.Pauses) []string {
 	if p.All {
 		return []string{""}
@@ -407,7 +408,7 @@ func pausedKinds(p durable.Pauses) []string {
 	return p.Kinds[:min(len(p.Kinds), maxIdle)]
 }
 
-// findDue looks for due tasks of the kinds. The kind "" stands for all.
+// findDue searches for due tasks of each kind. The kind "" means all kinds.
 func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueReading, err error) {
 	for _, kind := range kinds {
 		f, err := b.s.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: maxDue, For: idleTime})
@@ -423,8 +424,8 @@ func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueRe
 	return all, nil
 }
 
-// groupsOf returns the groups of the due tasks of kinds that wait for their limit, and when it asked. It asks at most
-// once for each reading that a page shows.
+// groupsOf returns the groups of due tasks for kinds whose runs are waiting for a limit, and the time of the query. It
+// sends at most one query for each displayed reading.
 func (b *board) groupsOf(r reading) (of map[string]durable.Groups, at time.Time) {
 	var kinds []string
 	for _, k := range r.kinds {
@@ -472,13 +473,13 @@ func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
 	return r, h, health.LateNodes(r.SchedulerReading, past)
 }
 
-// source returns the board's line of the overview.
+// source returns the board's entry in the overview.
 func (b *board) source(time.Time) sourceJSON {
 	r, h, _ := b.judged()
 	return sourceJSON{Name: b.name, Kind: "scheduler", Health: h, Stats: newTasksStatsJSON(r)}
 }
 
-// state returns the whole state, with the points of the history after one of them.
+// state returns the whole state, with the points of the history that follow the given number.
 func (b *board) state(after int64) schedulerJSON {
 	r, h, late := b.judged()
 	s := schedulerJSON{
@@ -512,7 +513,7 @@ func (b *board) state(after int64) schedulerJSON {
 		}
 	}
 	if n := len(b.points); n > 0 && after > b.points[n-1].N {
-		after = -1 // the number is from an earlier process
+		after = -1 // the number comes from an earlier process
 	}
 	for _, p := range b.points {
 		if p.N > after {
@@ -571,8 +572,8 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 	return all
 }
 
-// rateBaseLocked returns the reading from which rates are computed: the last one that is ten seconds old, or else the
-// oldest.
+// rateBaseLocked returns the reading from which rates are computed: the newest one that is at least ten seconds old, or
+// the oldest if none is.
 func (b *board) rateBaseLocked(now time.Time) health.SchedulerReading {
 	var base health.SchedulerReading
 	for i := len(b.past) - 1; i >= 0; i-- {
@@ -603,7 +604,7 @@ func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
 	return l, nil
 }
 
-// listTime is how long the answer to a list may take, which reads tasks for 150 ms.
+// listTime is how long the scheduler may take to return a list, for which it reads tasks for 150 ms.
 const listTime = 5 * time.Second
 
 // failures returns the groups of failing tasks.
@@ -629,10 +630,10 @@ func (b *board) failures(ctx context.Context) (failuresJSON, error) {
 	return j, nil
 }
 
-// maxGroups is how many groups of failing tasks are listed.
+// maxGroups is the maximum number of listed groups of failing tasks.
 const maxGroups = 100
 
-// about returns everything about a task.
+// about returns all data for a task.
 func (b *board) about(ctx context.Context, key string, payload func([]byte) payloadJSON,
 ) (a aboutStoredJSON, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
@@ -676,7 +677,7 @@ func (b *board) pause(ctx context.Context, key string) error { return b.s.Pause(
 
 func (b *board) resume(ctx context.Context, key string) error { return b.s.Resume(ctx, key) }
 
-// errNoRun is the error of a cancel that finds no run.
+// errNoRun is returned by cancel if no run of the task is in progress.
 var errNoRun = errors.New("no run of it is in progress")
 
 func (b *board) cancel(ctx context.Context, key string) error {
@@ -700,9 +701,9 @@ func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
 	return b.s.PauseKind(ctx, kind)
 }
 
-// bulk applies an action to the tasks of the query, for a limited time. If there may be more it returns where to
-// continue, which is its beginning if the scheduler did not answer in time. Runs are cancelled by one question, which
-// may take as long as the question about one key.
+// bulk applies an action to the tasks that match the query, for a limited time. If more tasks may match, it returns
+// where to continue. That is where it started if the scheduler did not answer in time. All runs are cancelled in one
+// request, which may take as long as a request for a single key.
 func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (done bulkJSON, err error) {
 	if do == durable.DoCancel {
 		ctx, cancel := context.WithTimeout(ctx, listTime)
@@ -720,7 +721,8 @@ func (b *board) bulk(ctx context.Context, q durable.Query, do durable.Action) (d
 	return bulkJSON{n, next != "", next}, err
 }
 
-// bulkTime is the longest duration of a request about many tasks. It looks for tasks in the first half of that.
+// bulkTime is the maximum duration of a request that changes many tasks. The request searches for tasks during the
+// first half of this time.
 const bulkTime = 2 * time.Second
 
 func missedName(m durable.Missed) string {

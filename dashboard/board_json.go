@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// The JSON types for a durable scheduler. The package documentation describes them for users.
+// The JSON types for durable schedulers. The package documentation describes them for users.
 
 type schedulerJSON struct {
 	Scheduler string         `json:"scheduler"`
@@ -28,18 +28,18 @@ type schedulerJSON struct {
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
 	Read      readJSON       `json:"read"`
-	CatchUp   *catchUpJSON   `json:"catch_up"` // null if no overdue task is left
+	CatchUp   *catchUpJSON   `json:"catch_up"` // null if no overdue tasks are left
 	History   []tasksPoint   `json:"history"`
 }
 
-// A readJSON says when the parts of the state were read. Null means never.
+// A readJSON holds the times at which the parts of the state were read. Null means never.
 type readJSON struct {
 	Counts  *time.Time `json:"counts"`
 	CatchUp *time.Time `json:"catch_up"`
 	Nodes   *time.Time `json:"nodes"`
-	Kinds   time.Time  `json:"kinds"` // the scheduler's own data about them; their tasks are from the counts
+	Kinds   time.Time  `json:"kinds"` // for the scheduler's own data; the numbers of tasks come from the counts
 	Paused  *time.Time `json:"paused"`
-	Groups  *time.Time `json:"groups"` // the largest group of a kind
+	Groups  *time.Time `json:"groups"` // for the largest group of each kind
 }
 
 type tasksStatsJSON struct {
@@ -52,7 +52,7 @@ type tasksStatsJSON struct {
 
 	OldestWait float64 `json:"oldest_wait"` // seconds
 	LongestRun float64 `json:"longest_run"` // seconds
-	SinceStart float64 `json:"since_start"` // seconds; 0 if no handler was called
+	SinceStart float64 `json:"since_start"` // seconds; 0 if no handler has been called
 
 	Added       uint64 `json:"added"`
 	Removed     uint64 `json:"removed"`
@@ -74,7 +74,7 @@ func newTasksStatsJSON(r reading) tasksStatsJSON {
 
 type censusJSON struct {
 	At      *time.Time `json:"at"`    // null before the first count
-	Whole   bool       `json:"whole"` // otherwise there are more
+	Whole   bool       `json:"whole"` // all tasks were counted
 	Tasks   int        `json:"tasks"`
 	Failing int        `json:"failing"`
 	Parked  int        `json:"parked"`
@@ -98,11 +98,11 @@ type kindJSON struct {
 	Failing int       `json:"failing"`
 	Parked  int       `json:"parked"`
 	Paused  bool      `json:"paused"` // paused individually
-	Nodes   int       `json:"nodes"`  // with a handler
+	Nodes   int       `json:"nodes"`  // number of nodes with a handler
 	Here    *hereJSON `json:"here"`   // null if this scheduler has no handler
 }
 
-// A hereJSON is the present scheduler's own data about a kind.
+// A hereJSON is this scheduler's own data about a kind.
 type hereJSON struct {
 	Attempts    int           `json:"attempts"`
 	Least       float64       `json:"least"`
@@ -110,30 +110,30 @@ type hereJSON struct {
 	Missed      string        `json:"missed"`
 	Started     uint64        `json:"started"`
 	Succeeded   uint64        `json:"succeeded"`
-	Failed      uint64        `json:"failed"`    // without cancelled attempts
-	Cancelled   uint64        `json:"cancelled"` // and failed
+	Failed      uint64        `json:"failed"`    // failed attempts, without cancelled ones
+	Cancelled   uint64        `json:"cancelled"` // attempts that were cancelled and failed
 	Parked      uint64        `json:"parked"`
 	StartedRate *float64      `json:"started_rate"`
 	FailedRate  *float64      `json:"failed_rate"`
 	Failure     string        `json:"failure"`
 	Last        *attemptsJSON `json:"last"`    // null if not recorded
-	Limit       *limitJSON    `json:"limit"`   // of this scheduler; null if it has none
-	Cluster     *limitJSON    `json:"cluster"` // of all nodes together
-	Waiting     int           `json:"waiting"` // due runs that wait here for the limits; 0 while paused
-	Largest     *largestJSON  `json:"largest"` // null if none waits, or the tasks have no groups
+	Limit       *limitJSON    `json:"limit"`   // limit on this scheduler; null if there is none
+	Cluster     *limitJSON    `json:"cluster"` // limit on all nodes together; null if there is none
+	Waiting     int           `json:"waiting"` // due runs waiting here for the limits; 0 while the kind is paused
+	Largest     *largestJSON  `json:"largest"` // null if no run is waiting, or if the tasks have no groups
 	Running     int           `json:"running"`
-	Longest     float64       `json:"longest"` // the duration of the longest of these, in seconds
+	Longest     float64       `json:"longest"` // the duration of the longest run in progress, in seconds
 }
 
 // A largestJSON is the group with the most due tasks of a kind.
 type largestJSON struct {
-	Group  string     `json:"group"` // empty for the tasks without a group
+	Group  string     `json:"group"` // empty for tasks without a group
 	Exact  bool       `json:"exact"` // Group is the whole name
 	Tasks  int        `json:"tasks"` // due tasks of the group
 	Of     int        `json:"of"`    // due tasks of all groups
-	Cut    bool       `json:"cut"`   // there may be more; these were due first
+	Cut    bool       `json:"cut"`   // there may be more due tasks; those counted were due first
 	Oldest time.Time  `json:"oldest"`
-	Others *time.Time `json:"others"` // the earliest due time in another group; null if there is none
+	Others *time.Time `json:"others"` // the earliest due time in the other groups; null if there is none
 }
 
 func newLargestJSON(g durable.Groups) *largestJSON {
@@ -152,7 +152,7 @@ func newLargestJSON(g durable.Groups) *largestJSON {
 	return j
 }
 
-// A limitJSON is a limit of a kind. 0 means no bound.
+// A limitJSON is a limit on the runs of a kind. A value of 0 means no bound.
 type limitJSON struct {
 	Concurrency int     `json:"concurrency"`
 	Rate        int     `json:"rate"`
@@ -168,7 +168,7 @@ func newLimitJSON(l durable.Limit) *limitJSON {
 }
 
 type attemptsJSON struct {
-	Attempts int64         `json:"attempts"` // in the last minute
+	Attempts int64         `json:"attempts"` // number of attempts in the last minute
 	Late     quantilesJSON `json:"late"`     // due until started
 	Run      quantilesJSON `json:"run"`      // started until ended
 }
@@ -178,8 +178,8 @@ type nodeJSON struct {
 	ID      int64      `json:"id"`
 	Self    bool       `json:"self"`
 	Lease   float64    `json:"lease"`
-	Left    *float64   `json:"left"` // null if unknown: the engine does not answer, or its last answer is old
-	Late    bool       `json:"late"` // it has missed two renewals
+	Left    *float64   `json:"left"` // null if unknown, because the engine does not answer or its last answer is old
+	Late    bool       `json:"late"` // the node has missed two renewals
 	Held    int        `json:"held"`
 	Version string     `json:"version"`
 	Kinds   []string   `json:"kinds"`
@@ -188,13 +188,13 @@ type nodeJSON struct {
 	Workers int        `json:"workers"`
 	Started *time.Time `json:"started"`
 
-	// Seconds, at the time of the reading.
+	// OldestWait and SinceStart are in seconds, at the time of the reading.
 	OldestWait float64   `json:"oldest_wait"`
 	SinceStart float64   `json:"since_start"`
-	Busiest    *runsJSON `json:"busiest"` // null if nothing is running
+	Busiest    *runsJSON `json:"busiest"` // null if no run is in progress
 }
 
-// A runsJSON is the runs of a kind in progress.
+// A runsJSON describes the runs of one kind that are in progress.
 type runsJSON struct {
 	Kind    string  `json:"kind"`
 	Running int     `json:"running"`
@@ -232,21 +232,21 @@ type catchUpJSON struct {
 
 // A tasksPoint is one reading in the history.
 type tasksPoint struct {
-	N       int64     `json:"n"` // counts the points since the beginning
+	N       int64     `json:"n"` // the number of points before this one
 	Time    time.Time `json:"time"`
 	Pending int       `json:"pending"`
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Parked  int       `json:"parked"`
 
-	// Attempts a second since the previous reading; null if there is none.
+	// The attempts per second since the previous reading; null if there is no previous reading.
 	Started *float64 `json:"started"`
 	Failed  *float64 `json:"failed"`
 
-	total [2]uint64 // started and failed
+	total [2]uint64 // attempts started and failed so far
 }
 
-// newTasksPoint returns the reading as the next point after the others.
+// newTasksPoint returns a point for the reading, which follows the given points.
 func newTasksPoint(r reading, before []tasksPoint) tasksPoint {
 	s := r.stats
 	p := tasksPoint{
@@ -264,7 +264,7 @@ func newTasksPoint(r reading, before []tasksPoint) tasksPoint {
 	return p
 }
 
-// perSecond returns a rate with two decimals.
+// perSecond returns n per second, rounded to two decimal places.
 func perSecond(n uint64, seconds float64) *float64 {
 	rate := math.Floor(float64(n)/seconds*100+0.5) / 100
 	return &rate
@@ -284,16 +284,16 @@ type storedJSON struct {
 	keyJSON
 	Kind       string     `json:"kind"`
 	State      string     `json:"state"`
-	Next       *time.Time `json:"next"`     // null if parked or paused
+	Next       *time.Time `json:"next"`     // null if the task is parked or paused
 	Interval   float64    `json:"interval"` // seconds
-	Cron       string     `json:"cron"`     // in place of interval
+	Cron       string     `json:"cron"`     // set instead of interval
 	Times      int        `json:"times"`
 	Attempts   int        `json:"attempts"`
 	Missed     uint64     `json:"missed"`
 	Failure    string     `json:"failure"`
 	FailedAt   *time.Time `json:"failed_at"` // null if unknown
 	Node       string     `json:"node"`
-	Started    *time.Time `json:"started"` // null if not running, or if unknown
+	Started    *time.Time `json:"started"` // null if the task is not running, or if unknown
 	Generation uint64     `json:"generation,string"`
 	Seq        uint64     `json:"seq"`
 }
@@ -310,17 +310,17 @@ func newStoredJSON(i durable.Info) storedJSON {
 	return s
 }
 
-// An aboutStoredJSON is everything about one task.
+// An aboutStoredJSON holds all data for one task.
 type aboutStoredJSON struct {
 	Now      time.Time    `json:"now"`
-	Task     *storedJSON  `json:"task"` // null if there is none
+	Task     *storedJSON  `json:"task"` // null if there is no such task
 	Token    string       `json:"token,omitempty"`
 	Trace    string       `json:"trace,omitempty"`
 	Group    string       `json:"group,omitempty"`
 	Shift    float64      `json:"shift,omitempty"`    // seconds
-	Deadline *time.Time   `json:"deadline,omitempty"` // null if there is none
+	Deadline *time.Time   `json:"deadline,omitempty"` // null if the task has no deadline
 	Note     string       `json:"note,omitempty"`
-	Attempts int          `json:"attempts,omitempty"` // before it is parked; 0 if its kind has no handler here
+	Attempts int          `json:"attempts,omitempty"` // attempts before the task is parked; 0 without a handler here
 	Failed   []failedJSON `json:"failed,omitempty"`
 	Payload  *payloadJSON `json:"payload,omitempty"`
 }
@@ -333,16 +333,17 @@ type failedJSON struct {
 type payloadJSON struct {
 	Size    int    `json:"size"`    // bytes
 	Version int    `json:"version"` // as in Info.PayloadVersion
-	Hidden  string `json:"hidden"`  // why it is hidden, or empty
+	Hidden  string `json:"hidden"`  // why the payload is hidden; empty if it is not
 	Form    string `json:"form"`    // json, text or hex
 	Text    string `json:"text"`
 	Cut     bool   `json:"cut"`
 }
 
-// maxPayload is how much of a payload is shown, in bytes of its text.
+// maxPayload is the maximum length of a payload's displayed text, in bytes.
 const maxPayload = 4 << 10
 
-// newPayloadJSON returns the payload as JSON if it is an object or a list, as text if it is text, or in hexadecimal.
+// newPayloadJSON returns the payload for display. A JSON object or array is indented, other text is unchanged, and
+// anything else is in hexadecimal.
 func newPayloadJSON(b []byte) payloadJSON {
 	p := payloadJSON{Size: len(b)}
 	var pretty bytes.Buffer
@@ -371,7 +372,7 @@ func newPayloadJSON(b []byte) payloadJSON {
 	return p
 }
 
-// isText reports whether it is UTF-8 without control characters other than tabs and line ends.
+// isText reports whether b is valid UTF-8 without control characters other than tabs and line endings.
 func isText(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false
@@ -388,7 +389,7 @@ func isText(b []byte) bool {
 type failuresJSON struct {
 	Now    time.Time   `json:"now"`
 	Groups []groupJSON `json:"groups"`
-	More   int         `json:"more"` // groups not listed
+	More   int         `json:"more"` // number of groups not listed
 	Looked int         `json:"looked"`
 	Cut    bool        `json:"cut"`
 }
@@ -404,7 +405,7 @@ type groupJSON struct {
 
 type bulkJSON struct {
 	Tasks int    `json:"tasks"`
-	More  bool   `json:"more"` // the time was up; the same request with after = next continues
+	More  bool   `json:"more"` // time ran out; the same request with after set to Next continues
 	Next  string `json:"next"`
 }
 

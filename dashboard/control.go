@@ -16,25 +16,27 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// AllowControl permits control requests for which check returns nil: to remove tasks, run them now, reschedule, pause
-// and resume them, by key. For a durable scheduler they may also do so for all tasks that a search finds, cancel runs
-// by key and by search, and pause and resume kinds. Other requests get the text of check's error. A request that a
-// browser sends on behalf of another site is refused before check is called ([http.CrossOriginProtection]).
+// AllowControl permits control requests for which check returns nil. Such a request can remove, reschedule, pause or
+// resume a task by key, or run it now. For a durable scheduler, it can also change all tasks that match a search,
+// cancel runs by key or by search, and pause or resume kinds. If check returns an error, the request is refused with
+// the text of that error. Cross-origin requests from browsers are refused before check is called; see
+// [http.CrossOriginProtection].
 //
-// check must identify the user by a cookie, a client certificate or a header from a proxy: the page cannot send a
-// custom header. The Host of the request has already been checked ([AllowHosts]). check is also called for GET
-// requests, to decide whether the page shows the buttons. It may be called concurrently, and applies to all sources.
+// check must identify the user by a cookie, a client certificate or a header set by a proxy, because the page cannot
+// send custom headers. When check is called, the Host of the request is known to be allowed; see [AllowHosts]. check is
+// also called for GET requests, to decide whether the page shows the buttons. It may be called concurrently, and
+// applies to all sources.
 func AllowControl(check func(*http.Request) error) Option {
 	return func(h *handler) { h.check = check }
 }
 
-// AllowPayloads permits requests for which check returns nil to see the payloads of durable tasks, up to 4 KiB of each.
-// Without this option, and for other requests, the page shows only the size.
+// AllowPayloads includes the payloads of durable tasks, up to 4 KiB of each, in responses to requests for which check
+// returns nil. For all other requests, and without this option, the page shows only the payload size.
 func AllowPayloads(check func(*http.Request) error) Option {
 	return func(h *handler) { h.payloads = check }
 }
 
-// payload returns the payload, or its size.
+// payload returns the payload, or only its size if the request may not read it.
 func (h *handler) payload(r *http.Request, b []byte) payloadJSON {
 	if h.payloads == nil {
 		return payloadJSON{Size: len(b), Hidden: "payloads are not shown on this dashboard"}
@@ -45,7 +47,7 @@ func (h *handler) payload(r *http.Request, b []byte) payloadJSON {
 	return newPayloadJSON(b)
 }
 
-// control applies the action to the task whose key is in the form.
+// control returns a handler that applies the action to the task whose key is in the form.
 func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Request, s shown) {
 	return func(w http.ResponseWriter, r *http.Request, s shown) {
 		entry := AuditEntry{Action: action, Source: s.title()}
@@ -59,7 +61,7 @@ func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Req
 		if !ok {
 			return
 		}
-		var delay time.Duration // of a run now
+		var delay time.Duration // zero unless the action is reschedule
 		if action == "reschedule" {
 			var err error
 			if delay, err = delayOf(r.PostForm.Get("delay")); err != nil {
@@ -89,7 +91,7 @@ func (h *handler) control(action string) func(w http.ResponseWriter, r *http.Req
 	}
 }
 
-// cancel cancels the runs of the key in the form.
+// cancel cancels the runs of the task whose key is in the form.
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request, b *board) {
 	h.control("cancel")(w, r, b)
 }
@@ -115,7 +117,7 @@ func delayOf(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// bulk counts the tasks that a query finds, or applies an action to all of them.
+// bulk counts the tasks that match a query, or applies an action to all of them.
 func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	action := r.PostForm.Get("do")
 	do, ok := map[string]durable.Action{
@@ -129,7 +131,7 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 		err = fmt.Errorf("do is %q, and must be count, remove, run, pause, resume or cancel", action)
 	case do == durable.DoRunNow &&
 		!slices.Contains([]durable.State{durable.Scheduled, durable.Retrying, durable.Parked}, q.State):
-		// A task that was run is then in another state, so the next request continues with the rest.
+		// Running a task changes its state, so the next request continues with the remaining tasks.
 		err = errors.New("to run many tasks, search for the state scheduled, retrying or parked")
 	case do == durable.DoCancel && q.State != durable.AnyState && q.State != durable.Running:
 		err = errors.New("to cancel runs, search for the state running, or for any")
@@ -156,7 +158,7 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	reply(w, done, entry.Err)
 }
 
-// pauseKind pauses or resumes the kind in the form, or all kinds.
+// pauseKind returns a handler that pauses or resumes the kind in the form, or all kinds.
 func (h *handler) pauseKind(action string) func(w http.ResponseWriter, r *http.Request, b *board) {
 	verb, what, _ := strings.Cut(action, "-")
 	return func(w http.ResponseWriter, r *http.Request, b *board) {
@@ -181,10 +183,10 @@ func (h *handler) pauseKind(action string) func(w http.ResponseWriter, r *http.R
 	}
 }
 
-// maxList is the greatest number of tasks in a page of a list.
+// maxList is the maximum number of tasks in a page of a list.
 const maxList = 1000
 
-// queryOf returns the query in a form.
+// queryOf returns the query from a form.
 func queryOf(form url.Values) (q durable.Query, err error) {
 	q = durable.Query{
 		Prefix: form.Get("prefix"), Kind: form.Get("kind"), Group: form.Get("group"), Failure: form.Get("failure"),

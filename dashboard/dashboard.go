@@ -27,29 +27,29 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// patience is how long a page may take to read an update.
+// patience is the maximum time that a page may take to read an update.
 const patience = 10 * time.Second
 
-// policy lets the page load its own files, and nothing else.
+// policy allows the page to load only its own files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 //go:embed page
 var files embed.FS
 
-// A Source is a wheel or a scheduler that a handler shows under a name. [Wheel] and [Scheduler] make one.
+// A Source is a wheel or a scheduler that a handler shows under a name. Create one with [Wheel] or [Scheduler].
 type Source struct {
 	name    string
-	kind    string       // wheel or scheduler
+	kind    string       // "wheel" or "scheduler"
 	nothing bool         // the wheel or the scheduler is nil
 	rec     recorder     // nil if there is none
-	open    func() shown // starts reading it
+	open    func() shown // starts reading the wheel or the scheduler
 }
 
 // A recorder records the runs of a wheel or a scheduler.
 type recorder interface{ isWired() bool }
 
-// A shown is a source in a handler: a *hub or a *board.
+// A shown is a source that a handler is showing: a *hub or a *board.
 type shown interface {
 	title() string
 	source(now time.Time) sourceJSON
@@ -59,8 +59,8 @@ type shown interface {
 	resume(ctx context.Context, key string) error
 }
 
-// Wheel returns a wheel as a source. The recorder may be nil: then the page shows neither the lateness nor the panics
-// of the wheel.
+// Wheel returns a source for a wheel. The recorder may be nil, in which case the page shows neither lateness nor
+// panics.
 func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
 	s := Source{name: name, kind: "wheel", nothing: tw == nil, open: func() shown { return newHub(name, tw, r) }}
 	if r != nil {
@@ -69,8 +69,8 @@ func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
 	return s
 }
 
-// Scheduler returns a durable scheduler as a source, on a store or as a node of many. The recorder may be nil: then the
-// page shows neither the lateness and the run times of the kinds nor their last errors.
+// Scheduler returns a source for a durable scheduler, either on a store or as a node of a cluster. The recorder may be
+// nil, in which case the page does not show the lateness, the run times and the last error of each kind.
 func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 	src := Source{name: name, kind: "scheduler", nothing: s == nil}
 	src.open = func() shown { return newBoard(name, s, r) }
@@ -80,8 +80,9 @@ func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 	return src
 }
 
-// WithEngine returns the source of a scheduler with its engine, such as that of package durable/postgres. The page then
-// reports when a crash of the engine's server can lose acknowledged tasks. For other sources it has no effect.
+// WithEngine returns a copy of s that also reads the health of the scheduler's engine, such as one from package
+// durable/postgres. The page then reports when a crash of the engine's server can lose acknowledged tasks. WithEngine
+// has no effect on a wheel.
 func (s Source) WithEngine(e engine.HealthReporter) Source {
 	open := s.open
 	s.open = func() shown {
@@ -96,13 +97,13 @@ func (s Source) WithEngine(e engine.HealthReporter) Source {
 	return s
 }
 
-// An Option changes which requests a handler answers.
+// An Option configures a handler.
 type Option func(*handler)
 
 // AllowHosts adds names under which the handler may be reached, without a port, such as
-// "timewheel.internal.example.com". Without this option it answers only requests whose Host is an IP address or
-// localhost. So a site cannot point its own name at your machine and read the page through a browser there (DNS
-// rebinding). The name "*" allows every name. Use it only on a server that authenticates every request.
+// "timewheel.internal.example.com". By default the handler answers only requests whose Host is an IP address or
+// localhost. This prevents DNS rebinding, in which a site points its own name at your machine to read the page through
+// a local browser. The name "*" allows every name. Use it only on a server that authenticates every request.
 func AllowHosts(names ...string) Option {
 	return func(h *handler) {
 		for _, name := range names {
@@ -113,26 +114,27 @@ func AllowHosts(names ...string) Option {
 
 type handler struct {
 	sources  []shown
-	hosts    map[string]bool           // names allowed as the Host of a request
-	check    func(*http.Request) error // nil: read only
-	payloads func(*http.Request) error // nil: hidden
+	hosts    map[string]bool           // names allowed as the Host of a request, in lower case
+	check    func(*http.Request) error // nil if the page is read-only
+	payloads func(*http.Request) error // nil if payloads are hidden
 	foreign  *http.CrossOriginProtection
 	who      func(*http.Request) string
-	audit    func(AuditEntry) // nil: none
-	pages    atomic.Int64     // open
+	audit    func(AuditEntry) // nil if there is no audit
+	pages    atomic.Int64     // number of open pages
 
-	searching turn // held while a wheel is searched, so that searches take one core at most
+	searching turn // held during a search of a wheel, so that searches use at most one core
 }
 
 // Handler returns a handler that shows the sources. It works under any path that ends with a slash:
 //
 //	http.Handle("/debug/timewheel/", dashboard.Handler([]dashboard.Source{dashboard.Wheel("orders", tw, rec)}))
 //
-// The options apply to all sources. The handler reads the statistics of every source from now on, so call it before the
-// wheels and the schedulers start.
+// The options apply to all sources. The handler starts reading the statistics of every source immediately, so call
+// Handler before you start the wheels and the schedulers.
 //
-// Handler panics if there is no source, or a wheel or a scheduler is nil. It panics if a name is empty, not valid UTF-8
-// or used twice, and if a recorder is used twice or its Option was not passed to a wheel or a scheduler.
+// Handler panics if there are no sources, or if a wheel or a scheduler is nil. It panics if a name is empty, not valid
+// UTF-8, or used twice. It also panics if a recorder is used twice, or if its Option was not passed to a wheel or a
+// scheduler.
 func Handler(sources []Source, opts ...Option) http.Handler {
 	if len(sources) == 0 {
 		panic("dashboard: no source")
@@ -193,7 +195,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkHost returns an error if the Host is not allowed. Every browser sends a Host.
+// checkHost returns an error if the Host is not allowed. An empty Host is allowed, because every browser sends one.
 func (h *handler) checkHost(hostport string) error {
 	host := hostport
 	if name, _, err := net.SplitHostPort(hostport); err == nil {
@@ -209,8 +211,8 @@ func (h *handler) checkHost(hostport string) error {
 	return fmt.Errorf("the host %q is not allowed; AllowHosts can allow it", host)
 }
 
-// route finds the endpoint of a path, wherever the handler is mounted. It looks only at the end of the path,
-// which is a name, or api/ and a name.
+// route returns the endpoint for a path, wherever the handler is mounted. It considers only the end of the path: a
+// name, or api/ and a name.
 func (h *handler) route(urlPath string) (serve http.HandlerFunc, method string) {
 	dir, name := path.Split("/" + urlPath)
 	if strings.HasSuffix(dir, "/api/") {
@@ -267,11 +269,12 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 	return nil, ""
 }
 
-// page serves the page under a path that ends with a slash, since the page's own requests are relative to it.
+// page serves the page under a path that ends with a slash, because the page's own requests are relative to that path.
+// It redirects a path without a trailing slash.
 func (h *handler) page(w http.ResponseWriter, r *http.Request) {
-	asked, err := url.ParseRequestURI(r.RequestURI) // http.StripPrefix does not change it
+	asked, err := url.ParseRequestURI(r.RequestURI) // http.StripPrefix does not change RequestURI
 	if err != nil {
-		asked = r.URL // the request comes from a test, or a careless router
+		asked = r.URL // the request comes from a test or a careless router
 	}
 	if dir, base := path.Split(asked.EscapedPath()); base != "" && dir != "" {
 		w.Header().Set("Location", "./"+base+"/")
@@ -286,7 +289,7 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 func file(name, kind string) http.HandlerFunc {
 	data, err := files.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // a bug: the file is missing
+		panic(err) // unreachable: the file is embedded
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind+"; charset=utf-8")
@@ -296,7 +299,7 @@ func file(name, kind string) http.HandlerFunc {
 
 func (h *handler) overview(w http.ResponseWriter, r *http.Request) {
 	all := sourcesJSON{Control: h.mayControl(r) == nil, Sources: make([]sourceJSON, len(h.sources))}
-	var read sync.WaitGroup // an engine that does not answer delays only its own line
+	var read sync.WaitGroup // an unresponsive engine delays only its own source
 	for i, s := range h.sources {
 		read.Go(func() { all.Sources[i] = s.source(time.Now()) })
 	}
@@ -306,8 +309,9 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) {
 
 const formType = "application/x-www-form-urlencoded"
 
-// of finds the source named by the request, of the types in S: a *hub by wheel, a *board by scheduler. Without a name
-// it is the first. It parses the form of the request.
+// of returns a handler that calls serve with the source named by the request. The source must have type S: the
+// parameter wheel names a *hub, and scheduler names a *board. Without a name, the handler uses the first source of type
+// S. It also parses the request's form.
 func of[S shown](h *handler, serve func(w http.ResponseWriter, r *http.Request, s S)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
@@ -343,7 +347,7 @@ func (h *handler) state(w http.ResponseWriter, _ *http.Request, hub *hub) {
 	send(w, http.StatusOK, hub.state(time.Now()))
 }
 
-// task serves the data about a key. A missing task is not an error: a browser would report that.
+// task serves the data for a key. A missing task is not an error, because a browser would log the error.
 func (h *handler) task(w http.ResponseWriter, r *http.Request, s shown) {
 	key, ok := keyOf(w, r.Form)
 	if !ok {
@@ -385,7 +389,7 @@ func (h *handler) failures(w http.ResponseWriter, r *http.Request, b *board) {
 	reply(w, groups, err)
 }
 
-// reply answers with v, or with the error of a scheduler.
+// reply responds with v, or with an error from a wheel or a scheduler.
 func reply(w http.ResponseWriter, v any, err error) {
 	switch {
 	case err == nil:
@@ -412,7 +416,7 @@ func (h *handler) search(w http.ResponseWriter, r *http.Request, hub *hub) {
 	send(w, http.StatusOK, search(hub.tw, r.Form.Get("prefix"), time.Now().Add(searchTime)))
 }
 
-// keyOf returns the key in the form. If there is none it answers the request with an error.
+// keyOf returns the key from the form. If the form has no valid key, it responds to the request with an error.
 func keyOf(w http.ResponseWriter, form url.Values) (key string, ok bool) {
 	key, err := formKey(form)
 	if err != nil {
@@ -421,7 +425,7 @@ func keyOf(w http.ResponseWriter, form url.Values) (key string, ok bool) {
 	return key, err == nil
 }
 
-// formKey returns the key in a form, which may be given as an id.
+// formKey returns the key from a form, which may contain an id instead.
 func formKey(form url.Values) (string, error) {
 	key := form.Get("key")
 	if key == "" && form.Get("id") != "" {
@@ -451,7 +455,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, hub *hub) {
 	}
 	defer h.pages.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events back
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would buffer the events
 	c := http.NewResponseController(w)
 	if err := c.Flush(); errors.Is(err, http.ErrNotSupported) {
 		fail(w, http.StatusInternalServerError, "the handler around the dashboard keeps events back: its "+

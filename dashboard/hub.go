@@ -17,42 +17,43 @@ import (
 )
 
 const (
-	every    = time.Second / 3  // between two updates
+	every    = time.Second / 3  // interval between two updates
 	linger   = 10 * time.Second // how long a request for the state counts as an open page
-	maxPages = 1000             // open at a time
-	upcoming = 8                // tasks listed
-	running  = 8                // runs listed
+	maxPages = 1000             // maximum number of open pages
+	upcoming = 8                // number of upcoming tasks listed
+	running  = 8                // number of runs listed
 
-	readEvery   = 5 * time.Second // between two readings, whether a page is open or not
-	maxReadings = 720             // kept: an hour, of 160 bytes each
+	readEvery   = 5 * time.Second // interval between two readings, whether or not a page is open
+	maxReadings = 720             // number of readings kept: one hour's worth, of 160 bytes each
 
-	maxStacks = 2 // of panics, sent in an update
+	maxStacks = 2 // maximum number of panic stacks sent in an update
 )
 
-// A hub reads one wheel for all its pages, on one goroutine, which exists while a page is open.
+// A hub reads one wheel for all its pages. It does so on one goroutine, which exists while a page is open.
 type hub struct {
 	name string
 	tw   *timewheel.TimeWheel
-	rec  *Recorder // may be nil
+	rec  *Recorder // may be nil; in that case there is no lateness and there are no panics
 
-	mu      sync.Mutex // protects all below
+	mu      sync.Mutex // protects the fields below
 	pages   map[*page]struct{}
-	quit    chan struct{} // ends the goroutine; nil if there is none
-	asker   *page         // stands for requests for the state, and
-	leaving *time.Timer   // closes it; both are nil if there was no recent request
-	seen    stateJSON     // at the last look, without the history and with all stored panics
+	quit    chan struct{} // closed to end the goroutine; nil if there is none
+	asker   *page         // a page that represents recent requests for the state; nil if there were none
+	leaving *time.Timer   // closes asker; nil if asker is nil
+	seen    stateJSON     // the last state read, without the history and with all stored panics
 	past    []health.Reading
-	timer   *time.Timer // of the next reading
+	timer   *time.Timer // fires when the next reading is due
 	now     mark
 }
 
 // A page is one reader of the events.
 type page struct {
-	events chan []byte // one at most: until the page reads it, it misses the next ones
-	has    mark        // under the hub's lock
+	events chan []byte // holds at most one event; until the page reads that event, it misses later ones
+	has    mark        // what the page has received; protected by the hub's mu
 }
 
-// A mark counts all readings and panics so far, or those that a page has. A new page has none.
+// A mark counts readings and panics: either all of them so far, or those that a page has received. The mark of a new
+// page is zero.
 type mark struct{ readings, panics int }
 
 // A point is one reading in the history.
@@ -62,16 +63,16 @@ type point struct {
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 
-	// Runs a second since the previous reading; null if there is none.
+	// The runs per second since the previous reading; null if there is no previous reading.
 	Started  *float64 `json:"started"`
 	Missed   *float64 `json:"missed"`
 	Panicked *float64 `json:"panicked"`
 }
 
-// newHub returns a hub, which reads the wheel from now on.
+// newHub returns a hub that starts reading the wheel immediately.
 func newHub(name string, tw *timewheel.TimeWheel, rec *Recorder) *hub {
 	h := &hub{name: name, tw: tw, rec: rec, pages: make(map[*page]struct{})}
-	weakly := weak.Make(h) // the timer must not keep an unused hub
+	weakly := weak.Make(h) // the timer must not keep an unused hub alive
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.readLocked(time.Now())
@@ -96,8 +97,8 @@ func (h *hub) reading(now time.Time) health.Reading {
 	return r
 }
 
-// readLocked keeps a reading. It reports whether later readings are useful: the statistics of a stopped wheel no longer
-// change once its last run has ended.
+// readLocked reads the wheel and stores the reading. It reports whether further readings are useful: once a stopped
+// wheel's last run has ended, its statistics no longer change.
 func (h *hub) readLocked(now time.Time) bool {
 	r := h.reading(now)
 	r.Panics = nil // not needed in a past reading
@@ -110,7 +111,7 @@ func (h *hub) readLocked(now time.Time) bool {
 	return !stopped || r.Stats.Running > 0
 }
 
-// open returns a new page.
+// open adds a new page and returns it.
 func (h *hub) open() *page {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +132,7 @@ func (h *hub) close(p *page) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.pages[p]; !ok {
-		return // the timer of the asker had fired when it was reset
+		return // the timer of the asker had already fired when it was reset
 	}
 	if p == h.asker {
 		h.asker, h.leaving = nil, nil
@@ -156,15 +157,15 @@ func (h *hub) run(quit chan struct{}) {
 	}
 }
 
-// publish sends the state to every page that has room for it, with the parts that are new to that page. Pages with the
-// same mark get the same text.
+// publish sends the state to every page that is ready to receive it, with the history and panics that are new to that
+// page. Pages with the same mark get the same text.
 func (h *hub) publish(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = h.look(now)
 	texts := make(map[mark][]byte)
 	for p := range h.pages {
-		if len(p.events) > 0 { // only this sends: it stays so, or becomes empty
+		if len(p.events) > 0 { // only publish sends, so an empty channel stays empty until the send below
 			continue
 		}
 		text := texts[p.has]
@@ -177,14 +178,14 @@ func (h *hub) publish(now time.Time) {
 	}
 }
 
-// state returns the whole state, for a single request. The request counts as an open page for a while, and
-// requests between two looks share the first. So frequent requests cost no more than a page.
+// state returns the whole state for a single request. The request counts as an open page for a while, and the state is
+// read again only if it is older than the update interval. Frequent requests therefore cost no more than an open page.
 func (h *hub) state(now time.Time) stateJSON {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.asker == nil {
 		p := h.openLocked()
-		p.events <- nil // so that it gets nothing, because it reads nothing
+		p.events <- nil // fill the channel so that publish skips this page, which never reads
 		h.asker, h.leaving = p, time.AfterFunc(linger, func() { h.close(p) })
 	} else {
 		h.leaving.Reset(linger)
@@ -195,7 +196,7 @@ func (h *hub) state(now time.Time) stateJSON {
 	return h.newTo(mark{})
 }
 
-// newTo returns the last state, with the history and the panics that are new to a page with the given mark.
+// newTo returns the last state, with only the history and the panics that are new to a page with the given mark.
 func (h *hub) newTo(has mark) stateJSON {
 	s := h.seen
 	s.Whole = has == mark{}
@@ -212,7 +213,7 @@ func (h *hub) newTo(has mark) stateJSON {
 	return s
 }
 
-// look looks at the wheel.
+// look reads the wheel and returns its state, without the history.
 func (h *hub) look(now time.Time) stateJSON {
 	r := h.reading(now)
 	hand := h.tw.Hand()
@@ -246,15 +247,16 @@ func (h *hub) look(now time.Time) stateJSON {
 	return s
 }
 
-// agreeing returns the first tasks that do not contradict the statistics: if these have no waiting run, a waiting task
-// has become due since.
+// agreeing returns the first tasks that are consistent with the statistics. If the statistics contain no waiting runs,
+// it omits waiting tasks, because they became due after the statistics were read.
 func agreeing(infos []timewheel.Info, stats timewheel.Stats) []timewheel.Info {
 	infos = slices.DeleteFunc(infos, func(i timewheel.Info) bool { return i.Waiting && stats.Waiting == 0 })
 	return infos[:min(len(infos), upcoming)]
 }
 
-// sectors returns the number of parts of the dial on a page: one for each slot if there are at most 200. Otherwise it
-// is the largest number from 200 down to 60 that divides the slots evenly, or 120 if there is none.
+// sectors returns the number of parts that the dial on a page has. With at most 200 slots, each slot is a part. With
+// more, the number of parts is the largest from 60 to 200 that divides the slots evenly, or 120 if there is no such
+// number.
 func sectors(slots int) int {
 	const few, many = 60, 200
 	if slots <= many {
@@ -286,7 +288,7 @@ func pointOf(past []health.Reading, i int) point {
 	return p
 }
 
-// source returns the hub's line of the overview.
+// source returns the hub's entry in the overview.
 func (h *hub) source(now time.Time) sourceJSON {
 	r := h.reading(now)
 	h.mu.Lock()
@@ -297,7 +299,7 @@ func (h *hub) source(now time.Time) sourceJSON {
 
 func (h *hub) title() string { return h.name }
 
-// about returns everything about a key.
+// about returns all data for a key.
 func (h *hub) about(key string, now time.Time) aboutJSON {
 	a := aboutJSON{Runs: []runJSON{}, Panics: []panicJSON{}}
 	if info, ok := h.tw.Get(key); ok {
@@ -320,7 +322,7 @@ func event(s stateJSON) []byte {
 	var b bytes.Buffer
 	b.WriteString("data: ")
 	if err := json.NewEncoder(&b).Encode(s); err != nil {
-		panic(err) // a bug: everything in it can be encoded
+		panic(err) // unreachable: every field of the state can be encoded
 	}
 	b.WriteString("\n")
 	return b.Bytes()

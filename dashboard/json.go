@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// The JSON types. The package documentation describes them for users.
+// The JSON types for the overview and for wheels. The package documentation describes them for users.
 
 type sourcesJSON struct {
 	Sources []sourceJSON `json:"sources"`
@@ -21,14 +21,14 @@ type sourcesJSON struct {
 
 type sourceJSON struct {
 	Name   string     `json:"name"`
-	Kind   string     `json:"kind"` // wheel or scheduler
+	Kind   string     `json:"kind"` // "wheel" or "scheduler"
 	Health healthJSON `json:"health"`
 	Stats  any        `json:"stats"` // a statsJSON or a tasksStatsJSON
 }
 
 type healthJSON struct {
-	Well     bool          `json:"well"` // there is no finding
-	Text     string        `json:"text"` // of the worst finding, or that all is well
+	Well     bool          `json:"well"` // there are no findings
+	Text     string        `json:"text"` // the text of the worst finding, or a summary if there are none
 	Findings []findingJSON `json:"findings"`
 	Notes    []findingJSON `json:"notes"` // intended reasons why tasks do not run
 }
@@ -37,7 +37,7 @@ type findingJSON struct {
 	Kind  health.Kind `json:"kind"`
 	Since *time.Time  `json:"since"` // null if unknown
 	Text  string      `json:"text"`
-	About string      `json:"about,omitempty"` // the kind of tasks that it names, if it names one
+	About string      `json:"about,omitempty"` // the kind of tasks that the text names, if any
 }
 
 // aboutKinds sets About in the findings about a scheduler.
@@ -50,7 +50,7 @@ func (h healthJSON) aboutKinds(now health.SchedulerReading) healthJSON {
 	return h
 }
 
-// newHealthJSON returns the findings, or the text for none, and the notes.
+// newHealthJSON returns the JSON form of the findings and the notes. well is the summary if there are no findings.
 func newHealthJSON(findings []health.Finding, well string, notes ...health.Finding) healthJSON {
 	h := healthJSON{Findings: newFindingsJSON(findings), Notes: newFindingsJSON(notes)}
 	if h.Well = len(h.Findings) == 0; h.Well {
@@ -88,9 +88,9 @@ type dialJSON struct {
 	Tick   float64 `json:"tick"` // seconds
 	Slots  int     `json:"slots"`
 	Layout string  `json:"layout"`
-	Hand   int     `json:"hand"`  // slot
-	Width  []int   `json:"width"` // slots, by sector
-	Tasks  []int   `json:"tasks"` // that wait, by sector
+	Hand   int     `json:"hand"`  // slot of the last tick
+	Width  []int   `json:"width"` // number of slots in each sector
+	Tasks  []int   `json:"tasks"` // number of waiting tasks in each sector
 }
 
 type statsJSON struct {
@@ -121,7 +121,7 @@ func newStatsJSON(s timewheel.Stats) statsJSON {
 }
 
 type latenessJSON struct {
-	Runs int64         `json:"runs"` // in the last minute
+	Runs int64         `json:"runs"` // number of runs in the last minute
 	Tick quantilesJSON `json:"tick"` // due until dispatched
 	Wait quantilesJSON `json:"wait"` // dispatched until started
 	Run  quantilesJSON `json:"run"`  // started until ended
@@ -133,11 +133,11 @@ type quantilesJSON struct { // seconds
 	Max float64 `json:"max"`
 }
 
-// A keyJSON is a key in a list, with an id for requests if it is not the whole key.
+// A keyJSON is a key in a list. If Key is not the whole key, ID identifies it in requests.
 type keyJSON struct {
 	Key   string `json:"key"` // empty for a timer
 	Exact bool   `json:"exact"`
-	ID    string `json:"id,omitempty"` // the bytes of a key that is not exact
+	ID    string `json:"id,omitempty"` // the bytes of an inexact key in base64; empty if the key is too long
 }
 
 type taskJSON struct {
@@ -151,26 +151,26 @@ type taskJSON struct {
 	Paused   bool      `json:"paused"`
 }
 
-// An aboutJSON is everything about one key.
+// An aboutJSON holds all data for one key.
 type aboutJSON struct {
 	Task   *taskJSON   `json:"task"` // null if there is no live task
 	Runs   []runJSON   `json:"runs"`
 	Panics []panicJSON `json:"panics"`
 }
 
-// A foundJSON is the answer to a search.
+// A foundJSON is the result of a search.
 type foundJSON struct {
 	Tasks   []taskJSON `json:"tasks"`
 	Matches int        `json:"matches"`
-	Looked  int        `json:"looked"` // tasks
-	Whole   bool       `json:"whole"`  // the search saw every task
+	Looked  int        `json:"looked"` // number of tasks examined
+	Whole   bool       `json:"whole"`  // the search examined every task
 }
 
 type runJSON struct {
 	keyJSON
 	Due        time.Time `json:"due"`
 	Dispatched time.Time `json:"dispatched"`
-	For        float64   `json:"for"` // seconds since it started, or since it was dispatched if the wheel has no observer
+	For        float64   `json:"for"` // seconds since the start, or since the dispatch if the wheel has no observer
 }
 
 type panicJSON struct {
@@ -210,10 +210,10 @@ func newRunJSON(run timewheel.Run, now time.Time) runJSON {
 	}
 }
 
-// Keys may be of any length, and are sent three times a second.
+// Keys may have any length and are sent three times a second, so they are cut.
 const (
-	maxKeyText = 256     // bytes of a key in a list
-	maxID      = 8 << 10 // bytes of a key that has an id
+	maxKeyText = 256     // maximum number of bytes of a key in a list
+	maxID      = 8 << 10 // maximum number of bytes of a key that has an id
 )
 
 func newKeyJSON(key string) keyJSON {
@@ -225,13 +225,14 @@ func newKeyJSON(key string) keyJSON {
 	return k
 }
 
-// keyText returns a text of the key, and whether it is the whole key.
+// keyText returns the key for display, and reports whether that is the whole key.
 func keyText(key string) (text string, exact bool) {
 	text = cut(key, maxKeyText)
 	return text, text == key
 }
 
-// cut returns the text as valid UTF-8, cut after most bytes.
+// cut returns the text as valid UTF-8. A text longer than the given number of bytes is truncated and ends with an
+// ellipsis.
 func cut(text string, most int) string {
 	if len(text) > most {
 		for most > 0 && !utf8.RuneStart(text[most]) {

@@ -13,24 +13,25 @@ import (
 )
 
 const (
-	// The histograms of a Recorder have two digits. There are 21, which take 0.6 MB, allocated at the first run.
+	// digits is the precision of a Recorder's histograms, in significant digits. A Recorder has 21 histograms, which
+	// take 0.6 MB and are allocated at the first run.
 	digits = 2
 
-	// Limits for stored panics.
+	// These constants limit the stored panics.
 	keepPanics   = 10
 	maxValueText = 1 << 10
 	maxStack     = 16 << 10
 )
 
-// A Recorder records how late the runs of one wheel are, and the wheel's last ten panics. Pass its [Recorder.Option] to
-// the wheel, and the recorder to [Wheel]. It takes at most 0.8 MB, and adds some 100 ns to each run.
+// A Recorder records the lateness of runs on one wheel, and the wheel's last ten panics. Pass its [Recorder.Option] to
+// the wheel, and the recorder itself to [Wheel]. A Recorder takes at most 0.8 MB, and adds some 100 ns to each run.
 type Recorder struct {
-	wheels atomic.Int32 // that use it
+	wheels atomic.Int32 // number of wheels that use the recorder
 
-	mu         sync.Mutex    // protects all below
-	window     window        // tick, wait and run
-	panics     []panicRecord // the newest first
-	panicCount int           // their number so far
+	mu         sync.Mutex    // protects the fields below
+	window     window        // histograms of tick, wait and run
+	panics     []panicRecord // newest first
+	panicCount int           // number of panics so far
 }
 
 // A panicRecord is a stored panic.
@@ -43,8 +44,8 @@ type panicRecord struct {
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder { return new(Recorder) }
 
-// Option returns the option that attaches the recorder to a wheel. A recorder is for one wheel: if another wheel uses
-// it, [timewheel.New] returns an error. The wheel may have further observers and panic handlers.
+// Option returns the option that attaches the recorder to a wheel. A recorder serves only one wheel: if the option is
+// used for a second one, [timewheel.New] returns an error. The wheel may have other observers and panic handlers.
 func (r *Recorder) Option() timewheel.Option {
 	return once(&r.wheels, "wheel", timewheel.WithObserver(r.observe), timewheel.WithPanicHandler(r.panicked))
 }
@@ -75,7 +76,7 @@ func (r *Recorder) panicked(task *timewheel.Task, value any, stack []byte) {
 	r.panics = r.panics[:min(len(r.panics), keepPanics)]
 }
 
-// lateness returns the recordings of the last minute.
+// lateness returns the lateness of the runs in the last minute.
 func (r *Recorder) lateness(now time.Time) *latenessJSON {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +91,7 @@ func (r *Recorder) lateness(now time.Time) *latenessJSON {
 	return l
 }
 
-// lastPanics returns the stored panics, the newest first, and the number of all panics so far.
+// lastPanics returns the stored panics, newest first, and the total number of panics so far.
 func (r *Recorder) lastPanics() ([]panicJSON, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +102,7 @@ func (r *Recorder) lastPanics() ([]panicJSON, int) {
 	return all, r.panicCount
 }
 
-// panicsOf returns the stored panics of one key.
+// panicsOf returns the stored panics for one key.
 func (r *Recorder) panicsOf(key string) []panicJSON {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +115,7 @@ func (r *Recorder) panicsOf(key string) []panicJSON {
 	return all
 }
 
-// panicTimes returns the times of the stored panics, the newest first.
+// panicTimes returns the times of the stored panics, newest first.
 func (r *Recorder) panicTimes() []time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

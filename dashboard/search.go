@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	searchTime = 200 * time.Millisecond // after which a search stops
-	searchStep = 1 << 10                // tasks between two looks at the clock
-	maxFound   = 50                     // tasks that are listed
+	searchTime = 200 * time.Millisecond // maximum duration of a search
+	searchStep = 1 << 10                // tasks examined between two checks of the clock
+	maxFound   = 50                     // maximum number of listed tasks
 )
 
-// search finds the tasks whose keys begin with the prefix, and returns the first of them by key. It stops at the given
-// time, and says so.
+// search returns the first tasks, by key, whose keys begin with the prefix. It stops at the given time and reports in
+// Whole whether it examined every task.
 func search(tw *timewheel.TimeWheel, prefix string, until time.Time) foundJSON {
 	byKey := func(a, b timewheel.Info) int { return cmp.Compare(a.Key, b.Key) }
 	answer := foundJSON{Tasks: []taskJSON{}, Whole: true}
 	var found []timewheel.Info
-	if info, ok := tw.Get(prefix); ok { // so a whole key is found among any number of tasks
+	if info, ok := tw.Get(prefix); ok { // a complete key is found however many tasks there are
 		answer.Matches++
 		found = append(found, info)
 	}

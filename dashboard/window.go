@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// A window covers the last minute: windowParts parts, the last of which is not over.
+	// A window covers the last minute in windowParts parts of length windowPart. The last part is still in progress.
 	windowParts = 6
 	windowPart  = 10 * time.Second
 
-	// The histograms count in microseconds, from one up to a day.
+	// maxMicros is the largest value of a histogram: one day, in microseconds.
 	maxMicros = int64(24 * time.Hour / time.Microsecond)
 )
 
-// A window has histograms of the last minute. The zero value is empty, and takes no memory.
+// A window holds histograms of the last minute. The zero value is empty and allocates nothing.
 type window struct {
 	of   []*hdr.WindowedHistogram
-	part time.Time // when the present part began
+	part time.Time // when the current part began
 }
 
-// begin makes room for n histograms with that many significant digits, if there is none yet.
+// begin allocates n histograms with the given number of significant digits, unless they already exist.
 func (w *window) begin(n, digits int, now time.Time) {
 	if w.of != nil {
 		return
@@ -34,10 +34,10 @@ func (w *window) begin(n, digits int, now time.Time) {
 	}
 }
 
-// rotate begins new parts for the time that has passed.
+// rotate starts new parts until the last part contains now.
 func (w *window) rotate(now time.Time) {
 	for n := 0; now.Sub(w.part) >= windowPart; n++ {
-		if n == windowParts { // nothing ran for long
+		if n == windowParts { // nothing was recorded for more than a minute
 			w.part = now
 			break
 		}
@@ -51,12 +51,12 @@ func (w *window) rotate(now time.Time) {
 // record adds one duration to each histogram.
 func (w *window) record(ds ...time.Duration) {
 	for i, d := range ds {
-		// The only error is that of a value out of range, and this one is in range.
+		// RecordValue fails only for values out of range, and this value is in range.
 		_ = w.of[i].Current.RecordValue(min(max(d.Microseconds(), 0), maxMicros))
 	}
 }
 
-// quantiles returns the quantiles of a histogram, and its number of values.
+// quantiles returns the quantiles of histogram i, and the number of values in it.
 func (w *window) quantiles(i int) (q quantilesJSON, n int64) {
 	h := w.of[i].Merge()
 	s := func(micros int64) float64 { return float64(micros) / 1e6 }

@@ -9,10 +9,10 @@ import (
 	"io"
 )
 
-// Backup writes a copy of the store to w. The scheduler may use the store meanwhile. The copy is itself a store. It
-// contains exactly what was committed at one instant. [engine.Backuper] describes its form. If Shutdown interrupts a
-// Backup, it returns ErrStopped. The error wraps [errors.ErrUnsupported] on a node, and if the store does not implement
-// engine.Backuper.
+// Backup writes a copy of the store to w. The scheduler can keep using the store during the backup. The copy is itself
+// a store and contains exactly the data that had been committed at one instant. See [engine.Backuper] for its format.
+// Backup returns ErrStopped if Shutdown interrupts it. On a node, or if the store does not implement engine.Backuper,
+// it returns an error that wraps [errors.ErrUnsupported].
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	return store.Backup(ctx, backupWriter{ctx, s, w})
 }
 
-// A backupWriter forwards a backup to w until the context is done or the scheduler shuts down.
+// A backupWriter forwards a backup to an io.Writer until the context is done or the scheduler shuts down.
 type backupWriter struct {
 	ctx context.Context
 	s   *Scheduler

@@ -12,12 +12,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// bulkAtOnce is how many tasks are changed at the same time, in shared commits. Records of groupBytes are enough as
-// well.
+// bulkAtOnce is the maximum number of tasks changed concurrently, in shared commits. Fewer tasks are changed at a time
+// if their records reach groupBytes.
 const bulkAtOnce = 1024
 
-// bulk applies an action to the tasks that it finds within that time, or to all if the time is 0. next is where to
-// continue, or empty at the end.
+// bulk applies an action to the tasks that match the query. It stops when the time is up; a time of 0 means no limit. n
+// is the number of tasks changed, and next is the cursor at which to continue, or empty at the end.
 func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Duration,
 ) (n int, next string, err error) {
 	switch {
@@ -42,7 +42,8 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Dura
 	return n, next, err
 }
 
-// stretchToMove is stretch for tasks that are moved to now or later: it yields no task twice, not even a repeating one.
+// stretchToMove is like stretch, but for tasks that will be moved to now or later. A walk over its result yields no
+// task twice, not even a repeating one.
 func (q Query) stretchToMove(now int64) stretch {
 	over := q.stretch(now)
 	if over.order == byDue {
@@ -56,7 +57,8 @@ func (q Query) stretchToMove(now int64) stretch {
 	return over
 }
 
-// reschedule moves each task that the query finds to after(n) from now, where n is its position.
+// reschedule moves each task that matches the query to after(n) from now, where n is the task's index among the moved
+// tasks. It skips paused tasks.
 func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) time.Duration) (n int, err error) {
 	now := s.below.now()
 	over := q.stretchToMove(now)
@@ -75,13 +77,14 @@ func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) t
 	return n, err
 }
 
-// verb returns the verb that does this to the task if it is unchanged since it was found. to is its new due time, or
-// when it is resumed.
+// verb returns a verb that applies the change to the task, provided that the task still has the same run as when it was
+// found. to is the new due time, or the time of the resumption.
 func (v *view) verb(what what, to int64) *verb {
 	return &verb{what: what, key: v.rec.Key, to: to, size: v.rec.Size(), found: v, same: true}
 }
 
-// eachOf applies an action to each task in the stretch that matches the query, or only counts those tasks.
+// eachOf applies an action to each task in the stretch that matches the query, or only counts the matching tasks if the
+// action is DoNothing.
 func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int64, do Action, most time.Duration,
 ) (n int, whole bool, err error) {
 	if do == DoNothing {
@@ -96,9 +99,9 @@ func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int6
 	})
 }
 
-// each applies a verb to each task of the stretch that matches the query, in groups, until none is left or time is up.
-// A time of 0 means no limit. A task for which verb returns nil is left alone. each returns the number of tasks it
-// changed.
+// each applies a verb to every task in the stretch that matches the query, group by group, until no tasks are left or
+// the time is up. A time of 0 means no limit. A task for which verb returns nil is skipped. each returns the number of
+// tasks that it changed, and whether it reached the end of the stretch.
 func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	verb func(*view) *verb,
 ) (n int, whole bool, err error) {
@@ -112,7 +115,7 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 		end, err := s.look(ctx, over, q, now, left, func(v view) bool {
 			page = append(page, v)
 			size += v.rec.Size()
-			// Rare matches are changed after a while even if the group is not full.
+			// If matches are rare, a group is changed after lookFor even if it is not full.
 			return len(page) < bulkAtOnce && size < groupBytes && time.Since(began) < lookFor
 		})
 		if err != nil {
@@ -125,7 +128,8 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 	}
 }
 
-// together applies a verb to several tasks concurrently. It returns how many of them still existed, and an error.
+// together applies a verb to several tasks concurrently. It returns the number of tasks changed, and an error if any
+// verb failed. A task that no longer exists is not an error.
 func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) *verb) (n int, err error) {
 	var mu sync.Mutex // protects n and err
 	var all sync.WaitGroup

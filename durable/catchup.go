@@ -18,32 +18,32 @@ import (
 	"github.com/seed581295f1/timewheel/internal/recent"
 )
 
-// A catchingUp counts overdue tasks for [Scheduler.CatchUp], in the background. Between two counts it subtracts the
-// counted tasks that have started since.
+// A catchingUp counts the overdue tasks for [Scheduler.CatchUp] in the background. Between counts it subtracts the
+// counted tasks that have started since the last count.
 type catchingUp struct {
 	count recent.Of[overdue]
 
-	mu    sync.Mutex // protects below
-	under *overdue   // the progress of the current count, or the last count
+	mu    sync.Mutex // protects the fields below
+	under *overdue   // progress of the current count, or the last count if none is in progress
 }
 
 const (
-	countTimeout   = time.Minute      // of a census
-	overdueTimeout = 10 * time.Minute // of a count of the overdue tasks, which reads them one by one
+	countTimeout   = time.Minute      // time limit for a census
+	overdueTimeout = 10 * time.Minute // time limit for a count of overdue tasks, which reads them one by one
 )
 
 var errOverdueTimeout = fmt.Errorf("durable: the overdue tasks were not counted within %v", overdueTimeout)
 
 // An overdue is a count of overdue tasks.
 type overdue struct {
-	at    time.Time // when it began
-	until int64     // the count includes the tasks due by then
+	at    time.Time // when the count began
+	until int64     // the count includes tasks due at or before this time
 	kinds map[string]*overdueKind
 }
 
 type overdueKind struct {
 	KindCatchUp
-	started uint64 // starts of counted tasks when the count began
+	started uint64 // overdueStarts.counted when the count began
 }
 
 func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
@@ -67,11 +67,11 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 		if !spent || again {
 			return left, nil
 		}
-		c.count.Expire() // all of them have started, and others may be due by now
+		c.count.Expire() // all counted tasks have started, and others may have become overdue
 	}
 }
 
-// await returns when the channel is closed, or after lookFor. The error is that of ctx.
+// await waits until the channel is closed or lookFor has passed. It returns ctx.Err() if ctx is done first.
 func await(ctx context.Context, done <-chan struct{}) error {
 	timer := time.NewTimer(lookFor)
 	defer timer.Stop()
@@ -84,7 +84,7 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	return nil
 }
 
-// cut returns the progress of the first count. Nothing is subtracted from it.
+// cut returns the progress of the first count, without subtracting any starts.
 func (c *catchingUp) cut() CatchUp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,9 @@ func (c *catchingUp) cut() CatchUp {
 	return is
 }
 
-// left returns how many counted tasks remain, and whether all have started. A node knows only its own starts, and
-// assumes that it is an average node. So it never reports that none of a kind remain.
+// left returns how many of the counted tasks remain, and whether all of them have started. A node counts only its own
+// starts, and assumes that every node starts tasks at the same rate. Because this is an estimate, it is never 0 for a
+// counted kind if there are several nodes.
 func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 	is.At = of.at
 	nodes := s.below.nodeCount()
@@ -150,8 +151,8 @@ func (c *CatchUp) sort() {
 	slices.SortFunc(c.Kinds, func(a, b KindCatchUp) int { return cmp.Compare(a.Kind, b.Kind) })
 }
 
-// countOverdue counts the overdue tasks that could run here: the task is not running, its kind is not paused, and the
-// kind has a handler for the payload.
+// countOverdue counts the overdue tasks that could run here. Such a task is not running, its kind is not paused, and
+// the kind has a handler here that accepts the payload.
 func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	is := overdue{at: time.Now(), until: s.below.overdueUntil(), kinds: make(map[string]*overdueKind)}
 	for _, name := range s.kinds.names() {
@@ -187,11 +188,11 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	return is, err
 }
 
-// overdueStarts counts the starts of a kind's overdue tasks.
+// An overdueStarts counts the starts of a kind's overdue tasks.
 type overdueStarts struct {
 	rate    rate
-	until   atomic.Int64  // counted includes starts of tasks due by then
-	counted atomic.Uint64 // their number, since New
+	until   atomic.Int64  // counted includes only tasks due at or before this time
+	counted atomic.Uint64 // number of starts of such tasks since New
 }
 
 func (o *overdueStarts) note(rec *task.Record, now time.Time) {
@@ -201,11 +202,11 @@ func (o *overdueStarts) note(rec *task.Record, now time.Time) {
 	}
 }
 
-// A rate counts the events of each of the last seconds.
+// A rate counts the events in each of the last few seconds.
 type rate struct {
-	mu     sync.Mutex // protects below
-	since  int64      // the second of the first event after the last pause
-	second int64      // that of counts[second % len(counts)]; the others are for earlier seconds
+	mu     sync.Mutex // protects the fields below
+	since  int64      // second of the first event after the last idle period
+	second int64      // current second, counted in counts[second%len(counts)]; the other elements count earlier seconds
 	counts [11]int
 }
 
@@ -218,10 +219,10 @@ func (r *rate) note(now time.Time) {
 	r.counts[r.second%int64(len(r.counts))]++
 }
 
-// moveLocked advances to the second now.
+// moveLocked advances the rate to the given second.
 func (r *rate) moveLocked(now int64) {
 	if now-r.second > int64(len(r.counts)) || now < r.second {
-		r.second = now - int64(len(r.counts)) // all counts are too old, or a clock was set back
+		r.second = now - int64(len(r.counts)) // all counts are too old, or the clock was set back
 	}
 	for r.second < now {
 		r.second++
@@ -236,7 +237,8 @@ func (r *rate) sumLocked() (n int) {
 	return n
 }
 
-// read returns the events per second over the last ten complete seconds, if it has counted for that long.
+// read returns the average number of events per second over the last ten complete seconds. It reports false if events
+// have not been counted for that long.
 func (r *rate) read() (perSecond float64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

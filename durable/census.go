@@ -12,22 +12,22 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A census counts the tasks of a keeper as they change, while it counts older tasks in the background. Both only add,
-// so their order does not matter.
+// A census counts a keeper's tasks. It counts changes as they happen, and existing tasks in the background. Both are
+// added to the same totals, so their order does not matter.
 type census struct {
-	mu    sync.Mutex // protects below
+	mu    sync.Mutex // protects the fields below
 	of    engine.Tally
 	whole bool
 }
 
-// change counts how some tasks changed.
+// change updates the counts for the given changes.
 func (c *census) change(all []touched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range all {
 		if was, is := all[i].was, all[i].now; was != nil && is != nil && was.Kind == is.Kind &&
 			was.Attempts == 0 && is.Attempts == 0 && was.Paused == 0 && is.Paused == 0 {
-			continue // the next run
+			continue // the task moved to its next run, which changes no count
 		}
 		c.addLocked(all[i].was, -1)
 		c.addLocked(all[i].now, 1)
@@ -44,21 +44,21 @@ func (c *census) addLocked(rec *task.Record, n int) {
 	c.of.Add(rec.Kind, rec.Due, rec.Failing(), n)
 }
 
-// finish notes that the background count is complete.
+// finish records that the background count is complete.
 func (c *census) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.whole = true
 }
 
-// take returns the counts at that time.
+// take returns the current counts; now is the current time.
 func (c *census) take(now int64) Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return newCensus(now, c.whole, byKind(c.of.Kinds()))
 }
 
-// newCensus returns the counts of the kinds that have tasks.
+// newCensus returns Counts that contain only the kinds that have tasks.
 func newCensus(now int64, whole bool, kinds []KindCounts) Counts {
 	for i := range kinds { // a task may have been removed before it was counted
 		k := &kinds[i]
@@ -70,7 +70,7 @@ func newCensus(now int64, whole bool, kinds []KindCounts) Counts {
 	return Counts{At: time.Unix(0, now), Whole: whole, Kinds: kinds}
 }
 
-// sum returns the number of tasks, and how many of them are parked.
+// sum returns the total number of tasks and the number of parked tasks.
 func (c Counts) sum() (tasks, parked int) {
 	for _, k := range c.Kinds {
 		tasks += k.Tasks

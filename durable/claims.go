@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A claim is what a node adds to a live: the term in which the task is held, the revision at which it was claimed, and
-// how many earlier starts of its run have an unknown end.
+// A claim is the part of a live that only a node uses: the term in which the task is held, the revision at which it was
+// claimed, and the number of earlier starts of its run whose outcome is unknown.
 type claim struct {
 	term     *term
 	revision int64
@@ -25,26 +25,27 @@ type claim struct {
 }
 
 const (
-	// claimEvery is how often a node looks for tasks, and lookAhead is how long before their due times. A task that
-	// another process adds, due at once, waits for less than claimEvery.
+	// A node claims tasks every claimEvery, up to lookAhead before they are due. If another process adds a task that is
+	// due at once, the task waits less than claimEvery.
 	claimEvery = 100 * time.Millisecond
 	lookAhead  = time.Second
 
-	// A task is overdue once it has been due for overdueAfter. It is then claimed for a spare worker, at a bounded
+	// A task that has been due for overdueAfter is overdue. Overdue tasks are claimed for spare workers, at a bounded
 	// rate, so that a backlog does not delay tasks that fall due now.
 	overdueAfter = time.Second
 
-	// claimMost is how many tasks are claimed at once. A node holds at most mostHeld tasks and heldBytes of records.
+	// claimMost is the maximum number of tasks in one claim. A node holds at most mostHeld tasks, and stops claiming
+	// when their records reach heldBytes.
 	claimMost = 1024
 	mostHeld  = 1 << 14
 	heldBytes = 64 << 20
 
-	// claimTimeout bounds a claim of overdue tasks. It is generous because no other call waits for such a claim, which
-	// may pass over millions of deleted tasks. It is there for a connection that hangs.
+	// claimTimeout bounds a claim of overdue tasks, in case a connection hangs. It is generous because no other call
+	// waits for such a claim, which may have to skip millions of deleted tasks.
 	claimTimeout = 30 * time.Second
 )
 
-// claim claims as many tasks as there is room for. It returns when to call it again.
+// claim claims as many tasks as there is room for. It returns how long to wait before the next call.
 func (n *node) claim() time.Duration {
 	again := claimEvery
 	for _, k := range n.kinds.allLimited() {
@@ -74,15 +75,16 @@ func (n *node) claim() time.Duration {
 		if ok && len(got.Tasks) == most && got.Tasks[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
-	} else if t != nil { // the workers may finish the waiting tasks long before claimEvery
+	} else if t != nil { // the workers may finish the waiting tasks long before claimEvery has passed
 		again = min(again, limit.HireEvery)
 	}
 	call(n.behind)
 	return min(again, n.backlog.Hire())
 }
 
-// claimOverdue claims overdue tasks of the kinds for which the backlog has room. Slow kinds with overdue tasks here are
-// claimed separately, each time at most their share. It returns when to call it again.
+// claimOverdue claims overdue tasks of the kinds for which the backlog has room. Slow kinds that already have overdue
+// tasks here are claimed separately, and at most their share at a time. claimOverdue returns how long to wait before
+// the next call.
 func (n *node) claimOverdue() time.Duration {
 	t, room := n.room()
 	var kinds, slow, full []string
@@ -98,18 +100,19 @@ func (n *node) claimOverdue() time.Duration {
 		}
 	}
 	if slices.ContainsFunc(n.full, func(name string) bool { return !slices.Contains(full, name) }) {
-		n.overdue.at, n.slow.at = engine.None, engine.None // the tasks left to the engine are due before that
+		n.overdue.at, n.slow.at = engine.None, engine.None // the cursors have passed the tasks left with the engine
 	}
 	n.full = full
 	n.mu.Unlock()
-	if most := n.backlog.Room(); room > 0 && most > 0 { // after takes, which determines the kinds that take no room
+	if most := n.backlog.Room(); room > 0 && most > 0 { // Takes, called above, determines the kinds that take no room
 		n.claimFrom(&n.overdue, t, kinds, most)
 		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()))
 	}
 	return n.backlog.Hire()
 }
 
-// claimFrom claims overdue tasks from a cursor on, while the lease lasts and the node is not leaving.
+// claimFrom claims overdue tasks, starting at a cursor. The claim is cancelled when the lease expires or the node
+// leaves.
 func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int) {
 	if len(kinds) == 0 {
 		return
@@ -127,11 +130,11 @@ func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int) {
 	n.to(c, after, got.Tasks, ok, most, until)
 }
 
-// claimFor claims tasks of a kind with a limit, as many as its limiter has room for, so that they take no room in the
-// claims of other kinds. If more tasks are due, the groups take turns, and the rest is claimed in due order. It returns
-// when to call it again. A claim from the beginning also finds tasks that are due soon. Other claims wait for it, at
-// most a tenth of the time, and it is cancelled after half a lease. A cancelled claim finds no tasks behind the rows
-// that it passes over.
+// claimFor claims tasks of a kind with a limit, as many as its limiter has room for. Claiming them separately keeps
+// them from taking room in the claims for other kinds. If more tasks are due than fit, the groups take turns first, and
+// the remaining room is filled in due order. A claim from the beginning also finds tasks that are due soon. Other
+// claims wait for it, for at most a tenth of the time, and it is cancelled after half a lease. A cancelled claim does
+// not reach the tasks behind the rows that it has to skip. claimFor returns how long to wait before the next call.
 func (n *node) claimFor(k *kind) time.Duration {
 	if !k.Limiter.IsDrained() || n.kinds.pauses().Has(k.name) {
 		return claimEvery
@@ -143,8 +146,8 @@ func (n *node) claimFor(k *kind) time.Duration {
 	now := n.clock.Earliest(n.own())
 	if k.crowded {
 		n.claimTurns(t, k, now, most)
-		if most = min(most, k.Limiter.Room()); most <= 0 { // it is full, or the node has lost its share of the limit
-			k.Limiter.IsDrained() // it calls
+		if most = min(most, k.Limiter.Room()); most <= 0 { // the limiter is full, or the node has lost its share
+			k.Limiter.IsDrained() // makes the limiter wake the node when there is room
 			return claimEvery
 		}
 	}
@@ -156,13 +159,13 @@ func (n *node) claimFor(k *kind) time.Duration {
 		return claimEvery
 	}
 	k.crowded = len(got.Tasks) == most && got.Tasks[most-1].Due <= now
-	if len(got.Tasks) == most && k.Limiter.IsDrained() { // else it calls
+	if len(got.Tasks) == most && k.Limiter.IsDrained() { // if not, the limiter wakes the node
 		return 0
 	}
 	return claimEvery
 }
 
-// claimTurns claims due tasks of a kind with a limit, its groups in turn.
+// claimTurns claims due tasks of a kind with a limit. The kind's groups take turns.
 func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
 	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), Until: now, Most: most, Fair: true, Group: k.group}
 	if got, ok := n.claimSome(t, r, now-int64(overdueAfter)); ok {
@@ -170,7 +173,8 @@ func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
 	}
 }
 
-// room returns the term, or nil if the node must not claim, and how many tasks it may claim.
+// room returns the current term and the number of tasks that the node may claim. The term is nil if the node must not
+// claim.
 func (n *node) room() (*term, int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,7 +189,8 @@ func (n *node) claimsLocked() bool { return n.started && !n.leavesLocked() && n.
 // leavesLocked reports whether the node starts no further run.
 func (n *node) leavesLocked() bool { return n.stopping || n.drained }
 
-// roomLocked returns how many more tasks the node may hold. It is 0 if other nodes should take the rest.
+// roomLocked returns how many tasks the node may claim now. It returns 0 if the remaining tasks should be left to other
+// nodes.
 func (n *node) roomLocked() int {
 	lives, bytes := n.backlog.Limited()
 	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
@@ -195,7 +200,7 @@ func (n *node) roomLocked() int {
 }
 
 const (
-	// waitingMore is how many due tasks may wait for a worker in addition to one for each.
+	// waitingMore is how many due tasks may wait for a worker, in addition to one task per worker.
 	waitingMore = 64
 
 	// stuckAfter is how long all workers may be busy without starting a run, or without starting an overdue task of a
@@ -203,19 +208,20 @@ const (
 	stuckAfter = 250 * time.Millisecond
 )
 
-// stuckLocked reports whether all workers are busy with long runs, and there are other nodes.
+// stuckLocked reports whether all workers are busy with long runs and other nodes exist.
 func (n *node) stuckLocked() bool {
 	return n.members > 1 && n.cfg.age(time.Now())-n.count.lastStart.Load() > int64(stuckAfter) &&
 		n.loadLocked().Running >= n.cfg.poolSize
 }
 
-// isStuckOnLocked reports whether overdue tasks of the kind can start only on other nodes: the workers that they may have
-// here are busy with long runs, or with tasks that fall due now.
+// isStuckOnLocked reports whether overdue tasks of the kind can start only on other nodes, because the workers
+// available to them here are busy with long runs or with tasks that fall due now.
 func (n *node) isStuckOnLocked(k *kind) bool {
 	return n.members > 1 && n.backlog.ShutFor(&k.Kind, n.loadLocked().Running) > stuckAfter
 }
 
-// loadLocked returns the wheel's statistics. Reading them takes microseconds, so the result may be limit.LookEvery old.
+// loadLocked returns the wheel's statistics. Reading them takes microseconds, so the result is reused for
+// limit.LookEvery.
 func (n *node) loadLocked() timewheel.Stats {
 	if now := n.own(); n.loadAt == 0 || now-n.loadAt >= int64(limit.LookEvery) {
 		n.load, n.loadAt = n.wheel.Stats(), now
@@ -223,10 +229,10 @@ func (n *node) loadLocked() timewheel.Stats {
 	return n.load
 }
 
-// unstick releases due tasks that wait for a worker if the node is stuck, or stuck on their kind: another node may have
-// a free worker. It also releases what the limiters hold beyond the node's share of their limits, which shrinks when
-// another node joins. Once Shutdown has begun, or while the node is drained, it releases every waiting task, because the runs in
-// progress may take long.
+// unstick releases due tasks that are waiting for a worker if the node is stuck, or stuck on their kind, because
+// another node may have a free worker. It also releases the tasks that limiters hold beyond the node's share of their
+// limits. The share shrinks when another node joins. Once Shutdown has begun, or while the node is drained, unstick
+// releases every waiting task, because the runs in progress may take a long time.
 func (n *node) unstick(t *term) {
 	var some []*live
 	n.mu.Lock()
@@ -255,7 +261,7 @@ func (n *node) unstick(t *term) {
 	n.giveUp(t, some)
 }
 
-// heldLocked returns the held tasks for which is returns true.
+// heldLocked returns the held tasks that satisfy the predicate.
 func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
 	for _, l := range n.held {
 		if is(l) {
@@ -265,8 +271,8 @@ func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
 	return some
 }
 
-// giveUp gives back the waiting ones among the lives. If the start of a task may have been counted, its record is
-// written, so that the start does not count as an attempt.
+// giveUp releases the given tasks that are still waiting. If the engine may have counted the start of a task, giveUp
+// writes the task's record, so that the start does not count as an attempt.
 func (n *node) giveUp(t *term, some []*live) {
 	var asked []*live
 	var claims []engine.Claim
@@ -288,12 +294,12 @@ func (n *node) giveUp(t *term, some []*live) {
 	n.giveBack(t, claims)
 }
 
-// toRelease returns the claim for Release.
+// toRelease returns the claim to pass to the engine's Release method.
 func (l *live) toRelease() engine.Claim {
 	return engine.Claim{Key: l.Rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
 }
 
-// giveBack releases claims that were never put in memory.
+// giveBack releases claims whose tasks are not in memory.
 func (n *node) giveBack(t *term, claims []engine.Claim) {
 	if len(claims) == 0 {
 		return
@@ -305,18 +311,19 @@ func (n *node) giveBack(t *term, claims []engine.Claim) {
 		return
 	}
 	n.mu.Lock()
-	n.doubt = true // it still holds tasks that a user's transaction has locked
+	n.doubt = true // the member still holds tasks that a user's transaction has locked
 	n.mu.Unlock()
 }
 
-// claimSome is claimed for a claim that other calls wait for.
+// claimSome calls claimed with the usual call timeout, because other calls wait for the claim.
 func (n *node) claimSome(t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	return n.claimed(ctx, t, r, over)
 }
 
-// claimed makes a claim, takes its tasks, and reports whether the engine answered. A task due by over is overdue.
+// claimed claims tasks, puts them in memory, and reports whether the engine answered. Tasks due at or before over are
+// overdue.
 func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	n.mu.Lock()
 	r.By, r.Readable = t.id, t.readable
@@ -324,7 +331,7 @@ func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 	asked := n.own()
 	got, err := n.engine.Claim(ctx, r)
 	switch {
-	case err != nil && ctx.Err() != nil: // it may have too many rows to pass over; the renewals show whether the engine is away
+	case err != nil && ctx.Err() != nil: // the claim may have to skip too many rows; renewals detect an outage
 		n.count.callsFailed.Add(1)
 		n.unsure()
 		return engine.Claims{}, false
@@ -338,8 +345,8 @@ func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 	return got, true
 }
 
-// take puts claimed tasks in memory. It gives back records of a later version, and no longer claims that version: other
-// nodes can read them. A task due by over is overdue.
+// take puts claimed tasks in memory. It releases records of later versions, and stops claiming those versions, because
+// other nodes can read them. Tasks due at or before over are overdue.
 func (n *node) take(t *term, got []engine.Stored, over int64) {
 	recs := make([]*task.Record, len(got))
 	var later []engine.Claim
@@ -356,7 +363,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 	}
 	if later != nil {
 		n.mu.Lock()
-		if version <= t.readable { // unless a concurrent claim has lowered it already
+		if version <= t.readable { // unless a concurrent claim has already lowered it
 			t.readable = version - 1
 			n.report.note(func(n *notices) { n.later, n.tooLate = n.later+len(later), tooLate })
 		}
@@ -375,7 +382,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 	}
 }
 
-// placeLocked puts a claim in memory, unless there is a later one.
+// placeLocked puts a claimed task in memory, unless a later claim of the same task is already there.
 func (n *node) placeLocked(rec *task.Record, c claim, overdue bool) {
 	if n.term != c.term {
 		return
@@ -400,14 +407,14 @@ func (n *node) placeLocked(rec *task.Record, c claim, overdue bool) {
 	n.awaitLocked(l, 0)
 }
 
-// awaitLocked puts the live in the wheel until it is due, and for at least that long.
+// awaitLocked puts the live in the wheel until it is due, or for the given minimum delay if that is longer.
 func (n *node) awaitLocked(l *live, least time.Duration) {
 	d := max(time.Duration(l.Rec.Due-n.clock.Earliest(n.own())), least, 1)
-	// It fails only if the wheel has stopped: then nothing runs here, and other nodes take over.
+	// SetTask fails only if the wheel has stopped. In that case nothing runs here, and other nodes take over.
 	_ = n.wheel.SetTask(&timewheel.Task{Key: l.Rec.Key, Interval: d, Job: jobOf(l, n.backlog)})
 }
 
-// dropLocked forgets the live. A run that has begun continues without it.
+// dropLocked removes the live from memory. If its run has begun, the run continues.
 func (n *node) dropLocked(l *live) {
 	if n.held[l.Rec.Key] != l {
 		return
@@ -417,8 +424,8 @@ func (n *node) dropLocked(l *live) {
 	n.withdrawLocked(l, gone)
 }
 
-// withdrawLocked takes a waiting live out of the wheel or the backlog, and gives it the state. It reports whether it
-// did.
+// withdrawLocked removes a waiting live from the wheel or the backlog, and sets its state. It reports whether the live
+// was still waiting.
 func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if !l.state.CompareAndSwap(waits, state) {
 		return false
@@ -429,7 +436,7 @@ func (n *node) withdrawLocked(l *live, state uint32) bool {
 	if l.overdue {
 		n.backlog.Remove(&l.Task)
 	} else {
-		_ = n.wheel.RemoveTask(l.Rec.Key) // it fails if the wheel has just dispatched it, and the run will find it withdrawn
+		_ = n.wheel.RemoveTask(l.Rec.Key) // fails if the task was just dispatched; its run then does nothing
 	}
 	return true
 }

@@ -8,26 +8,28 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A cursor says how far overdue tasks have been claimed. Claims continue there, because an engine may have to pass over
-// many tasks before it: deleted ones, and those of kinds that are paused or have no handler here. Every scanEvery, or
-// less often if that takes long, a claim starts from the beginning, to find late tasks.
+// A cursor records how far overdue tasks have been claimed. The next claim continues from there, because the engine may
+// have to skip many tasks before that position: deleted tasks, and tasks of kinds that are paused or have no handler
+// here. Every scanEvery, or less often if such claims are slow, a claim starts from the beginning to find tasks that
+// appeared behind the cursor.
 type cursor struct {
-	at    int64 // the due time reached; None to start from the beginning at once
-	since int64 // when it was last at the beginning, by the node's own clock
-	scan  int64 // how long the claim from the beginning took
-	quiet int64 // until then claims start from the beginning only: the last one found everything
+	at    int64 // due time reached; None requests a claim from the beginning at once
+	since int64 // when a claim last started from the beginning, by the node's own clock
+	scan  int64 // how long the last claim from the beginning took
+	quiet int64 // until this time, only claims from the beginning are made, because the last claim found everything
 }
 
 const (
-	// beginning is the cursor during a claim from the beginning. The value None requests such a claim immediately.
+	// beginning is the cursor's position during a claim from the beginning. The position None requests such a claim at
+	// once.
 	beginning = engine.None + 1
 
-	// scanShare bounds the time of claims from the beginning: one part in scanShare.
+	// Claims from the beginning start at least scanEvery apart, and take at most 1/scanShare of the time.
 	scanEvery = 250 * time.Millisecond
 	scanShare = 10
 )
 
-// from returns the due time after which to claim.
+// from returns the due time after which the next claim starts.
 func (n *node) from(c *cursor) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,8 +39,8 @@ func (n *node) from(c *cursor) int64 {
 	return c.at
 }
 
-// isAtEnd reports whether one claim can find both the tasks that are due soon and the overdue ones: few are overdue, a
-// claim from the beginning is quick, and none is in progress.
+// isAtEnd reports whether one claim can find both the tasks that are due soon and the overdue tasks. That is the case
+// if few tasks are overdue, a claim from the beginning is quick, and no such claim is in progress.
 func (n *node) isAtEnd() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,7 +48,8 @@ func (n *node) isAtEnd() bool {
 	return n.backlog.Len() == 0 && len(n.full) == 0 && c.at > beginning && c.quiet != 0 && scanShare*c.scan <= int64(scanEvery)
 }
 
-// to notes the result of a claim, or that a claim with too many rows to pass over got no answer.
+// to updates the cursor after a claim. ok is false if the claim got no answer, for example because it had too many rows
+// to skip.
 func (n *node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int, over int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,9 +57,9 @@ func (n *node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int
 		c.scan = n.own() - c.since
 	}
 	if c.at != after || !ok && after != beginning {
-		return // a claim from the beginning was requested, or this one is to be repeated
+		return // a claim from the beginning was requested, or this claim must be repeated
 	}
-	c.at, c.quiet = over, n.own()+int64(scanEvery) // it found everything
+	c.at, c.quiet = over, n.own()+int64(scanEvery) // the claim found everything
 	if len(got) == most {
 		c.at, c.quiet = min(over, got[most-1].Due-1), 0 // there may be more with that due time
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// getRecord returns the store's record of the key, decoded, or nil.
+// getRecord returns the decoded record of the key, or nil if the store has none.
 func getRecord(store engine.Store, key string) (*task.Record, error) {
 	stored, ok, err := store.Get(key)
 	if err != nil || !ok {
@@ -18,7 +18,7 @@ func getRecord(store engine.Store, key string) (*task.Record, error) {
 	return task.Decode(stored)
 }
 
-// decoded is a walk over records, decoded.
+// decoded returns a walk over the same records, decoded. It ends after the first error.
 func decoded(walk iter.Seq2[engine.Record, error]) iter.Seq2[*task.Record, error] {
 	return func(yield func(*task.Record, error) bool) {
 		for stored, err := range walk {

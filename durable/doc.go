@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package durable runs tasks that survive a crash of the process: a [timewheel] on top of a store.
+// Package durable runs tasks that survive a process crash. It combines a [timewheel] with a store.
 //
-// A task is data, not a closure: a key, the name of its kind, a payload and a due time. Each kind has a handler,
-// a function that is called when a task of the kind is due, in this process or in the next.
+// A task is data, not a closure: it has a key, the name of its kind, a payload and a due time. Each kind has a handler,
+// a function that is called when a task of that kind is due, in this process or a later one.
 //
 //	store, err := pebble.Open("/var/lib/shop/tasks") // package durable/pebble
 //	...
@@ -18,9 +18,9 @@
 //	...
 //	err = s.Shutdown(ctx) // closes the store
 //
-// The example of the package is a whole program.
+// The package example is a complete program.
 //
-// This package imports no database. The tasks are in one of these:
+// This package itself does not depend on a database. Tasks are stored in one of the following:
 //
 //   - a directory, for one process: package durable/pebble with [New]
 //   - PostgreSQL, for any number of processes: package durable/postgres with [Join]
@@ -28,55 +28,56 @@
 //
 // # Promises
 //
-//   - Durable. When a method returns nil, its effect is stored for good. With package durable/pebble that means on disk.
-//   - At least once. A run is repeated until its handler has returned nil, or its task is parked or removed.
-//   - Never early. No run starts before its due time. With a free worker it starts less than one tick late ([WithTick]).
+//   - Durable. When a method returns nil, its effect is stored permanently. With package durable/pebble, it is on disk.
+//   - At least once. A run is retried until its handler returns nil, or its task is parked or removed.
+//   - Never early. No run starts before its due time. If a worker is free, the run starts less than one tick
+//     ([WithTick]) late.
 //   - Removed is removed. No run of a task starts after [Scheduler.RemoveTask] has returned nil.
 //   - No flood. After downtime, overdue tasks start at a bounded rate on spare workers.
 //   - No kind is forgotten. A task whose kind has no handler waits unchanged until a process handles the kind.
 //
-// The sections below have the limits of each promise. README.md of this package has the exact bounds, and names the test
-// of each promise.
+// The sections below describe the limits of each promise. This package's README.md gives the exact bounds and names the
+// test for each promise.
 //
 // # What survives what
 //
-// The store decides: see the list of crashes, power cuts, full disks and damage in package durable/pebble. A store
-// that fails ends the scheduler: it stops writing and running, [Scheduler.Err] returns the cause, and look-ups
-// still work. A store never returns data that it knows to be damaged: it returns an error that wraps [ErrCorrupt].
+// What a task survives depends on the store. Package durable/pebble lists the effects of crashes, power failures, full
+// disks and damage. If the store fails, the scheduler stops writing and running tasks, and [Scheduler.Err] returns the
+// cause. Look-ups still work. A store never returns data that it knows to be damaged. It returns an error that wraps
+// [ErrCorrupt] instead.
 //
 // # At least once
 //
-// A run is acknowledged after its handler has returned nil. If the process ends first, the next process runs
-// it again. [Run].Token is the same on every attempt of a run and different for every other run. With it a
-// handler recognizes work that is already done. See the examples of [Scheduler.Handle] and [Park].
+// A run is acknowledged after its handler returns nil. If the process ends first, the next process runs it again.
+// [Run].Token is the same for every attempt of a run and different for every other run. A handler can use it to
+// recognize work that is already done. See the examples of [Scheduler.Handle] and [Park].
 //
-//   - After an error or a panic the handler is called again. The delay roughly doubles each time, up to a bound
-//     ([WithRetry]). A handler can choose the delay with [RetryAfter].
-//   - [Snooze] puts a run off that cannot be done yet. That is no failed attempt.
-//   - After the last attempt, or after [Park], the task is parked: it stays, shows its error ([Info.Failure]), and
-//     does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
-//   - A run with [Task].Expires is dropped if it is too late to start it.
-//   - [WithTimeout] bounds an attempt. After the timeout, nil completes the run only if the handler has called
-//     [Run.Complete]. Complete also records a note, such as "nothing to do".
+//   - After an error or a panic, the handler is called again after a delay. The delay roughly doubles each time, up to
+//     a bound ([WithRetry]). A handler can choose its own delay with [RetryAfter].
+//   - After the last attempt, or after [Park], the task is parked. A parked task remains stored with its error
+//     ([Info.Failure]), and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
+//   - A handler postpones a run that cannot be done yet with [Snooze]. The attempt does not count as failed.
+//   - [WithTimeout] bounds the duration of an attempt. After the timeout, returning nil completes the run only if the
+//     handler has called [Run.Complete]. Complete also records a note, such as "nothing to do".
+//   - A run with [Task].Expires is dropped once it is too late to start it.
 //
-// A run whose process ends is a failed attempt, so a task that crashes its process is eventually parked. Tasks running
-// at the same time use up an attempt as well, and may be parked too. On a store only overdue runs count in this way, so
-// a task is started once or twice more before it is parked.
+// If the process ends during a run, the attempt counts as failed, so a task that crashes its process is eventually
+// parked. Other tasks that are running at that moment also use up an attempt and may be parked. On a store, only
+// attempts of overdue runs are counted in this way, so a task is started once or twice more before it is parked.
 //
 // A due task whose kind has no handler in this process is not parked. [Stats].Unhandled counts it, and the log names
-// the kind once. The task runs as an overdue task when a later [Scheduler.Handle], or the next process, handles
-// the kind.
+// the kind once. The task runs as an overdue task once a later call of [Scheduler.Handle], or the next process,
+// registers a handler for the kind.
 //
 // # Removing and cancelling
 //
-// After [Scheduler.RemoveTask] or [Scheduler.SetTask] has returned nil, no run of the old task starts. A run counts
-// as started slightly before its handler is called. A run in progress is not interrupted, but its result no longer
-// counts.
+// Once [Scheduler.RemoveTask] or [Scheduler.SetTask] has returned nil, no run of the old task starts. A run counts as
+// started slightly before its handler is called. A run in progress is not interrupted, but its result no longer counts.
 //
-//   - [Scheduler.RemoveTaskWait] also waits for the end of the run, on any node. It has an example.
-//   - [Scheduler.Cancel] cancels the context of the run. [Scheduler.Bulk] with [DoCancel] cancels all runs that a
-//     query finds.
-//   - [Scheduler.RemovePrefix] removes all tasks whose keys have a prefix.
+//   - [Scheduler.RemoveTaskWait] also waits for a run in progress to end, on any node. See its example.
+//   - [Scheduler.Cancel] cancels the run's context. [Scheduler.Bulk] with [DoCancel] cancels all runs that match a
+//     query.
+//   - [Scheduler.RemovePrefix] removes all tasks whose keys have a given prefix.
 //
 // # Middleware
 //
@@ -85,12 +86,12 @@
 //
 // # Payloads
 //
-// A payload is bytes. A [Kind] has a Go type for its payloads, and stores them as JSON. [KindOf] makes one, and has an
-// example. A payload that does not fit its type parks its task at once, with an error that says why.
+// A payload is a byte slice. A [Kind] has a Go type for its payloads and stores them as JSON. See the example of
+// [KindOf]. If a payload does not fit its Go type, the task is parked at once, with an error that gives the reason.
 //
-// To change the form of a kind's payloads, give the new form a version and a function that upgrades older payloads.
-// During a deployment, new processes run every payload, and old processes leave new payloads alone. [WithPayloadVersion]
-// has an example.
+// To change the format of a kind's payloads, give the new format a version number and provide a function that upgrades
+// older payloads. During a deployment, new processes handle payloads of every version, and old processes skip payloads
+// of a newer version. See the example of [WithPayloadVersion].
 //
 //	orders, err := durable.KindOf(s, "order.recheck", recheck, durable.WithPayloadVersion(2, upgrade))
 //	...
@@ -98,103 +99,107 @@
 //
 // # After downtime
 //
-// A task that fell due while no process was running is overdue. Overdue tasks run on spare workers: a worker takes one
-// only while no task that falls due now is waiting for a worker. So the backlog delays such a task by one overdue
-// run at most. The exception is a kind that turns from quick to slow: it may occupy all workers once.
+// A task that fell due while no process was running is overdue. Overdue tasks run on spare workers. A worker takes an
+// overdue task only while no task that falls due now is waiting for a worker. So the backlog delays a task that falls
+// due now by at most one overdue run. The exception is a kind whose runs turn from quick to slow, which may occupy all
+// workers once.
 //
 // [WithCatchUp] bounds how many overdue tasks start per second. The kinds take turns, and the tasks of a kind run
-// oldest first. A kind whose runs take longer than 50 ms, or that has not run yet, gets at most half of the workers for
+// oldest first. A kind whose runs take longer than 50 ms, or that has not run yet, gets at most half the workers for
 // its overdue tasks.
 //
-// A repeating task runs once and rejoins its grid. The periods it missed are counted. With [WithMissed] a
-// kind can skip that run, or run every missed period. [WithMissedAge] bounds how old a missed run may be.
-// See the example of WithMissed.
+// After downtime, a repeating task runs once and then resumes its regular schedule. The missed periods are counted.
+// With [WithMissed], a kind can skip that run or make up for every missed period. [WithMissedAge] bounds the age of a
+// missed run. See the example of WithMissed.
 //
 // # Limits
 //
-// [WithConcurrency] bounds how many runs of a kind are running at the same time in a scheduler, and [WithRate]
-// how many start within a time. [WithClusterConcurrency] and [WithClusterRate] bound the runs of all nodes
-// together. A task that waits for a limit uses no worker and delays no other kind. WithConcurrency has an example.
+// [WithConcurrency] bounds how many runs of a kind are in progress at the same time in a scheduler, and [WithRate]
+// bounds how often runs start. [WithClusterConcurrency] and [WithClusterRate] bound the runs of all nodes together. A
+// task that is waiting for a limit occupies no worker and delays no other kind. See the example of WithConcurrency.
 //
 //	err = s.Handle("mail.send", send, durable.WithConcurrency(50), durable.WithRate(100, time.Second, 20))
 //
-// In a kind with a limit, groups of tasks take turns. A [Task].Group is a tenant, for instance. Tasks without a group
-// form one as well. A group with a million due tasks delays the others by one run each, unless the runs of all kinds
-// take all workers ([WithPoolSize]). [Scheduler.Groups] counts the tasks of each group.
+// If a kind has a limit, groups of its tasks take turns. A [Task].Group can be a tenant, for example. All tasks without
+// a group form one group. A group with a million due tasks delays each of the other groups by one run, unless runs of
+// all kinds together occupy all workers ([WithPoolSize]). [Scheduler.Groups] counts the tasks in each group.
 //
 // # Calendars
 //
-// A task repeats at an interval, or by a calendar in a time zone:
+// A task can repeat at an interval, or on a calendar schedule in a time zone:
 //
 //	err = s.AddTask(ctx, durable.Task{Key: "report", Kind: "report",
 //		Cron: "CRON_TZ=Europe/Berlin 30 2 * * *"})
 //
-// A daily task runs once on each day. When Berlin sets its clocks forward there is no 2:30, and the task runs at 3:00.
-// When the clocks are set back, it runs at the first 2:30 alone. A task whose hour is a * follows the clock instead:
-// "30 * * * *" runs at both. [Task] has the rules, and [Next] shows when a task is due. After downtime a calendar is
-// treated as an interval is.
+// A daily task runs once each day. When Berlin sets its clocks forward, 2:30 does not exist, and the task runs at 3:00.
+// When the clocks are set back, it runs only at the first 2:30. A task whose hour field is * follows the clock instead:
+// "30 * * * *" runs both times. See [Task] for the rules, and [Next] for computing due times. After downtime, a
+// calendar schedule is treated like an interval.
 //
-// Many tasks with one calendar fall due at one instant. Task.Jitter spreads them: with a Jitter of 10 minutes each task
-// runs at its own instant within the 10 minutes after 2:30, the same on each day. See the Jitter example of
-// [Scheduler.SetTask].
+// Tasks with the same calendar schedule fall due at the same instant. Task.Jitter spreads them out. With a Jitter of 10
+// minutes, each task runs at its own time within the 10 minutes after 2:30, and at the same time every day. See the
+// Jitter example of [Scheduler.SetTask].
 //
 // # Pausing
 //
-// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume], or until SetTask replaces it.
-// [Scheduler.PauseKind] does so for the tasks of a kind, and [Scheduler.PauseAll] for all tasks. Pauses outlive the
-// process. Tasks that fell due during a pause are treated as after downtime. See the example of PauseKind.
+// [Scheduler.Pause] keeps a task from running until [Scheduler.Resume] is called or SetTask replaces the task.
+// [Scheduler.PauseKind] pauses all tasks of a kind, and [Scheduler.PauseAll] pauses all tasks. Pauses survive a
+// restart. Tasks that fell due during a pause are treated as if they had fallen due during downtime. See the example of
+// PauseKind.
 //
 // # Bursts
 //
-// With Task.MaxDelay, many calls of SetTask for one key result in one run: after the last call (debounce), or one in
-// each Delay (throttle). The run has the last payload. [Scheduler.SetTask] has an example of each.
+// With Task.MaxDelay, many SetTask calls for one key result in one run after the last call (debounce), or in one run
+// per Delay (throttle). The run receives the last payload. [Scheduler.SetTask] has an example of each.
 //
 //	err = s.SetTask(ctx, durable.Task{Key: "doc:7", Kind: "index", Delay: time.Second, MaxDelay: time.Minute})
 //
 // # Time
 //
-// Due times are wall-clock times, because the next process must understand them. Within the window
-// ([WithLookAhead]) the wheel measures on the monotonic clock. A run can be early only if the wall clock was set
-// back or slowed down after the task entered the window, and by no more than that.
+// Due times are wall-clock times, so that the next process can interpret them. Within the window ([WithLookAhead]), the
+// wheel uses the monotonic clock. A run can be early only if the wall clock was set back or slowed down after the task
+// entered the window, and by no more than that.
 //
-// No task is lost when the wall clock is set. A task within the window keeps its distance from now. A task
-// beyond it follows the new time, and may be up to half a window late.
+// No task is lost when the wall clock is set. A task within the window keeps its remaining delay. A task beyond the
+// window follows the new time, and may run up to half a window late.
 //
 // # Many machines
 //
-// [Join] makes a scheduler one node of many, on any number of machines. They share an [engine.Engine], such as the one
-// of package durable/postgres. Every verb works on every node, and each task runs on one node at a time. Join has
-// examples of a cluster and of an unavailable engine.
+// [Join] returns a scheduler that is one of many nodes, on any number of machines. The nodes share an [engine.Engine],
+// such as the one in package durable/postgres. Every verb works on every node, and each task runs on one node at a
+// time. See the examples of Join for a cluster and for an unavailable engine.
 //
-// A program that runs no tasks can [Connect] instead: every verb works, and it is not a node. Before it adds tasks, it
-// declares their kinds, with [KindOf] or [Scheduler.Declare].
+// A program that runs no tasks can call [Connect] instead. Every verb works, but the program is not a node. Before the
+// program adds tasks, it must declare their kinds with [KindOf] or [Scheduler.Declare].
 //
-// The promises hold for all nodes together, with these differences:
+// The promises hold across all nodes, with these differences:
 //
-//   - Time. The clock of the engine decides when a task is due. No run starts before it is due by that clock.
+//   - Time. The engine's clock decides when a task is due. No run starts before it is due by that clock.
 //   - Removal. No node decides to start the old run after RemoveTask, SetTask or Reschedule has returned nil on any
-//     node. A run that had started just before may still enter its handler: after at most 100 ms, or as long as
-//     the engine takes to answer.
-//   - Leases. When a node dies, other nodes take over its tasks within its lease ([WithLease]) and half a second. When
-//     its Shutdown begins, they take over at once every task that is not running.
-//   - Fences. A node that loses its lease starts nothing, and the contexts of its runs are cancelled with [ErrFenced] as
-//     the cause. [Run].Fence increases with each attempt, so that another system can refuse the effect of an older one.
-//   - Pauses. When PauseKind or PauseAll has returned nil, no run starts on that node, and after two seconds none on any
-//     other. The runs of a resumed kind begin within two seconds.
-//   - Kinds. A node runs only the kinds that it handles, and other nodes run the others.
-//   - Outages. An unavailable engine ends nothing. Verbs return [ErrUnavailable], no run starts, and work continues
-//     when the engine is back. A verb that returned ErrUnavailable may or may not have taken effect.
-//   - Transactions. If the engine has transactions, a handler can complete its run together with its own rows. Then its
-//     effects there happen exactly once. Package durable/postgres has an example.
+//     node. A run that started just before may still enter its handler, within 100 ms or the time that the engine takes
+//     to answer.
+//   - Leases. When a node dies, other nodes take over its tasks within its lease ([WithLease]) plus half a second. As
+//     soon as a node's Shutdown begins, other nodes take over every task that is not running.
+//   - Fences. A node that loses its lease starts no runs, and the contexts of its runs in progress are cancelled with
+//     [ErrFenced] as the cause. [Run].Fence increases with each attempt, so that another system can reject the effects
+//     of an older attempt.
+//   - Pauses. Once PauseKind or PauseAll has returned nil, no paused task starts on that node, and after two seconds no
+//     paused task starts on any node. Tasks of a resumed kind start again within two seconds.
+//   - Kinds. A node runs only the kinds that it handles, and leaves other kinds to other nodes.
+//   - Outages. An unavailable engine does not stop the scheduler. During an outage, verbs return [ErrUnavailable] and
+//     no run starts. Work continues when the engine is back. A verb that returned ErrUnavailable may or may not have
+//     taken effect.
+//   - Transactions. If the engine supports transactions, a handler can complete its run in the same transaction as its
+//     own changes. The effects in that database then happen exactly once. Package durable/postgres has an example.
 //
 // # Operating
 //
-// [Scheduler.Find] lists tasks, [Scheduler.Failures] groups the failing ones by error, and [Scheduler.Bulk] changes
-// many at once. [Scheduler.Counts], [Scheduler.CatchUp] and [Scheduler.Nodes] report the overall state. See the example
-// Operate. The command timewheel and package dashboard show the same to people.
+// [Scheduler.Find] lists tasks, [Scheduler.Failures] groups failing tasks by error, and [Scheduler.Bulk] changes many
+// tasks at once. [Scheduler.Counts], [Scheduler.CatchUp] and [Scheduler.Nodes] report the overall state. See the
+// Operate example. The timewheel command and package dashboard display the same information.
 //
 // # Inside
 //
-// Package [engine] is the contract for a store or an engine of your own. docs/design.md of the repository explains
-// how the scheduler works.
+// Package [engine] defines the interfaces that a custom store or engine must implement. The file docs/design.md in the
+// repository explains how the scheduler works.
 package durable

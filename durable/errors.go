@@ -11,8 +11,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Verbs return errors that wrap one of these, for errors.Is. The first four wrap the errors of the same names in
-// package timewheel.
+// Verbs return errors that wrap one of these values; test for them with errors.Is. The first four values wrap the
+// errors with the same names in package timewheel.
 var (
 	ErrInvalidTask      error = likeOfWheel{"durable: invalid task", timewheel.ErrInvalidTask}
 	ErrDuplicateTaskKey error = likeOfWheel{"durable: duplicate task key", timewheel.ErrDuplicateTaskKey}
@@ -25,17 +25,17 @@ var (
 	ErrVersion     = engine.ErrVersion
 	ErrCorrupt     = engine.ErrCorrupt
 
-	// ErrUnavailable is the error of a verb on a node whose engine does not answer, or answers with an error. The verb
-	// may or may not have taken effect. While its call is in flight it may take effect even later, after another verb
-	// for the key. The same holds if the context of a verb is done. The scheduler continues when the engine is back.
+	// ErrUnavailable is returned by a verb on a node whose engine does not answer or returns an error. The verb may or
+	// may not have taken effect. While its call is in flight, it may still take effect, even after a later verb for the
+	// same key. The same applies if a verb's context is done. The scheduler continues when the engine is back.
 	ErrUnavailable = errors.New("durable: the engine is unavailable")
 
-	// ErrFenced is the error of completing a run that the node no longer holds: the task was removed, moved, replaced
-	// or completed, or another node has taken it over.
+	// ErrFenced is returned when a run cannot be completed because the node no longer holds it: the task was removed,
+	// moved, replaced or completed, or another node has taken it over.
 	ErrFenced = errors.New("durable: this node no longer holds the run")
 )
 
-// likeOfWheel is an error that also matches the wheel's error of the same meaning.
+// A likeOfWheel is an error that also matches the corresponding error of package timewheel.
 type likeOfWheel struct {
 	text string
 	of   error
@@ -44,7 +44,7 @@ type likeOfWheel struct {
 func (e likeOfWheel) Error() string { return e.text }
 func (e likeOfWheel) Unwrap() error { return e.of }
 
-// stopped adds the verb, and its key or kind if any, to a bare ErrStopped.
+// stopped adds the verb, and its key or kind if it has one, to a bare ErrStopped.
 func stopped(err error, verb, key string) error {
 	if err != ErrStopped {
 		return err
@@ -55,7 +55,7 @@ func stopped(err error, verb, key string) error {
 	return fmt.Errorf("%w: %s of %q", err, verb, key)
 }
 
-// A DuplicateKeysError is an ErrDuplicateTaskKey of AddTask, with all keys that were in use.
+// A DuplicateKeysError wraps ErrDuplicateTaskKey. AddTask returns it with all keys that were already in use.
 type DuplicateKeysError struct{ Keys []string }
 
 func (e *DuplicateKeysError) Error() string {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// mostGroups is how many groups of failures there may be.
+// mostGroups is the maximum number of failure groups.
 const mostGroups = 1000
 
 func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
@@ -59,7 +59,7 @@ func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
 	return f, nil
 }
 
-// groupText returns an error with # in place of each number.
+// groupText returns the text of an error with each number replaced by #.
 func groupText(s string) string {
 	isDigit := func(r rune) bool { return r >= '0' && r <= '9' }
 	if !strings.ContainsFunc(s, isDigit) {

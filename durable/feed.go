@@ -12,45 +12,47 @@ import (
 )
 
 // A feed reads the tasks of one stretch of time from the store into memory, in due order. Tasks up to its position have
-// been read: they are in memory, or set aside. A task that is added there goes to memory at once, and tasks beyond it
-// will be read. There are two feeds, so that the overdue tasks do not delay those that fall due afterwards:
+// been read: they are in memory, or set aside. A task that is added before the position goes into memory at once. Tasks
+// beyond the position will be read later. There are two feeds, so that overdue tasks do not delay tasks that fall due
+// afterwards:
 //
-//	overdue   up to the start, into the backlog, while that has room
-//	ahead     from the start to a window ahead of now, into the wheel
+//	overdue   reads tasks due up to the start into the backlog, while the backlog has room
+//	ahead     reads tasks due from the start to one window ahead of now into the wheel
 //
-// A due task is set aside if its kind has no handler or is paused: it stays in the store only, and is counted. When its
-// kind gets a handler or is resumed, everything due by then becomes the stretch of the overdue feed. That feed starts
-// again from its beginning and passes over tasks already in memory.
+// A due task is set aside if its kind has no handler or is paused: it is counted, and remains only in the store. When
+// the kind gets a handler or is resumed, the stretch of the overdue feed is extended to include all tasks due by that
+// time. The feed then starts again from its beginning and skips tasks that are already in memory.
 //
-// A feed also passes over tasks for which the limiter of their kind has no room, and over overdue tasks of a kind that
-// has its share of the backlog. They are read later, when there is room, or when the limiter has fewer tasks of their
-// group than of the others.
+// A feed also skips tasks for which their kind's limiter has no room, and overdue tasks of a kind that already has its
+// share of the backlog. These tasks are read later, when there is room or when the limiter holds fewer tasks of their
+// group than of other groups.
 type feed struct {
 	at    engine.Position
-	until int64 // how far it may go; at or after at
+	until int64 // how far the feed may read; never before at
 }
 
-// end is the position after all tasks due by then.
+// end returns the position after all tasks due at or before the given time.
 func end(due int64) engine.Position { return engine.Position{Due: due, Key: beyondKeys} }
 
-// beyondKeys is longer, and so greater, than any key.
+// beyondKeys is longer than any key, and therefore sorts after all keys.
 var beyondKeys = strings.Repeat("\xff", MaxKey+1)
 
-// done reports whether the feed has read as far as it may go.
+// done reports whether the feed has read as far as it may.
 func (f *feed) done() bool { return f.at == end(f.until) }
 
-// passed reports whether the position lies in the stretch that has been read.
+// passed reports whether the position is within the part of the stretch that has been read.
 func (f *feed) passed(p engine.Position) bool { return !f.at.Before(p) }
 
 const (
-	// feedAtOnce is how many tasks are read from the store at once, so that verbs wait for only a millisecond or two.
+	// feedAtOnce is how many tasks are read from the store at a time. A verb waits only a millisecond or two for such a
+	// read.
 	feedAtOnce = 512
 
-	// mostWaiting is how many due tasks may wait for a worker before the feeds stop.
+	// mostWaiting is how many due tasks may wait for a worker before the feeds stop reading.
 	mostWaiting = 1 << 16
 )
 
-// feed reads a few tasks from the store into memory. It returns when to call it again.
+// feed reads a few tasks from the store into memory. It returns how long to wait before the next call.
 func (k *keeper) feed() time.Duration {
 	if k.Err() != nil {
 		return forever
@@ -85,7 +87,7 @@ func (k *keeper) feed() time.Duration {
 	}
 	if !k.ahead.done() {
 		if k.wheel.Stats().Waiting >= mostWaiting {
-			return min(again, limit.HireEvery) // tasks fall due faster than they run: the rest may stay in the store
+			return min(again, limit.HireEvery) // tasks fall due faster than they run; further tasks stay in the store
 		}
 		k.read(&k.ahead, feedAtOnce)
 		if !k.ahead.done() {
@@ -95,14 +97,14 @@ func (k *keeper) feed() time.Duration {
 	return min(again, time.Duration(k.ahead.until-now.UnixNano())-k.cfg.window/2)
 }
 
-// read reads up to most tasks from the store into memory. It reports false if it stopped early because a kind is about
-// to be known as quick or slow.
+// read reads up to the given number of tasks from the store into memory. It reports false if it stopped early because a
+// kind will soon be classified as quick or slow.
 func (k *keeper) read(f *feed, most int) (on bool) {
 	g := &group{k: k}
 	n, whole, on := 0, true, true
 	for rec, err := range decoded(k.store.Due(f.at, f.until)) {
 		if err != nil {
-			_ = k.fail(err) // which reports it
+			_ = k.fail(err) // fail reports the error
 			return true
 		}
 		if n == most || f == &k.overdue && k.backlog.IsFull() {
@@ -120,17 +122,17 @@ func (k *keeper) read(f *feed, most int) (on bool) {
 	if whole {
 		f.at = end(f.until)
 	}
-	_ = k.commit(g) // which fails the keeper, if it does
+	_ = k.commit(g) // a failed commit fails the keeper
 	return on
 }
 
-// takeIn puts a task that was read in memory, if it belongs there. It adds changes of the store to the group. before is
-// the position before the task. It reports false if it is to be called again, because the kind is about to be known as
-// quick or slow.
+// takeIn puts rec, which was read from the store, in memory if it belongs there, and adds the resulting store changes
+// to the group. before is the position just before the task. takeIn reports false if the caller must retry the task
+// later, because its kind will soon be classified as quick or slow.
 func (k *keeper) takeIn(g *group, rec *task.Record, before engine.Position) (taken bool) {
 	switch {
 	case k.live[rec.Key] != nil: // it has been read before
-	case !k.passed(rec): // the limit of its kind is full, or its share of the backlog
+	case !k.passed(rec): // the kind's limiter, or the kind's share of the backlog, is full
 	case rec.Due > k.overdue.until:
 		k.place(rec.Key, rec)
 	default:
@@ -155,12 +157,12 @@ func (k *keeper) takeIn(g *group, rec *task.Record, before engine.Position) (tak
 	return true
 }
 
-// readCut reads overdue tasks of a kind that were left in the store, from its cut to the feed's position. It looks at
-// up to most tasks of any kind.
+// readCut reads overdue tasks of a kind that were left in the store, from the kind's cut to the feed's position. It
+// examines up to the given number of tasks, whatever their kind.
 func (k *keeper) readCut(kind string, most int) {
 	g := &group{k: k}
 	n, at, to := 0, k.cuts[kind], k.overdue.at
-	delete(k.cuts, kind) // or it is cut again
+	delete(k.cuts, kind) // the loop cuts the kind again if it has to stop early
 	for rec, err := range decoded(k.store.Due(at, min(to.Due, k.overdue.until))) {
 		if err != nil {
 			_ = k.fail(err)
@@ -184,8 +186,8 @@ func (k *keeper) readCut(kind string, most int) {
 	_ = k.commit(g)
 }
 
-// readOn reads tasks that were left in the store because of the limit of their kind. It looks at up to feedAtOnce tasks
-// of any kind.
+// readOn reads tasks that were left in the store because of their kind's limit. It examines at most feedAtOnce tasks,
+// whatever their kind.
 func (k *keeper) readOn(of *kind, r *reading) {
 	g := &group{k: k}
 	n, at, to := 0, r.from, r.until
@@ -211,7 +213,7 @@ func (k *keeper) readOn(of *kind, r *reading) {
 	_ = k.commit(g)
 }
 
-// skip returns the task after its missed runs are skipped, if its kind skips them.
+// skip returns the task with its missed runs skipped, or the same task if its kind does not skip them.
 func (k *keeper) skip(rec *task.Record, kind *kind) *task.Record {
 	if !rec.Skippable() {
 		return rec
@@ -222,8 +224,8 @@ func (k *keeper) skip(rec *task.Record, kind *kind) *task.Record {
 	return rec
 }
 
-// setAside counts a due task that is not put in memory because its kind has no handler. If its kind is paused, setAside
-// only notes that.
+// setAside counts a due task that is not put in memory because its kind has no handler. If the kind is paused, setAside
+// only records that the kind has tasks set aside.
 func (k *keeper) setAside(rec *task.Record) {
 	if k.kinds.pauses().Has(rec.Kind) {
 		k.waiting[rec.Kind] = true
@@ -237,13 +239,13 @@ func (k *keeper) setAside(rec *task.Record) {
 	k.count.unhandled.Add(1)
 }
 
-// isAside reports whether the task was set aside, and is counted.
+// isAside reports whether the task was set aside and counted.
 func (k *keeper) isAside(rec *task.Record) bool {
 	return rec != nil && k.live[rec.Key] == nil && k.passed(rec) && k.kinds.of(rec) == nil &&
 		!k.kinds.pauses().Has(rec.Kind)
 }
 
-// reportUnhandled reports the kinds without a handler, each once.
+// reportUnhandled reports each kind without a handler once.
 func (k *keeper) reportUnhandled() {
 	if len(k.unreported) == 0 {
 		return
@@ -259,17 +261,17 @@ func (k *keeper) reportUnhandled() {
 	k.unreported = nil
 }
 
-// readAgain makes the overdue feed reread the tasks that were set aside, if any of them is of the kind. The kind has a
-// handler now, or was paused or resumed.
+// readAgain makes the overdue feed reread the tasks that were set aside, if any of them is of the given kind. It is
+// called when the kind gets a handler, or is paused or resumed.
 func (k *keeper) readAgain(kind string) {
 	if k.unhandled[kind] == 0 && !k.waiting[kind] {
 		return
 	}
-	// Tasks due now have been read, unless the feed ahead is behind.
+	// Tasks due by now have been read, unless the ahead feed has fallen behind.
 	until := max(k.overdue.until, min(time.Now().UnixNano(), k.ahead.at.Due))
 	k.overdue = feed{at: engine.Position{Due: engine.None}, until: until}
 	if !k.ahead.passed(end(until)) {
-		k.ahead.at = end(until) // the rest of that instant is the overdue feed's
+		k.ahead.at = end(until) // the overdue feed reads the remaining tasks due at that instant
 	}
 	for kind := range k.unhandled {
 		k.unhandled[kind] = 0 // they are counted again as they are read

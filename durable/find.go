@@ -20,7 +20,7 @@ const (
 	pageLimit = 100
 	lookFor   = 150 * time.Millisecond
 
-	// lookGrace is how much longer the engine may take to answer when the time is up.
+	// lookGrace is how long the engine may still take to answer after the time is up.
 	lookGrace = 40 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
 	return f, nil
 }
 
-// stretch returns the smallest stretch that contains all tasks of the query.
+// stretch returns the smallest stretch that contains all tasks that match the query.
 func (q Query) stretch(now int64) stretch {
 	failing := q.Failure != "" || q.State == Retrying || q.State == Parked && q.Prefix != ""
 	switch {
@@ -77,21 +77,22 @@ func (q Query) fits(v view, now int64) bool {
 	return q.suits(v.rec) && (q.State == AnyState || q.State == v.state(now))
 }
 
-// suits is fits for any state.
+// suits is like fits, but ignores the state.
 func (q Query) suits(r *task.Record) bool {
 	return strings.HasPrefix(r.Key, q.Prefix) && (q.Kind == "" || q.Kind == r.Kind) &&
 		(q.Group == "" || q.Group == r.Group) && (!q.Repeating || r.Repeats()) &&
 		(q.Failure == "" || strings.Contains(r.Failure(), q.Failure) || groupText(r.Failure()) == q.Failure)
 }
 
-// An ending says how a look has ended.
+// An ending describes how a look ended.
 type ending struct {
-	looked int  // how many tasks were looked at
-	whole  bool // nothing is left
+	looked int  // number of tasks examined
+	whole  bool // the look reached the end of the stretch
 }
 
-// look calls each with the tasks of the stretch that match the query, until each returns false or the time is up. A
-// time of 0 means no limit. It moves the beginning of the stretch to where the next look begins.
+// look calls the given function for each task in the stretch that matches the query, until the function returns false
+// or the time is up. A time of 0 means no limit. look moves the beginning of the stretch to the position where the next
+// look starts.
 func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	each func(view) (more bool),
 ) (e ending, err error) {
@@ -118,7 +119,7 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 		over.pass(v.rec)
 		e.looked++
 		if over.order == byFailing && !v.rec.Failing() {
-			continue // an earlier version of this program has written it
+			continue // an earlier version of this program wrote the record
 		}
 		if q.fits(v, now) {
 			more = each(v)
@@ -137,13 +138,13 @@ func (o *stretch) pass(r *task.Record) {
 	o.from = r.Key + "\x00"
 }
 
-// The first byte of a cursor names its order.
+// The first byte of a cursor identifies its order.
 const (
 	cursorDue = 'd'
 	cursorKey = 'k'
 )
 
-// cursor returns the beginning of the stretch as text, and resume sets it from a cursor.
+// cursor returns the beginning of the stretch as text. resume sets the beginning from that text.
 func (o *stretch) cursor() string {
 	b := []byte{cursorKey}
 	if o.order == byDue {

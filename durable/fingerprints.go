@@ -4,19 +4,19 @@ package durable
 
 import "github.com/seed581295f1/timewheel/durable/internal/fingerprint"
 
-// Fingerprints are the fingerprints of all keys in the store. A key whose fingerprint is not among them is free; for
-// any other key the keeper asks the store.
+// fingerprints holds the fingerprints of all keys in the store. A key whose fingerprint is absent is free. For any
+// other key, the keeper queries the store.
 //
-// First a goroutine, the reader, reads the keys as they stood at the start. Meanwhile the keeper notes changes, and
-// asks the store for every key. The reader applies the notes, again and again, until few are left; the keeper applies
-// those, and the set is ready. So no step of the keeper grows with the number of keys.
+// At first, a reader goroutine reads the keys as of the start, while the keeper records changes as notes and queries
+// the store for every key. The reader then applies the notes in rounds until few are left. The keeper applies the last
+// notes, and the set is ready. As a result, no step of the keeper takes longer when there are more keys.
 //
 //	reading   the reader owns set, the keeper owns noted
-//	ready     the keeper owns set, and nothing is noted
+//	ready     the keeper owns set, and noted is empty
 type fingerprints struct {
 	ready bool
 	set   *fingerprint.Set
-	noted [][]noted // in order, in pieces of notedAtOnce
+	noted [][]noted // changes in order, in pieces of notedAtOnce
 }
 
 type noted struct {
@@ -24,14 +24,14 @@ type noted struct {
 	added bool
 }
 
-// notedAtOnce is how many changes the keeper applies in one step, in less than a millisecond.
+// notedAtOnce is how many changes the keeper applies in one step, which takes less than a millisecond.
 const notedAtOnce = 1024
 
 func newFingerprints() *fingerprints { return &fingerprints{set: fingerprint.New()} }
 
 func (f *fingerprints) of(key string) uint64 { return f.set.Of(key) }
 
-// free reports whether there is certainly no such key.
+// free reports whether the key is certainly not in the store.
 func (f *fingerprints) free(key string) bool {
 	if !f.ready {
 		return false
@@ -39,7 +39,7 @@ func (f *fingerprints) free(key string) bool {
 	return !f.set.Has(f.of(key))
 }
 
-// note adds or removes a key.
+// note records that a key was added or removed.
 func (f *fingerprints) note(key string, added bool) { f.change(noted{f.of(key), added}) }
 
 func (f *fingerprints) change(n noted) {
@@ -55,7 +55,8 @@ func (f *fingerprints) change(n noted) {
 	f.noted[last] = append(f.noted[last], n)
 }
 
-// handOver gives the reader the notes. If there are few, it makes the set ready instead.
+// handOver returns the notes for the reader to apply. If there are few, it applies them itself, marks the set as ready
+// and returns nil.
 func (f *fingerprints) handOver() (pieces [][]noted) {
 	pieces, f.noted = f.noted, nil
 	if len(pieces) > 1 {

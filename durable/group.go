@@ -9,21 +9,22 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A group is a set of operations that the keeper commits together. Each operation sees the changes of those before it.
-// Nothing outside changes before the commit, so an operation may fail without a trace, and so may the group.
+// A group is a set of operations that the keeper commits together. Each operation sees the changes of earlier
+// operations. Nothing outside the group changes before the commit, so a failed operation or a failed group leaves no
+// trace.
 type group struct {
 	k      *keeper
-	order  []touched      // in the order in which they were first touched
-	index  map[string]int // the place of a key in order, for the first of them:
-	ready  int            // as many as find has needed
-	tally  tally          // to be counted
-	parked []*task.Record // the records that were parked
+	order  []touched      // changed keys, in the order in which they were first touched
+	index  map[string]int // positions of keys in order; see ready
+	ready  int            // number of leading elements of order that index covers
+	tally  tally          // counts to add after the commit
+	parked []*task.Record // parked records, to be reported
 
-	settings *settings // to set; nil to leave them
-	encoded  []byte    // the same
+	settings *settings // settings to store; nil to leave them unchanged
+	encoded  []byte    // the encoded settings
 }
 
-// A tally counts what the operations of a group did.
+// A tally counts the effects of a group's operations.
 type tally struct{ added, removed, parked, expired, succeeded, failed, snoozed uint64 }
 
 func (t *tally) add(more tally) {
@@ -36,7 +37,7 @@ func (t *tally) add(more tally) {
 	t.snoozed += more.snoozed
 }
 
-// attempted returns the tally of an attempt, from its outcome and the task after it.
+// attempted returns the tally of an attempt, given its outcome and the task after the attempt.
 func attempted(o task.Outcome, next *task.Record) tally {
 	var t tally
 	switch {
@@ -53,16 +54,16 @@ func attempted(o task.Outcome, next *task.Record) tally {
 	return t
 }
 
-// A touched is one key before and after a change.
+// A touched holds the task of one key before and after a change.
 type touched struct {
 	key string
-	was *task.Record // the one in the store, or nil
-	now *task.Record // the one it has now, or nil
+	was *task.Record // task in the store, or nil
+	now *task.Record // task after the change, or nil
 
-	marked bool // the change does not matter to memory
+	marked bool // the change affects only the store
 }
 
-// touched returns the changes of the key so far, or nil. It is valid until the next change.
+// touched returns the key's changes so far, or nil if there are none. The result is valid until the next change.
 func (g *group) touched(key string) *touched {
 	for ; g.ready < len(g.order); g.ready++ {
 		if g.index == nil {
@@ -76,10 +77,10 @@ func (g *group) touched(key string) *touched {
 	return nil
 }
 
-// find returns the task of the key, or nil.
+// find returns the task with the key, or nil if there is none.
 func (g *group) find(key string) (*task.Record, error) {
 	if t := g.touched(key); t != nil {
-		if t.marked { // then a verb comes before the start that is counted there
+		if t.marked { // a verb applies to the task as it was before the start was counted
 			return t.was, nil
 		}
 		return t.now, nil
@@ -94,7 +95,7 @@ func (g *group) find(key string) (*task.Record, error) {
 	return rec, g.k.readError(err)
 }
 
-// put makes next the task of the key, or leaves the key without one if next is nil. was is what find returned.
+// put sets the key's task to next, or removes the task if next is nil. was is the task that find returned.
 func (g *group) put(key string, was, next *task.Record) {
 	if t := g.touched(key); t != nil {
 		t.now, t.marked = next, false
@@ -103,13 +104,13 @@ func (g *group) put(key string, was, next *task.Record) {
 	g.order = append(g.order, touched{key: key, was: was, now: next})
 }
 
-// mark replaces was by next in the store only, and leaves memory alone. The key must not have been touched.
+// mark replaces was with next in the store, but not in memory. The key must not have been touched before.
 func (g *group) mark(was, next *task.Record) {
 	g.order = append(g.order, touched{key: was.Key, was: was, now: next, marked: true})
 }
 
-// putNew adds tasks with different keys, for each of which find has returned nil. It does not update the index: that
-// would take longest, and only a later operation needs it.
+// putNew adds tasks with distinct keys, for each of which find returned nil. It does not update the index, because that
+// would be its slowest step and only later operations need the index.
 func (g *group) putNew(recs []*task.Record) {
 	g.order = slices.Grow(g.order, len(recs))
 	for _, rec := range recs {
@@ -121,7 +122,7 @@ func (g *group) putNew(recs []*task.Record) {
 	}
 }
 
-// changes returns the changes for the store.
+// changes returns the changes to commit to the store.
 func (g *group) changes() []engine.Change {
 	all := make([]engine.Change, 0, len(g.order))
 	for _, t := range g.order {

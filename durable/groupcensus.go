@@ -12,7 +12,7 @@ import (
 const (
 	listedGroups = 10
 
-	// countedGroups is how many groups are counted separately. The tasks of further groups are counted together.
+	// countedGroups is how many groups are counted separately. The tasks of all further groups are counted together.
 	countedGroups = 10_000
 )
 

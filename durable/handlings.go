@@ -10,21 +10,20 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// handlings are the runs that the workers of a scheduler have begun and not ended, even if their tasks have changed
-// since.
+// handlings holds the runs that a scheduler's workers have begun but not ended, even if their tasks have since changed.
 type handlings struct {
-	mu    sync.Mutex // protects below, and cancelled of the live of each
-	first *handling  // a list: nearly every run ends without being looked up
+	mu    sync.Mutex // protects the fields below, and the cancelled field of each handling's live
+	first *handling  // head of a list, because nearly every run ends without being looked up
 }
 
-// A handling is a run in the hands of a worker. It begins before the store or the engine has agreed to the start, and
-// lasts until its handler and observers have returned.
+// A handling is a run that a worker is executing. It begins before the store or the engine has confirmed the start, and
+// lasts until the handler and the observers have returned.
 type handling struct {
 	of           *live
-	began        time.Time // when its handler was called: see context
+	began        time.Time // when the handler was called; see context
 	before, next *handling
 	over         bool
-	ended        chan struct{} // closed at the end; nil if nothing waits for it
+	ended        chan struct{} // closed when the handling ends; nil if nothing waits for it
 	ctx          runContext
 	ends         runEnd
 }
@@ -44,7 +43,8 @@ func (r *handlings) begin(of *live) *handling {
 }
 
 // context returns the context for the handler, which the worker calls next. Fields set before ran may be read once ran
-// is seen: an earlier handling of the same live may not have called the handler.
+// is true. ran belongs to the live, so it can be true even for an earlier handling of the same live that never called
+// the handler.
 func (h *handling) context(parent context.Context, began time.Time) context.Context {
 	h.ctx.parent = parent
 	h.began, h.of.began = began, began.UnixNano()
@@ -55,10 +55,10 @@ func (h *handling) context(parent context.Context, began time.Time) context.Cont
 // A progress summarizes runs whose handlers are running.
 type progress struct {
 	runs  int
-	first time.Time // when the handler of the first of them was called
+	first time.Time // when the first of their handlers was called
 }
 
-// byKind returns the runs in progress of each kind.
+// byKind summarizes the runs in progress by kind.
 func (r *handlings) byKind() map[string]progress {
 	all := make(map[string]progress)
 	r.mu.Lock()
@@ -76,7 +76,7 @@ func (r *handlings) byKind() map[string]progress {
 	return all
 }
 
-// longest returns how long the longest of the runs has taken, or 0 if there is none.
+// longest returns how long the longest run has been in progress, or 0 if there are no runs.
 func (p progress) longest() time.Duration {
 	if p.runs == 0 {
 		return 0
@@ -101,16 +101,16 @@ func (r *handlings) end(h *handling) {
 	h.ctx.cancel(nil)
 }
 
-// A runContext is the cancellable context of a run. A real one costs two allocations and an entry in its parent, some 8
-// % of an empty run, so it is created when the handler first needs it.
+// A runContext is a run's cancellable context. A standard context costs two allocations and an entry in its parent,
+// about 8 % of an empty run, so it is created only when the handler first needs it.
 type runContext struct {
 	parent context.Context
 
-	mu    sync.Mutex // protects below
+	mu    sync.Mutex // protects the fields below
 	real  context.Context
-	end   context.CancelCauseFunc // of real
+	end   context.CancelCauseFunc // cancels real
 	over  bool
-	cause error // why it is done
+	cause error // why the context is done
 }
 
 func (c *runContext) cancel(cause error) {
@@ -140,8 +140,9 @@ func (c *runContext) Done() <-chan struct{}       { return c.made().Done() }
 func (c *runContext) Err() error                  { return c.made().Err() }
 func (c *runContext) Value(key any) any           { return c.made().Value(key) }
 
-// watch returns the handlings of the tasks, for a wait. If cancel is true it cancels them. A run whose start is not
-// confirmed by then is cancelled when it starts, even at a later try.
+// watch returns the handlings whose tasks satisfy the predicate, so that the caller can wait for them. If cancel is
+// true, watch cancels their runs. A run whose start has not been confirmed yet is cancelled when it starts, even if
+// that takes another try.
 func (r *handlings) watch(is func(*task.Record) bool, cancel bool) (some []*handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +162,8 @@ func (r *handlings) watch(is func(*task.Record) bool, cancel bool) (some []*hand
 	return some
 }
 
-// look reports whether one of them has called its handler, and returns one that has not ended, or nil.
+// look reports whether any of the handlings has called its handler, and returns one that has not ended, or nil if all
+// have ended.
 func (r *handlings) look(some []*handling) (ran bool, running *handling) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,8 +176,8 @@ func (r *handlings) look(some []*handling) (ran bool, running *handling) {
 	return ran, running
 }
 
-// wait waits until they have ended, and reports whether one of them has called its handler. The error is a RunningError
-// if ctx is done or the scheduler stops before that.
+// wait waits until all of the handlings have ended, and reports whether any of them has called its handler. It returns
+// a RunningError if ctx is done or the scheduler stops first.
 func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*handling) (ran bool, err error) {
 	for _, h := range some {
 		select {

@@ -15,14 +15,14 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Join returns a scheduler that is one of the nodes that share the engine. It is not started. It is a member of the
-// engine at once, and every verb works. After Start it runs tasks of the kinds that it handles. Shutdown ends the
-// membership, and other nodes take over its tasks at once. The engine remains the caller's: several nodes may share it,
-// and the caller closes it after their Shutdown.
+// Join returns a scheduler that is one of the nodes sharing the engine. The scheduler becomes a member of the engine at
+// once, and every verb works. Once Start is called, it runs tasks of the kinds that it handles. Shutdown ends the
+// membership, and other nodes take over its tasks at once. Several nodes may share the engine. The caller must close it
+// after all of them have shut down.
 //
-// An unavailable engine does not end the scheduler. Until it is back, verbs return ErrUnavailable and no run starts. If
-// that takes longer than the lease ([WithLease]), the contexts of running handlers are cancelled with ErrFenced as the
-// cause, because another node may take over their tasks.
+// An unavailable engine does not stop the scheduler. Until the engine is back, verbs return ErrUnavailable and no run
+// starts. If the outage lasts longer than the lease ([WithLease]), the contexts of running handlers are cancelled with
+// ErrFenced as the cause, because another node may take over their tasks.
 func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, e, opts, (*node).join)
 	if err != nil {
@@ -35,11 +35,11 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 	return s, nil
 }
 
-// Connect returns a scheduler on which every verb and look-up works, but which runs no tasks: Start returns an error.
-// It is not a member of the engine, so no node notices it. It treats an unavailable engine as a node does. The engine
-// remains the caller's, who closes it after Shutdown.
+// Connect returns a scheduler on which every verb and look-up works but which runs no tasks: Start returns an error.
+// The scheduler is not a member of the engine and is invisible to the nodes. It handles an unavailable engine as a node
+// does. The caller must close the engine after Shutdown.
 //
-// AddTask and SetTask refuse an unknown kind, as on a node. A program that only adds tasks declares the kind, with
+// As on a node, AddTask and SetTask refuse an unknown kind. A program that only adds tasks declares their kinds with
 // [KindOf] or [Scheduler.Declare].
 func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, e, opts, (*node).askTime)
@@ -51,7 +51,7 @@ func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, 
 	return s, nil
 }
 
-// reach returns a scheduler over the engine, after a first call to it. The scheduler knows the pauses.
+// reach returns a scheduler that uses the engine. It makes a first call to the engine, and then reads the pauses.
 func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(*node, context.Context) error,
 ) (*Scheduler, *node, error) {
 	if engine == nil {
@@ -91,7 +91,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n.sends, n.endSends = context.WithCancel(n.life)
 	n.asks, n.endAsks = context.WithCancel(n.life)
 	n.runs, n.endRuns = context.WithCancel(context.Background())
-	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewWait // another can run the rest
+	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewWait // another node can run the remaining tasks
 	if _, n.alone = e.(engine.Exclusive); n.alone {
 		queue, few = max(limit.MostQueued, 4*cfg.poolSize), 1
 	}

@@ -21,17 +21,17 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A keeper is the goroutine that owns everything outside the store: which tasks are in the wheel, how far the store has
-// been read, the fingerprints. Every change to a task is an operation sent to it. It takes the waiting operations as a
-// group, and handles one group at a time:
+// A keeper is a goroutine that owns all state outside the store: which tasks are in the wheel, how far the store has
+// been read, and the fingerprints. Every change to a task is an operation sent to the keeper. The keeper takes the
+// waiting operations as a group, and handles one group at a time:
 //
-//	decides   how the tasks change, each operation seeing those before it
-//	commits   all of it to the store, with one sync
-//	settles   the fingerprints and the wheel accordingly
+//	decides   how the tasks change; each operation sees the changes of earlier ones
+//	commits   all changes to the store, with one sync
+//	updates   the fingerprints and the wheel
 //	answers   the waiting callers
 //
-// So every answer is durable, and every task in the wheel is in the store. After a failed commit the contents of the
-// store are unknown: the keeper refuses further operations, and the wheel stops.
+// So every acknowledged change is durable, and every task in the wheel is in the store. After a failed commit, the
+// contents of the store are unknown, so the keeper refuses further operations and the wheel stops.
 type keeper struct {
 	store   engine.Store
 	wheel   *timewheel.TimeWheel
@@ -39,15 +39,15 @@ type keeper struct {
 	cfg     config
 	backlog *limit.Backlog
 
-	ctx        context.Context // of the runs
+	ctx        context.Context // parent of the runs' contexts
 	cancelRuns context.CancelFunc
 
 	mu        sync.Mutex // protects ops and closed
 	ops       []op
 	closed    bool
-	wake      chan struct{} // ops is not empty
+	wake      chan struct{} // signals that ops is not empty
 	ended     chan struct{}
-	helpers   sync.WaitGroup // they read the keys and watch the store
+	helpers   sync.WaitGroup // goroutines that read the store or watch it
 	failure   atomic.Pointer[error]
 	failed    chan struct{} // closed when failure is set
 	count     counter
@@ -56,37 +56,37 @@ type keeper struct {
 	handlings handlings
 	report    reporter
 
-	counted atomic.Int64 // starts of overdue tasks sent to be stored
+	counted atomic.Int64 // number of starts of overdue tasks
 
-	// The keeper's own.
+	// The keeper goroutine owns the fields below.
 	started        bool
-	since          int64 // tasks due by then were due before Start, which sets it
+	since          int64 // set by Start; tasks due by this time were due before Start
 	live           map[string]*live
-	prints         *fingerprints // nil if they are switched off
+	prints         *fingerprints // nil if fingerprints are disabled
 	generation     uint64
 	overdue, ahead feed
-	cuts           map[string]engine.Position // of kinds with overdue tasks left in the store: beyond this position
-	unhandled      map[string]int             // how many tasks of each kind are set aside; 0 if there were some before
-	unreported     []string                   // kinds new in unhandled
+	cuts           map[string]engine.Position // by kind: overdue tasks beyond this position are left in the store
+	unhandled      map[string]int             // by kind: number of tasks set aside; 0 if there were some earlier
+	unreported     []string                   // kinds added to unhandled since the last report
 
-	waiting  map[string]bool // paused kinds with tasks set aside
+	waiting  map[string]bool // paused kinds that have tasks set aside
 	settings settings
 }
 
-// An op is an operation. It adds its changes to the group. An error undoes nothing, so an op must not put anything
-// before it returns one.
+// An op is an operation. It adds its changes to the group. An error does not undo changes, so an op that returns an
+// error must not have made any.
 type op struct {
-	ctx      context.Context // of the waiting caller; may be nil
-	size     int             // roughly how many bytes it writes
+	ctx      context.Context // context of the waiting caller; may be nil
+	size     int             // approximate number of bytes that the op writes
 	do       func(g *group) error
-	answered chan error // nil if no caller waits
+	answered chan error // receives the result; nil if no caller waits
 	err      error
 }
 
 const forever = time.Duration(math.MaxInt64)
 
-// groupMost is how many operations are committed at once, so that the first does not wait too long. A thousand callers
-// form one group. A group that reaches groupBytes is committed as well.
+// groupMost is the maximum number of operations in a group, so that the first operation does not wait too long. A
+// thousand concurrent callers fit into one group. A group is also complete once it reaches groupBytes.
 const (
 	groupMost  = 4096
 	groupBytes = 16 << 20
@@ -109,7 +109,7 @@ func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, set
 	if cfg.prints {
 		k.prints = newFingerprints()
 	}
-	keys := store.Keys() // as they are before the first operation, like the records
+	keys := store.Keys() // the keys before the first operation; countRecords reads the same state
 	begun := make(chan struct{})
 	k.helpers.Go(func() { k.countRecords(func() { close(begun); k.readKeys(keys) }) })
 	<-begun
@@ -120,7 +120,7 @@ func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, set
 	return k
 }
 
-// watch fails the keeper when the store has failed in the background. It ends with the keeper.
+// watch fails the keeper if the store fails in the background. It returns when the keeper ends.
 func (k *keeper) watch(store engine.FailureReporter) {
 	select {
 	case <-store.Failed():
@@ -135,7 +135,7 @@ func (k *keeper) do(ctx context.Context, v *verb) error {
 	return k.ask(ctx, op{do: v.apply, size: v.size})
 }
 
-// ask sends the keeper an operation, and waits until it is durable or refused.
+// ask sends the keeper an operation and waits until the operation is durable or refused.
 func (k *keeper) ask(ctx context.Context, o op) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (k *keeper) ask(ctx context.Context, o op) error {
 	}
 }
 
-// post sends an operation. It fails if the keeper has ended.
+// post sends the keeper an operation. It returns an error if the keeper has ended or failed.
 func (k *keeper) post(o op) error {
 	k.mu.Lock()
 	if k.closed {
@@ -177,7 +177,7 @@ func (k *keeper) post(o op) error {
 	return nil
 }
 
-// take moves the waiting operations to an empty slice. It reports false after the last ones.
+// take moves the operations of the next group to an empty slice. It reports false if no further operations can follow.
 func (k *keeper) take(into []op) (taken []op, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,7 +217,7 @@ func (k *keeper) run() {
 	}
 }
 
-// handle carries out a group of operations, and answers them.
+// handle performs a group of operations and answers their callers.
 func (k *keeper) handle(ops []op) {
 	if len(ops) == 0 {
 		return
@@ -246,7 +246,7 @@ func (k *keeper) handle(ops []op) {
 	}
 }
 
-// commit stores the changes of the group, and then applies them in memory.
+// commit stores the group's changes and then applies them in memory.
 func (k *keeper) commit(g *group) error {
 	if err := k.Err(); err != nil {
 		return err
@@ -285,8 +285,8 @@ func (k *keeper) commit(g *group) error {
 	return nil
 }
 
-// place puts the key's task in memory if the store has been read beyond it, and otherwise leaves it in the store only.
-// rec may be nil.
+// place puts the key's task in memory if the store has been read past it. If not, the task remains only in the store.
+// If rec is nil, the key has no task.
 func (k *keeper) place(key string, rec *task.Record) {
 	old := k.live[key]
 	inWheel := false
@@ -312,17 +312,17 @@ func (k *keeper) place(key string, rec *task.Record) {
 			k.backlog.Add(&l.Task)
 		default:
 			d := time.Duration(rec.Due - now)
-			// It fails only if the wheel has stopped: then nothing runs, and the task is in the store.
+			// SetTask fails only if the wheel has stopped. Nothing runs then, and the task is still stored.
 			_ = k.wheel.SetTask(&timewheel.Task{Key: key, Interval: max(d, 1), Job: jobOf(l, k.backlog)})
 			return
 		}
 	}
 	if inWheel {
-		_ = k.wheel.RemoveTask(key) // it fails if the wheel has just dispatched it; the run will find it gone
+		_ = k.wheel.RemoveTask(key) // fails if the task was just dispatched; its run then does nothing
 	}
 }
 
-// hold adds the live to the limiter of its kind, if any. If the limiter has too many, some return to the store.
+// hold adds the live to its kind's limiter, if any. Excess tasks are dropped from memory and stay in the store.
 func (k *keeper) hold(l *live) {
 	of := k.kinds.Limiter(l.Rec)
 	if of == nil {
@@ -332,24 +332,24 @@ func (k *keeper) hold(l *live) {
 	for t := of.Excess(); t != nil; t = of.Excess() {
 		out := t.Runner.(*live)
 		if !out.state.CompareAndSwap(waits, gone) {
-			continue // it has begun
+			continue // its run has begun
 		}
 		delete(k.live, out.Rec.Key)
 		if out.overdue {
 			k.backlog.Remove(t)
 		} else {
-			_ = k.wheel.RemoveTask(out.Rec.Key) // it fails if the task is not there
+			_ = k.wheel.RemoveTask(out.Rec.Key) // fails if the task is not in the wheel
 		}
 	}
 }
 
-// passed reports whether the store has been read beyond the task.
+// passed reports whether the store has been read past the task.
 func (k *keeper) passed(rec *task.Record) bool {
 	of := k.kinds.limited(rec)
 	return k.fed(rec.Position()) && !k.leaves(rec) && (of == nil || !of.beyond(rec))
 }
 
-// leaves reports whether the overdue task stays in the store because its kind has its share of the backlog.
+// leaves reports whether the overdue task stays in the store because its kind already has its share of the backlog.
 func (k *keeper) leaves(rec *task.Record) bool {
 	at, ok := k.cuts[rec.Kind]
 	return ok && rec.Due <= k.overdue.until && at.Before(rec.Position())
@@ -366,13 +366,13 @@ func (k *keeper) fed(p engine.Position) bool {
 	return k.ahead.passed(p)
 }
 
-// limit gives a kind its limiter, with its shares.
+// limit creates a kind's limiter and its shares.
 func (k *keeper) limit(of *kind) {
 	of.shares = newShares()
 	of.Limiter = limit.NewLimiter(&of.Kind, k.backlog, of.shares, limit.Undivided)
 }
 
-// start makes the keeper read due tasks.
+// start makes the keeper begin to read due tasks.
 func (k *keeper) start() error {
 	return k.ask(context.Background(), op{do: func(*group) error {
 		if k.started {
@@ -381,7 +381,7 @@ func (k *keeper) start() error {
 		k.started = true
 		now := time.Now().UnixNano()
 		k.since = now - 1
-		k.overdue.until = now - 1 // tasks added from here on are not overdue, even if due at once
+		k.overdue.until = now - 1 // tasks added from now on are not overdue, even if they are due at once
 		k.ahead = feed{at: end(now - 1), until: now - 1}
 		k.backlog.Start()
 		return nil
@@ -390,7 +390,7 @@ func (k *keeper) start() error {
 
 // handled rereads the tasks that were waiting for a handler of the kind.
 func (k *keeper) handled(kind string) {
-	_ = k.post(op{do: func(*group) error { // it fails only if nothing runs
+	_ = k.post(op{do: func(*group) error { // post fails only if the keeper no longer runs tasks
 		if k.started {
 			k.kinds.get(kind).since.Store(k.now())
 		}
@@ -461,10 +461,10 @@ func (k *keeper) nodes(context.Context) ([]NodeInfo, error) {
 	return []NodeInfo{{Name: k.cfg.name, Self: true, NodeReport: report}}, nil
 }
 
-func (k *keeper) era() uint64    { return 0 } // nothing can come between it and its store
+func (k *keeper) era() uint64    { return 0 } // a store has no outages
 func (k *keeper) nodeCount() int { return 1 }
 
-// mayBeOverdue may miss a task that was just added, which is not overdue.
+// mayBeOverdue may overlook a task that was just added, but such a task is not overdue.
 func (k *keeper) mayBeOverdue() bool {
 	c := k.counts.take(k.now())
 	return !c.Whole || slices.ContainsFunc(c.Kinds, func(of KindCounts) bool {
@@ -500,7 +500,7 @@ func (k *keeper) space() (free, size int64) {
 	return 0, 0
 }
 
-// fail ends everything that writes to the store, and returns the error for callers. Any goroutine may call it.
+// fail stops all writes to the store, and returns the error for callers. Any goroutine may call it.
 func (k *keeper) fail(err error) error {
 	err = fmt.Errorf("%w: %w", ErrBroken, err)
 	if !k.failure.CompareAndSwap(nil, &err) {
@@ -509,11 +509,11 @@ func (k *keeper) fail(err error) error {
 	close(k.failed)
 	k.backlog.Stop()
 	k.report.note(func(n *notices) { n.failure = err })
-	go k.wheel.Stop() // it calls the logger
+	go k.wheel.Stop() // in its own goroutine, because Stop calls the logger
 	return err
 }
 
-// readError returns the error of a read. If it says that the store is corrupt, the keeper fails.
+// readError returns the error of a read. If the error means that the store is corrupt, the keeper fails.
 func (k *keeper) readError(err error) error {
 	if errors.Is(err, ErrCorrupt) {
 		return k.fail(err)
@@ -529,7 +529,7 @@ func (k *keeper) Err() error {
 	return nil
 }
 
-// finish waits until the keeper has handled its operations and ended.
+// finish waits until the keeper has handled its remaining operations and ended.
 func (k *keeper) finish() {
 	k.mu.Lock()
 	k.closed = true
@@ -539,17 +539,17 @@ func (k *keeper) finish() {
 	k.helpers.Wait()
 }
 
-// next returns the first of n consecutive generations that no earlier task has had, greater than the given one. Across
-// processes the clock ensures that. The last bits are random, so that a clock that was set back does not repeat a
-// generation.
+// next returns the first of n consecutive generations that are greater than the given one and were never used before.
+// Across processes, the clock ensures this. The last bits are random, so that no generation is repeated after the clock
+// is set back.
 func (k *keeper) next(after, n uint64) uint64 {
 	first := max(k.generation+1, after+1, generationAt(k.now(), rand.Uint64()))
 	k.generation = first + n - 1
 	return first
 }
 
-// countRecords calls begun, and then counts the records as they were in the beginning. Changes are counted as they
-// happen. It ends early with the keeper.
+// countRecords counts the records as of the start, and calls begun when its walk has begun. Later changes are counted
+// as they happen. countRecords returns early if the keeper ends.
 func (k *keeper) countRecords(begun func()) {
 	begun = sync.OnceFunc(begun)
 	var some []touched
@@ -576,8 +576,8 @@ func (k *keeper) countRecords(begun func()) {
 	k.counts.finish()
 }
 
-// readKeys walks over the keys as they were in the beginning, and makes their fingerprints unless these are switched
-// off. The walk also lets the store check its contents. It ends early with the keeper.
+// readKeys walks over the keys as of the start, and adds their fingerprints unless fingerprints are disabled. The walk
+// also lets the store check its contents. readKeys returns early if the keeper ends.
 func (k *keeper) readKeys(keys iter.Seq2[string, error]) {
 	n := 0
 	for key, err := range keys {

@@ -44,7 +44,7 @@ func (k *keeper) runTask(l *live) {
 		}
 	}
 	if !k.running.add(l) {
-		return // a verb was committed with it
+		return // a verb for the same task was committed at that moment
 	}
 	kind.began(l)
 	began := time.Now()
@@ -59,8 +59,8 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// leave asks the keeper to set the task aside because its kind has no handler or is paused, or to run it if that has
-// changed. It undoes the count of its start, if it was counted.
+// leave makes the keeper set the task aside because its kind has no handler or is paused, or run the task if that has
+// since changed. If the task's start was counted, leave undoes the count.
 func (k *keeper) leave(l *live, counted bool) {
 	_ = k.post(op{do: func(g *group) error {
 		key := l.Rec.Key
@@ -82,13 +82,13 @@ func (k *keeper) leave(l *live, counted bool) {
 	}})
 }
 
-// countStart stores the start of an overdue run before the run begins, and reports whether it may still begin. An
-// overdue run may be one that has ended the process before. A task that falls due now does not wait for this: if it
-// ends the process, it is overdue afterwards.
+// countStart stores the start of an overdue run before the run begins, and reports whether the run may still begin. It
+// is needed because an overdue run may have ended the process before. A task that falls due now does not wait for this:
+// if its run ends the process, the task is overdue afterwards.
 //
-// Only the first overdue runs of a process are counted, which bounds the cost. When a run ends the process, the runs
-// before it have been acknowledged, apart from those still running and the last commits. So after the next start that
-// run is one of the first.
+// To bound the cost, only the first overdue runs of a process are counted. When a run ends the process, all earlier
+// runs have been acknowledged, except runs still in progress and runs in the last commits. So after the next start, the
+// run that ended the process is among the first.
 func (k *keeper) countStart(l *live) bool {
 	err := k.ask(k.ctx, op{size: l.Rec.Size(), do: func(g *group) error {
 		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
@@ -99,22 +99,22 @@ func (k *keeper) countStart(l *live) bool {
 		g.mark(l.Rec, &next)
 		return nil
 	}})
-	if err == nil && k.kinds.of(l.Rec) == nil { // it was paused meanwhile
+	if err == nil && k.kinds.of(l.Rec) == nil { // the kind was paused in the meantime
 		k.leave(l, true)
 		return false
 	}
 	return err == nil
 }
 
-// countedStarts is more than the overdue runs that can have begun without being stored: half of the backlog, and
-// additions meanwhile.
+// countedStarts exceeds the number of overdue runs that can have begun without being stored: half of the backlog, plus
+// tasks added in the meantime.
 const countedStarts = 1 << 13
 
-// errGone says that the task was removed, replaced or moved meanwhile.
+// errGone means that the task has been removed, replaced or moved.
 var errGone = errors.New("durable: the task is gone")
 
-// conclude sends the keeper the task after its run. Nothing waits for the answer: until it is stored the task counts as
-// running, and has no other run.
+// conclude sends the keeper the task as it is after its run, without waiting for the result. Until the result is
+// stored, the task counts as running and no other run of it starts.
 func (k *keeper) conclude(l *live, next *task.Record, t tally) {
 	_ = k.post(op{size: l.Rec.Size(), do: func(g *group) error {
 		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
@@ -129,7 +129,7 @@ func (k *keeper) conclude(l *live, next *task.Record, t tally) {
 	}})
 }
 
-// apply adds the changes of the verb to the group, or returns why it cannot be applied.
+// apply adds the verb's changes to the group, or returns an error if the verb cannot be applied.
 func (v *verb) apply(g *group) error {
 	switch v.what {
 	case toAdd:

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// KeyLocks makes concurrent SetTask of one key on a node run one after another. Each depends on the one before: if they
-// ran at the same time, all but one would find the task changed, and retry.
+// keyLocks serializes a node's concurrent SetTask calls for the same key. Each call depends on the result of the
+// previous one. If they ran at the same time, all but one would find that the task had changed, and would retry.
 type keyLocks struct {
-	mu    sync.Mutex // protects below
+	mu    sync.Mutex // protects the fields below
 	locks map[string]*keyLock
 }
 
 type keyLock struct {
 	free chan struct{} // has a value while the lock is free
-	n    int           // how many hold it or wait for it
+	n    int           // number of callers that hold the lock or wait for it
 }
 
-// lock locks the key. It stops waiting when the context is done.
+// lock locks the key. It returns an error if the context is done first.
 func (k *keyLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
 	k.mu.Lock()
 	l := k.locks[key]

@@ -16,25 +16,26 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A Handler does the work of a run. The run is complete when the handler returns nil. After an error, a panic or a
-// runtime.Goexit the run is retried; the errors made by [Park] and [RetryAfter] say whether and when. ctx is done when
-// the attempt times out ([WithTimeout]), when [Scheduler.Cancel] cancels it, when Shutdown stops waiting for it, and on
-// a node when the lease expires. context.Cause says which.
+// A Handler performs a run. The run is complete when the handler returns nil. After an error, a panic or a call of
+// runtime.Goexit, the run is retried. The handler controls whether and when by returning an error from [Park] or
+// [RetryAfter]. ctx is done when the attempt times out ([WithTimeout]), when [Scheduler.Cancel] cancels the run, when
+// Shutdown stops waiting for it or, on a node, when the lease expires. context.Cause returns the reason.
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
 type Run struct {
 	Token
 	Kind    string
-	Payload []byte    // must not be changed
+	Payload []byte    // must not be modified
 	Due     time.Time // when the run was due
 	Times   int       // runs left after this one, or Forever
-	Attempt int       // 1 for the first
-	Missed  uint64    // periods that passed without a run, since the task was added
-	Trace   string    // as in [Task]
+	Attempt int       // 1 for the first attempt
+	Missed  uint64    // periods without a run since the task was added
+	Trace   string    // trace of the task; see [Task]
 
-	// Fence increases with each run of the task and with each attempt, on any node. A system outside the engine can
-	// refuse a fence smaller than one it has seen. It is 0 on an [engine.Store], whose only process needs none.
+	// Fence increases with each attempt of each run of the task, on any node. A system outside the engine can reject
+	// requests whose fence is smaller than one that it has already seen. Fence is 0 on an [engine.Store], because a
+	// single process needs no fence.
 	Fence int64
 
 	rec  *task.Record
@@ -46,37 +47,38 @@ type Run struct {
 type Token struct {
 	Key        string
 	Generation uint64 // increases with every task that uses the key, unless a clock is set back
-	Seq        uint64 // increases with every run of the task; not every number is used
+	Seq        uint64 // increases with every run of the task; some numbers may be skipped
 }
 
-// String returns the token as one word: the generation, Seq and the key.
+// String returns the generation, Seq and the key as one string, separated by dots.
 func (t Token) String() string { return fmt.Sprintf("%x.%d.%s", t.Generation, t.Seq, t.Key) }
 
-// Missed is a policy for the runs of a repeating task that fall due while no process runs it, while it or its kind is
-// paused, or while an earlier run of the task is running. A missed run does not count towards Times.
+// Missed is a policy for runs of a repeating task that fall due while no process can run the task, while the task or
+// its kind is paused, or while an earlier run of the task is in progress. A missed run does not count towards Times.
 type Missed int
 
 const (
-	// MissedOnce makes one run after downtime or a pause. The others count as missed, and so do all that fall due
-	// during a run.
+	// MissedOnce performs one run after downtime or a pause. The other runs count as missed, as do all runs that fall
+	// due while an earlier run is in progress.
 	MissedOnce Missed = iota
 
-	// MissedSkip makes no run after downtime or a pause, except the task's last run and one that was attempted before.
-	// Otherwise it is MissedOnce.
+	// MissedSkip performs no missed run after downtime or a pause, except the task's last run and a run that was
+	// already attempted. In all other cases it works like MissedOnce.
 	MissedSkip
 
-	// MissedAll makes every missed run, one after the other.
+	// MissedAll performs every missed run, one after another.
 	MissedAll
 )
 
 // A KindOption configures a kind. See [Scheduler.Handle].
 type KindOption func(*kind) error
 
-// WithRetry sets how many times a run is attempted before its task is parked, and the wait after each failed attempt.
-// The wait is at most least after the first failure, doubles with each further one up to most, and is shortened at
-// random by up to a half. The default is 10 attempts, with waits from one second to ten minutes. A run in progress when
-// its process ends uses up an attempt as well, whichever task ended the process: see the At least once section of the
-// package documentation. attempts and least must be positive, and most must not be less than least.
+// WithRetry sets how many times a run is attempted before its task is parked, and how long to wait after each failed
+// attempt. The wait after the first failure is given by least. It doubles with each further failure until it reaches
+// the maximum given by most. Each wait is shortened at random by up to half. The default is 10 attempts, with waits
+// from one second to ten minutes. A run that is in progress when its process ends also uses up an attempt, whichever
+// task ended the process; see the section At least once of the package documentation. Both attempts and least must be
+// positive, and least must not exceed most.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {
@@ -99,11 +101,12 @@ func WithMissed(m Missed) KindOption {
 	}
 }
 
-// WithTimeout bounds an attempt. After d its context is done and the attempt fails, unless the handler has called
-// [Run.Complete] and returns nil: then the run is complete. Returning nil alone is a failure, because a handler that
-// stopped halfway may return nil as well. [Park] and [RetryAfter] work as usual, and a panic is a failure. The failure
-// says how long the attempt took. The next attempt does not begin until the handler has returned: a handler that
-// ignores its context keeps its worker. There is no bound by default. d must be positive.
+// WithTimeout bounds the duration of an attempt. After d, the attempt's context is done and the attempt fails, unless
+// the handler has called [Run.Complete] and returns nil. In that case the run is complete. Returning nil alone is a
+// failure, because a handler that stopped halfway may also return nil. [Park] and [RetryAfter] work as usual, and a
+// panic is a failure. The failure message says how long the attempt took. The next attempt does not begin until the
+// handler has returned, so a handler that ignores its context continues to occupy its worker. By default, attempts have
+// no timeout. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.policy.Timeout = d
@@ -111,9 +114,9 @@ func WithTimeout(d time.Duration) KindOption {
 	}
 }
 
-// WithMissedAge sets how old a missed run may be. Runs of a repeating task that are overdue by more than d are skipped
-// and count as missed, also with [MissedAll]. The last run of a task, and a run that was attempted before, are made
-// however old they are. There is no bound by default. d must be positive.
+// WithMissedAge sets the maximum age of a missed run. Runs of a repeating task that are overdue by more than d are
+// skipped and count as missed, even with [MissedAll]. A task's last run, and a run that was already attempted, are
+// performed regardless of age. By default there is no maximum. d must be positive.
 func WithMissedAge(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.policy.MissedAge = d
@@ -130,17 +133,17 @@ type kind struct {
 	within  []Middleware
 	policy  task.Policy
 
-	since atomic.Int64 // when it was last handled or resumed after Start, by the backend's time
+	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the backend's clock
 
 	overdue overdueStarts
 
-	shares *shares // of a keeper, which holds them for the limiter
+	shares *shares // tasks that the limiter holds, by group; nil on a node
 
-	// Of a node, which protects these, if the kind has a limit. See [node.divideLocked].
+	// A node uses and protects the fields below if the kind has a limit. See [node.divideLocked].
 	claimed  cursor
-	crowded  bool   // more of it is overdue than was claimed: the groups take turns
-	group    string // to continue after
-	reported int64  // when the other nodes could know that this node has the kind, by its own clock; 0 if they cannot
+	crowded  bool   // more tasks are due than were claimed, so the groups take turns
+	group    string // group after which the next turn begins
+	reported int64  // when other nodes could first see that this node has the kind, by its own clock; 0 if they cannot
 
 	started, succeeded, failed, snoozed, cancelled, parked atomic.Uint64 // for KindInfo
 }
@@ -160,13 +163,13 @@ func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
 
 var errNoHandler = errors.New("durable: handler is nil")
 
-// kinds are the registered kinds.
+// kinds holds the registered kinds.
 type kinds struct {
 	mu       sync.RWMutex // protects named, declared and paused
 	named    map[string]*kind
-	declared map[string]int // the payload versions of kinds that this process only adds
+	declared map[string]int // payload versions of kinds without a handler, for the tasks that this process adds
 	paused   Pauses
-	bounded  atomic.Pointer[[]*kind] // the kinds with a limit
+	bounded  atomic.Pointer[[]*kind] // kinds with a limit
 }
 
 func (k *kinds) get(name string) *kind {
@@ -175,7 +178,7 @@ func (k *kinds) get(name string) *kind {
 	return k.named[name]
 }
 
-// of returns the kind of the task, or nil if it is paused or has no handler here for the payload.
+// of returns the task's kind, or nil if the kind is paused or has no handler here that accepts the payload.
 func (k *kinds) of(r *task.Record) *kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -185,7 +188,8 @@ func (k *kinds) of(r *task.Record) *kind {
 	return nil
 }
 
-// version returns the payload version for new tasks of the kind, and whether it has a handler here or is declared.
+// version returns the payload version for new tasks of the kind. known reports whether the kind has a handler here or
+// is declared.
 func (k *kinds) version(name string) (version int, known bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -196,7 +200,7 @@ func (k *kinds) version(name string) (version int, known bool) {
 	return version, known
 }
 
-// declare declares a kind.
+// declare declares a kind with a payload version.
 func (k *kinds) declare(name string, version int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -206,7 +210,7 @@ func (k *kinds) declare(name string, version int) {
 	k.declared[name] = version
 }
 
-// policy returns the policy of the task's kind, or nil if of returns nil.
+// policy returns the policy of the task's kind. It returns nil whenever kinds.of does.
 func (k *kinds) policy(r *task.Record) *task.Policy {
 	if kind := k.of(r); kind != nil {
 		return &kind.policy
@@ -214,14 +218,14 @@ func (k *kinds) policy(r *task.Record) *task.Policy {
 	return nil
 }
 
-// pauses returns the current pauses. The caller must not change them.
+// pauses returns the current pauses. The caller must not modify them.
 func (k *kinds) pauses() Pauses {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.paused
 }
 
-// pause sets the pauses, and returns the previous ones.
+// pause sets the pauses and returns the previous ones.
 func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -234,7 +238,7 @@ func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
 	return was
 }
 
-// limited returns the task's kind, or nil if it has no limit, or no handler here for the payload.
+// limited returns the task's kind, or nil if the kind has no limit or has no handler here that accepts the payload.
 func (k *kinds) limited(r *task.Record) *kind {
 	if k.bounded.Load() == nil {
 		return nil
@@ -245,7 +249,8 @@ func (k *kinds) limited(r *task.Record) *kind {
 	return nil
 }
 
-// Limiter returns the limiter of the task's kind, or nil if the kind has no limit, or no handler here for the payload.
+// Limiter returns the limiter of the task's kind, or nil if the kind has no limit or has no handler here that accepts
+// the payload.
 func (k *kinds) Limiter(r *task.Record) *limit.Limiter {
 	if kind := k.limited(r); kind != nil {
 		return kind.Limiter
@@ -253,7 +258,7 @@ func (k *kinds) Limiter(r *task.Record) *limit.Limiter {
 	return nil
 }
 
-// Kind returns the kind of that name, or nil if it has no handler here.
+// Kind returns the kind with the given name, or nil if it has no handler here.
 func (k *kinds) Kind(name string) *limit.Kind {
 	if kind := k.get(name); kind != nil {
 		return &kind.Kind
@@ -261,7 +266,7 @@ func (k *kinds) Kind(name string) *limit.Kind {
 	return nil
 }
 
-// Runs reports whether the task's kind has a handler here for its payload and is not paused.
+// Runs reports whether the task's kind is not paused and has a handler here that accepts the payload.
 func (k *kinds) Runs(r *task.Record) bool { return k.of(r) != nil }
 
 // allLimited returns the kinds with a limit.

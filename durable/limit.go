@@ -9,50 +9,50 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
-// A Limit bounds the runs of a kind. The zero value is no bound.
+// A Limit bounds the runs of a kind. The zero value imposes no bound.
 type Limit struct {
-	Concurrency int           // runs in progress at the same time; 0 means no bound
-	Rate        int           // runs that start within Per; 0 means no bound
-	Per         time.Duration // of Rate
-	Burst       int           // runs that may start at once after an idle time
+	Concurrency int           // maximum number of runs in progress at the same time; 0 means no bound
+	Rate        int           // maximum number of runs that start within Per; 0 means no bound
+	Per         time.Duration // period to which Rate applies
+	Burst       int           // number of runs that may start at once after an idle period
 }
 
 // WithConcurrency bounds how many runs of the kind are in progress at the same time in this scheduler. A due task waits
-// for its turn without occupying a worker, so it does not delay other kinds. The runs start in due order, or the groups
-// take turns ([Task].Group). n below [WithPoolSize] leaves workers for other kinds even if the runs are long. There is
-// no bound by default. n must be positive.
+// for its turn without occupying a worker, so it does not delay other kinds. The runs start in due order, except that
+// groups take turns ([Task].Group). If n is less than the number of workers ([WithPoolSize]), workers remain for other
+// kinds even if the runs are long. By default there is no bound. n must be positive.
 //
 // If a kind has any limit, its overdue tasks run before its tasks that fall due now.
 func WithConcurrency(n int) KindOption {
 	return func(k *kind) error { return concurrent(&k.Here, n) }
 }
 
-// WithRate bounds how many runs of the kind start in this scheduler: n within per, evenly spread, and up to burst at
-// once after an idle time. So at most burst + n·(t+tick)/per runs start within any time t. A run may start up to one
-// tick ([WithTick]) late without delaying the next ones, so that the average rate is kept. Every attempt counts. n, per
-// and burst must be positive.
+// WithRate bounds how often runs of the kind start in this scheduler. The starts are evenly spread at a rate of n/per,
+// and up to burst runs may start at once after an idle period. So at most burst + n·(t+tick)/per runs start within any
+// period t. A run may start up to one tick ([WithTick]) late without delaying later runs, which preserves the average
+// rate. Every attempt counts as a run. n, per and burst must be positive.
 //
-// On a node the engine confirms each start, which takes some milliseconds, and at most burst starts are being confirmed
-// at the same time. So for a high rate, set burst to at least the number of runs in 20 ms.
+// On a node, the engine confirms each start, which takes a few milliseconds, and at most burst starts are being
+// confirmed at the same time. For a high rate, therefore, set burst to at least the number of runs that start in 20 ms.
 func WithRate(n int, per time.Duration, burst int) KindOption {
 	return func(k *kind) error { return spread(&k.Here, n, per, burst) }
 }
 
-// WithClusterConcurrency is [WithConcurrency] for all nodes of an engine together. Each node that handles the kind gets
-// an equal share of n. If n is less than the number of nodes, some get none. All nodes must set the same n. An unused
-// share is not lent to other nodes.
+// WithClusterConcurrency is like [WithConcurrency], but bounds the runs of all nodes of an engine together. Each node
+// that handles the kind gets an equal share of n. If n is less than the number of these nodes, some nodes get no share.
+// All nodes must set the same n. An unused share is not lent to other nodes.
 //
-// A node that is not the only one with the kind takes its share only when every other node must have seen it: after the
-// longest lease of all nodes ([WithLease]). When a node joins, runs in progress are not interrupted, so n can be
-// exceeded until they end. A run whose node has lost its lease can exceed it as well. On an [engine.Store] the option
-// works as WithConcurrency.
+// If other nodes also handle the kind, a node takes its share only once all of them are certain to have seen it: after
+// the longest lease of any node ([WithLease]). When a node joins, runs in progress are not interrupted, so n can be
+// exceeded until they end. A run whose node has lost its lease can also exceed n. On an [engine.Store], the option
+// works like WithConcurrency.
 func WithClusterConcurrency(n int) KindOption {
 	return func(k *kind) error { return concurrent(&k.Cluster, n) }
 }
 
-// WithClusterRate is [WithRate] for all nodes of an engine together. They share n and burst as with
-// [WithClusterConcurrency], so at most burst nodes run the kind. A node begins with no burst saved up, and loses its
-// savings when it leaves.
+// WithClusterRate is like [WithRate], but bounds the runs of all nodes of an engine together. The nodes share n and
+// burst as with [WithClusterConcurrency], so at most burst nodes run the kind. A node begins with no burst saved up,
+// and its saved burst is lost when it leaves.
 func WithClusterRate(n int, per time.Duration, burst int) KindOption {
 	return func(k *kind) error { return spread(&k.Cluster, n, per, burst) }
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// newBacklog returns a backlog on the workers of the wheel. It holds at most queue overdue tasks of kinds without a
-// limit, and each of its limiters holds up to held tasks, however few may run.
+// newBacklog returns a backlog that uses the wheel's workers. queue is the maximum number of overdue tasks of kinds
+// without a limit. held is the number of tasks that each limiter may hold, even if fewer may run.
 func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, queue, held int, wake chan<- struct{}) *limit.Backlog {
 	return limit.NewBacklog(limit.Config{
 		Kinds: kinds, Workers: workers{wheel}, Size: cfg.poolSize, Tick: cfg.tick, Rate: cfg.catchUp,
@@ -20,7 +20,7 @@ func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, queue, hel
 	})
 }
 
-// workers adapts the workers of a wheel.
+// workers implements limit.Workers with a wheel's workers.
 type workers struct{ wheel *timewheel.TimeWheel }
 
 func (w workers) After(d time.Duration, work func()) limit.Timer { return w.wheel.AfterFunc(d, work) }
@@ -30,7 +30,7 @@ func (w workers) Load() (running, waiting int) {
 	return s.Running, s.Waiting
 }
 
-// oldest returns the earliest due time of an overdue task that no limit holds back, or None.
+// oldest returns the earliest due time of an overdue task that no limit holds back, or None if there is none.
 func oldest(b *limit.Backlog) int64 {
 	if due, ok := b.Oldest(); ok {
 		return due

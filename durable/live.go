@@ -10,18 +10,18 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A live is a task in the wheel or the backlog, or a running one. The backend owns all of it but the state.
+// A live is a task that is in the wheel, in the backlog or running. The backend owns every field except state.
 type live struct {
 	limit.Task
 	by        interface{ runTask(l *live) }
-	state     atomic.Uint32 // changed from waits by compare-and-swap: exactly one of a run and a removal wins
-	ran       atomic.Bool   // its handler was called; set by its worker, after began
-	overdue   bool          // it was put in the backlog, and not in the wheel
-	over      bool          // it is no longer running; see running
-	cancelled bool          // its run is cancelled whenever it begins; see handlings
-	asked     bool          // the engine was asked to confirm it, and may have counted its start
-	began     int64         // when its handler was called, by the wall clock
-	claim     claim         // of a node
+	state     atomic.Uint32 // leaves waits by compare-and-swap, so that either a run or a removal wins
+	ran       atomic.Bool   // the handler was called; the worker sets it after began
+	overdue   bool          // the task went to the backlog instead of the wheel
+	over      bool          // the task is no longer running; see type running
+	cancelled bool          // the run is cancelled as soon as it begins; see handlings
+	asked     bool          // the engine was asked to confirm the start, and may have counted it
+	began     int64         // when the handler was called, by the wall clock
+	claim     claim         // set only by a node
 }
 
 func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {
@@ -30,16 +30,17 @@ func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {
 	return l
 }
 
-// Waits reports whether the task still waits: its run has not begun, and it was not removed, replaced or moved.
+// Waits reports whether the task is still waiting: its run has not begun, and the task has not been removed, replaced
+// or moved.
 func (l *live) Waits() bool { return l.state.Load() == waits }
 
-// Run runs the task, and reports whether its handler was called.
+// Run runs the task and reports whether its handler was called.
 func (l *live) Run() (called bool) {
 	l.by.runTask(l)
 	return l.ran.Load()
 }
 
-// started returns when its handler was called, by the wall clock, or 0 if it was not.
+// started returns the wall-clock time at which the handler was called, or 0 if it has not been called.
 func (l *live) started() int64 {
 	if l.ran.Load() {
 		return l.began
@@ -48,12 +49,12 @@ func (l *live) started() int64 {
 }
 
 const (
-	waits uint32 = iota // until it is due, or for a worker
-	begun               // its run has begun
-	gone                // it was removed, replaced or moved before that
+	waits uint32 = iota // the task waits until it is due, or for a worker
+	begun               // the run has begun
+	gone                // the task was removed, replaced or moved before its run began
 )
 
-// jobOf returns the job that the wheel runs at the due time.
+// jobOf returns the job that the wheel runs when the task is due.
 func jobOf(l *live, b *limit.Backlog) timewheel.Job {
 	return func(*timewheel.Task) { b.Do(&l.Task) }
 }

@@ -15,9 +15,10 @@ import (
 
 // WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The scheduler logs
 // parked tasks, kinds without a handler, a failed store, an unavailable engine, an expired lease, unreadable records,
-// panics of handlers, and the notes of [Run.Complete]. It logs no other successful run. A hook of l may call the
-// scheduler. A slow logger delays nothing else: events that happen in the meantime share one line. The last of
-// WithLogger and [WithSlog] wins. l must not be nil.
+// handler panics, and notes from [Run.Complete]. It does not log successful runs without a note. Hooks of l may call
+// the scheduler. A slow logger does not delay the scheduler. Events that occur while the logger is busy are combined
+// into one line for each type of event. If both WithLogger and [WithSlog] are used, the last one wins. l must not be
+// nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(c *config) error {
 		if l == nil {
@@ -28,7 +29,7 @@ func WithLogger(l logrus.FieldLogger) Option {
 	}
 }
 
-// WithSlog is [WithLogger] for a logger of package log/slog. l must not be nil.
+// WithSlog is like [WithLogger], but for a logger from package log/slog. l must not be nil.
 func WithSlog(l *slog.Logger) Option {
 	return func(c *config) error {
 		if l == nil {
@@ -37,14 +38,14 @@ func WithSlog(l *slog.Logger) Option {
 		log := logrus.New()
 		log.SetOutput(io.Discard)
 		log.SetFormatter(unformatted{})
-		log.SetLevel(logrus.TraceLevel) // l decides
+		log.SetLevel(logrus.TraceLevel) // l applies its own level
 		log.AddHook(slogHook{l})
 		c.log = log
 		return nil
 	}
 }
 
-// A slogHook forwards log entries.
+// A slogHook forwards log entries to a slog logger.
 type slogHook struct{ to *slog.Logger }
 
 func (slogHook) Levels() []logrus.Level { return logrus.AllLevels }
@@ -67,7 +68,7 @@ func (h slogHook) Fire(e *logrus.Entry) error {
 	return nil
 }
 
-// unformatted formats nothing, because the hook gets the entry itself.
+// unformatted is a formatter without output. The hook receives the entry itself.
 type unformatted struct{}
 
 func (unformatted) Format(*logrus.Entry) ([]byte, error) { return nil, nil }

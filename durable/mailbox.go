@@ -16,33 +16,34 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// The nodes ask each other through notes in the engine. A question is the note "question/<id>", and an answer to it is
-// the note "answer/<id>/<member>". The asking node deletes them at the end. If a node reads a question older than
-// keepQuestions, the asking node is gone, and it deletes the question and its answers.
+// Nodes ask each other questions through notes in the engine. A question is stored in the note "question/<id>", and an
+// answer to it in the note "answer/<id>/<member>". When the asking node is done, it deletes the question and the
+// answers. If a question is older than keepQuestions, the node that asked it is gone. A node that reads an old question
+// deletes the question and its answers.
 const (
 	questionPrefix = "question/"
 	answerPrefix   = "answer/"
 	keepQuestions  = 24 * time.Hour
 )
 
-// An asked question is the content of its note.
+// asked is the content of a question note.
 type asked struct {
-	At       int64             `json:"at"`      // by the engine's clock
-	Members  []engine.MemberID `json:"members"` // that were asked
+	At       int64             `json:"at"`      // when it was asked, by the engine's clock
+	Members  []engine.MemberID `json:"members"` // the members that were asked
 	Question question          `json:"question"`
 
 	id   string
-	data []byte // of the note
+	data []byte // the content of the note
 }
 
-// An answer comes from a node that was asked and is still a member.
+// An answer is the reply of a node that was asked and is still a member.
 type answer struct {
 	node  string
-	given bool // it has answered, and answers again only while a run is running
+	given bool // the node has answered; if a run was running, it answers once more
 	reply
 }
 
-// notes walks over the notes whose names have the prefix.
+// notes returns an iterator over the notes whose names begin with prefix.
 func (n *node) notes(ctx context.Context, prefix string) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: prefix}) {
@@ -53,7 +54,7 @@ func (n *node) notes(ctx context.Context, prefix string) iter.Seq2[engine.Stored
 	}
 }
 
-// note returns the note with that name, or one without Data.
+// note returns the note with the given name, or a note without Data if there is none.
 func (n *node) note(ctx context.Context, name string) (engine.Stored, error) {
 	for note, err := range n.notes(ctx, name) {
 		if err != nil || note.Key == name {
@@ -63,7 +64,7 @@ func (n *node) note(ctx context.Context, name string) (engine.Stored, error) {
 	return engine.Stored{}, nil
 }
 
-// putNote returns the write of a note at that revision, or of a new one at 0.
+// putNote returns a write that replaces the note at the given revision, or creates it if the revision is 0.
 func putNote(name string, data []byte, revision int64) engine.Write {
 	w := engine.Write{Record: engine.Record{Key: name, Data: data}, Note: true, If: engine.IfUnchanged, Revision: revision}
 	if revision == 0 {
@@ -72,7 +73,7 @@ func putNote(name string, data []byte, revision int64) engine.Write {
 	return w
 }
 
-// askOthers writes a question to all other members.
+// askOthers writes a question for all other members.
 func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 	members, now, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
@@ -95,7 +96,7 @@ func (n *node) askOthers(ctx context.Context, q question) (*asked, error) {
 	return a, err
 }
 
-// forgetQuestion deletes a question with its answers. If that fails, the question remains until a node finds it a day
+// forgetQuestion deletes a question and its answers. If that fails, the question remains until a node deletes it a day
 // later.
 func (n *node) forgetQuestion(q *asked) {
 	if q.data == nil { // there was no other node to ask
@@ -103,7 +104,7 @@ func (n *node) forgetQuestion(q *asked) {
 	}
 	ctx, cancel := n.callContext()
 	defer cancel()
-	for range 2 { // an answer may be written before the question is deleted, and none is after
+	for range 2 { // answers may be written until the question is deleted, but not after that
 		deletes := engine.Batch{{Record: engine.Record{Key: questionPrefix + q.id}, Note: true, If: engine.Always}}
 		for note, err := range n.notes(ctx, answerPrefix+q.id+"/") {
 			if err != nil {
@@ -115,8 +116,7 @@ func (n *node) forgetQuestion(q *asked) {
 	}
 }
 
-// answers reads the answers to a question. A node that is not a member reaps first, because there may be no member to
-// do so.
+// answers reads the answers to a question. A client reaps first, because the engine may have no member that does so.
 func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) {
 	if len(q.Members) == 0 {
 		return nil, nil
@@ -143,15 +143,15 @@ func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) 
 			a := answer{node: m.Name}
 			var data []byte
 			data, a.given = given[strconv.FormatInt(int64(m.ID), 10)]
-			_ = json.Unmarshal(data, &a.reply) // an unknown form is no answer
+			_ = json.Unmarshal(data, &a.reply) // an answer in an unknown format counts as empty
 			all = append(all, a)
 		}
 	}
 	return all, nil
 }
 
-// readNews reads the pauses and then the questions of other nodes, the oldest first. The pauses take effect here before
-// the questions are read, however many there are.
+// readNews reads the pauses and then the other nodes' questions, oldest first. The pauses take effect on this node
+// before the questions are read, so that a large number of questions does not delay them.
 func (n *node) readNews(ctx context.Context) (questions []engine.Stored, err error) {
 	asked, learned := n.own(), false
 	learn := func(pauses engine.Stored) {
@@ -175,11 +175,11 @@ func (n *node) readNews(ctx context.Context) (questions []engine.Stored, err err
 	return questions, nil
 }
 
-// asked returns the questions to the member, and deletes old ones.
+// asked returns the questions for the member and deletes old questions.
 func (n *node) asked(questions []engine.Stored, member engine.MemberID) (all []*asked) {
 	for _, note := range questions {
 		q := &asked{id: strings.TrimPrefix(note.Key, questionPrefix), data: note.Data}
-		if json.Unmarshal(note.Data, q) != nil { // a question of an unknown form is about no run here
+		if json.Unmarshal(note.Data, q) != nil { // a question in an unknown format matches no run on this node
 			asked, _, _ := strings.Cut(q.id, "-")
 			q.At, _ = strconv.ParseInt(asked, 16, 64)
 		}
@@ -193,8 +193,8 @@ func (n *node) asked(questions []engine.Stored, member engine.MemberID) (all []*
 	return all
 }
 
-// reply writes the member's answer, if the question is still there. It replaces only the answer that it knows of, so a
-// delayed write never replaces a later answer.
+// reply writes the member's answer if the question still exists. It replaces only the last answer known to the node, so
+// a delayed write never replaces a later answer.
 func (n *node) reply(ctx context.Context, member engine.MemberID, q *asked, i *inquiry, r reply) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -210,7 +210,7 @@ func (n *node) reply(ctx context.Context, member engine.MemberID, q *asked, i *i
 		i.answered, i.last, i.revision = true, !r.Running, results[0].Written[1].Revision
 		return nil
 	}
-	was, err := n.note(ctx, name) // an answer may have been written although the call failed
+	was, err := n.note(ctx, name) // an earlier call may have written an answer although it failed
 	if err == nil {
 		i.revision = was.Revision
 	}

@@ -14,27 +14,28 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
-// A term is one membership of the node, from a Join until the member is gone. An expired lease does not end it: the
-// node may renew the lease until another node has reaped the member. Meanwhile no run starts.
+// A term is one membership of the node. It lasts from a Join until the member is gone. It does not end when the lease
+// expires, because the node may renew the lease until another node has reaped the member. No run starts while the lease
+// is expired.
 type term struct {
 	id engine.MemberID
 
-	// The node's mutex protects these.
+	// The node's mutex protects the fields below.
 	readable byte // the greatest record version to claim
 
 	sent   int64           // when the last answered renewal was sent, by the node's own clock
 	until  int64           // when the lease expires at the latest
-	ctx    context.Context // of the runs; done when the lease has expired
+	ctx    context.Context // context of the runs; done when the lease has expired
 	cancel context.CancelCauseFunc
 	expiry *time.Timer
 }
 
-// reapEvery is how often a node checks its own membership, unless its lease is short. It then reaps if a lease that it
-// has seen has expired. It also reaps at each renewal: a member may have a lease that no renewal has seen yet, and
-// tasks that a user's transaction had locked may be free now.
+// reapEvery is how often a node checks its own membership, unless its lease is short. At each check it reaps if a lease
+// that it has seen has expired. It also reaps at each renewal, because a member may have a lease that no renewal has
+// returned yet, and because tasks that were locked by a user's transaction may be free now.
 const reapEvery = 250 * time.Millisecond
 
-// keepMember keeps the node a member. It returns when to call it again.
+// keepMember maintains the node's membership. It returns how long to wait before the next call.
 func (n *node) keepMember() time.Duration {
 	if t := n.tend(); t != nil {
 		n.sendUnsent()
@@ -48,8 +49,8 @@ func (n *node) keepMember() time.Duration {
 	return min(n.cfg.lease/4, reapEvery)
 }
 
-// tend joins the engine, renews the lease and checks the claims, each when it is due, and returns the term. It returns
-// nil if the engine does not answer.
+// tend joins the engine, renews the lease and checks the claims, each only when it is due. It returns the term, or nil
+// if the engine does not answer.
 func (n *node) tend() *term {
 	n.mu.Lock()
 	t, now := n.term, n.own()
@@ -87,19 +88,19 @@ func (n *node) joinAgain() *term {
 	return n.current()
 }
 
-// callContext returns the context of a call that the node makes for itself.
+// callContext returns a context for an engine call on the node's own behalf.
 func (n *node) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(n.life, max(n.cfg.lease/2, time.Second/2))
 }
 
-// current returns the node's term, or nil.
+// current returns the node's term, or nil if the node is not a member.
 func (n *node) current() *term {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.term
 }
 
-// leasedLocked reports whether the node is a member whose lease has not run out.
+// leasedLocked reports whether the node is a member whose lease has not expired.
 func (n *node) leasedLocked() bool { return n.term != nil && n.own() < n.term.until }
 
 // join begins a term.
@@ -120,16 +121,16 @@ func (n *node) join(ctx context.Context) error {
 	return nil
 }
 
-// heard adjusts the clock to an answer with the engine's time.
+// heard adjusts the clock to the engine's time in an answer.
 func (n *node) heard(asked, now int64) {
 	answered := n.own()
 	n.count.calls.add(time.Duration(answered - asked))
 	n.clock.Heard(asked, answered, now)
 }
 
-// renew extends the lease. It reports whether the node is still a member.
+// renew extends the lease and reports whether the node is still a member.
 func (n *node) renew(t *term) bool {
-	ctx, cancel := context.WithTimeout(n.life, n.cfg.lease/2) // so that there is time for a second try
+	ctx, cancel := context.WithTimeout(n.life, n.cfg.lease/2) // leaves time for a second try
 	defer cancel()
 	n.mu.Lock()
 	n.unreported = false
@@ -139,8 +140,8 @@ func (n *node) renew(t *term) bool {
 	report := n.cfg.report(n.work(), n.kinds, held)
 	report.TakenOver = takenOver
 	limited := n.kinds.shared()
-	if report.Drained = drained; drained && report.Running == 0 { // its part of the limits is for the other nodes
-		report.Kinds, limited = nil, nil
+	if report.Drained = drained; drained && report.Running == 0 {
+		report.Kinds, limited = nil, nil // the other nodes use its part of the limits
 	}
 	sent := n.own()
 	members, now, err := n.engine.Renew(ctx, t.id, report.encode(count))
@@ -175,15 +176,15 @@ func (n *node) renew(t *term) bool {
 	return true
 }
 
-// divideLocked sets this node's shares of the limits for all nodes: it divides by the members that have the kind.
-// members are those of the renewal that delivered this node's report. answered is when that was answered, by this
-// node's clock.
+// divideLocked sets this node's shares of the cluster limits. It divides each limit by the number of members that
+// handle the kind. members is the result of the renewal that delivered this node's report. answered is when that result
+// arrived, by this node's clock.
 //
-// Each node divides by the members that it sees. That is right as long as all nodes that take a share see each other. A
-// node reads the members with each renewal, and its lease counts from before that, so any node that starts a run has
-// read them within its lease. A node takes a share once its own report is as old as the longest lease, and at once if
-// it sees no other node: any node that reads the members later sees this one. It keeps taking a share for the rest of
-// its term.
+// Each node divides by the number of members that it sees. The shares are correct as long as all nodes with a share see
+// each other. A node reads the members at each renewal, and its lease counts from before that renewal, so any node that
+// starts a run has read the members within its lease. A node takes a share once its own report is as old as the longest
+// lease. If it sees no other node, it takes a share at once, because any node that reads the members later sees this
+// node. The node keeps its share for the rest of its term.
 func (n *node) divideLocked(limited []*kind, members []engine.Membership, answered int64) {
 	if limited == nil {
 		return
@@ -215,7 +216,7 @@ func (n *node) divideLocked(limited []*kind, members []engine.Membership, answer
 	call(n.wake)
 }
 
-// extendLocked notes an answer that grants a lease, which lasts from when it was requested.
+// extendLocked records an answer that grants a lease. The lease counts from sent, the time of the request.
 func (n *node) extendLocked(sent int64) {
 	t := n.term
 	t.sent, t.until = sent, sent+int64(n.cfg.lease)
@@ -232,7 +233,7 @@ func (n *node) extendLocked(sent int64) {
 	n.backLocked()
 }
 
-// backLocked notes that the engine answers.
+// backLocked records that the engine has answered.
 func (n *node) backLocked() {
 	if n.away {
 		n.away = false
@@ -241,7 +242,7 @@ func (n *node) backLocked() {
 	}
 }
 
-// keepTime asks for the engine's time. It returns when to call it again.
+// keepTime asks the engine for its time. It returns how long to wait before the next call.
 func (n *node) keepTime() time.Duration {
 	ctx, cancel := n.callContext()
 	defer cancel()
@@ -251,7 +252,7 @@ func (n *node) keepTime() time.Duration {
 	return n.cfg.lease / 4
 }
 
-// askTime asks for the engine's time.
+// askTime asks the engine for its time.
 func (n *node) askTime(ctx context.Context) error {
 	asked := n.own()
 	_, now, err := n.engine.Renew(ctx, 0, nil)
@@ -265,7 +266,7 @@ func (n *node) askTime(ctx context.Context) error {
 	return nil
 }
 
-// expire ends the contexts of the runs if the lease has expired.
+// expire cancels the contexts of the runs if the lease has expired.
 func (n *node) expire(t *term) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -276,7 +277,7 @@ func (n *node) expire(t *term) {
 
 var errLeaseOver = fmt.Errorf("%w: the lease of the node has expired", ErrFenced)
 
-// failed notes the error of a call that the node made as a member.
+// failed handles the error of an engine call that the node made as a member.
 func (n *node) failed(t *term, err error) {
 	if errors.Is(err, engine.ErrMemberGone) {
 		n.forget(t)
@@ -307,7 +308,7 @@ func (n *node) forget(t *term) {
 	call(n.look)
 }
 
-// undivideLocked gives up the shares of the limits for all nodes.
+// undivideLocked gives up the node's shares of the cluster limits.
 func (n *node) undivideLocked() {
 	for _, k := range n.kinds.shared() {
 		k.reported = 0
@@ -315,15 +316,15 @@ func (n *node) undivideLocked() {
 	}
 }
 
-// unsure notes that a call may or may not have taken effect, so that the claims are checked for as long as it may be in
-// flight.
+// unsure records that a call may or may not have taken effect. The claims are then checked for as long as the call may
+// be in flight.
 func (n *node) unsure() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.doubt, n.recheck = true, n.own()+int64(n.cfg.lease)
 }
 
-// trouble notes that a call has failed.
+// trouble records that a call has failed.
 func (n *node) trouble(err error) {
 	n.count.callsFailed.Add(1)
 	n.unsure()
@@ -361,7 +362,7 @@ func (n *node) reconcile(t *term) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, l := range known { // held when the question was sent; if it is not in the answer, it is no longer held
+	for _, l := range known { // held when the request was sent; a claim missing from the answer is no longer held
 		if revisions[l.Rec.Key] != l.claim.revision && l.state.Load() == waits && n.held[l.Rec.Key] == l {
 			n.dropLocked(l)
 		}
@@ -369,7 +370,7 @@ func (n *node) reconcile(t *term) bool {
 	return true
 }
 
-// reap ends the members whose leases have expired.
+// reap removes the members whose leases have expired.
 func (n *node) reap() {
 	ctx, cancel := n.callContext()
 	defer cancel()
@@ -392,7 +393,7 @@ func (n *node) reap() {
 	call(n.wake)
 }
 
-// leave ends the membership for good, so that other nodes take over at once.
+// leave ends the membership permanently, so that other nodes take over its tasks at once.
 func (n *node) leave() {
 	n.joining <- struct{}{}
 	n.left = true

@@ -9,9 +9,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Next returns the first n instants after the given time at which a task with that [Task].Cron is due, or fewer if it
-// is due less often until the year 2262. A task with Jitter is due later by its Info.Shift. The error says what is
-// wrong with the expression.
+// Next returns the first n times after the given time at which a task with spec as its [Task].Cron is due. It returns
+// fewer times if fewer than n of them are before the end of the supported range, in the year 2262. With Jitter, a task
+// is due later than these times by its Info.Shift. If spec is invalid, the error describes the problem.
 func Next(spec string, after time.Time, n int) ([]time.Time, error) {
 	c, err := parseCron(spec)
 	if err != nil {
@@ -28,7 +28,7 @@ func Next(spec string, after time.Time, n int) ([]time.Time, error) {
 	return all, nil
 }
 
-// parseCron returns the calendar of a [Task].Cron.
+// parseCron parses a [Task].Cron into a calendar.
 func parseCron(spec string) (*task.Calendar, error) {
 	if len(spec) > MaxCron {
 		return nil, fmt.Errorf("cron %q: %d bytes; %d are allowed", spec, len(spec), MaxCron)

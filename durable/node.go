@@ -21,35 +21,38 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A node is the backend of a scheduler that is one of many over an [engine.Engine]. The engine decides which node holds
-// a task; a node decides what happens to the tasks that it holds. It keeps the tasks that are due soon in its wheel:
+// A node is the backend of a scheduler that shares an [engine.Engine] with other schedulers. The engine decides which
+// node holds a task, and the node decides what happens to the tasks that it holds. It keeps tasks that are due soon in
+// its wheel. Its work consists of these parts:
 //
-//	claims    every 100 ms it claims free tasks that are due within the look-ahead; a task that it writes
-//	          itself and that is due soon it holds at once (claims.go)
-//	overdue   it claims overdue tasks for spare workers; that may take long, and no other call waits for it
-//	          (claims.go, cursor.go)
-//	starts    when a worker is free, it asks the engine to confirm the claim (starts.go)
-//	writes    the verbs (nodeverbs.go) and the ends of runs are commits, in groups (writes.go)
-//	member    it renews its lease, joins again if the member is gone, and reaps others (member.go)
-//	settings  it reads the pauses every half second (nodepause.go)
+//	claims    every 100 ms the node claims free tasks that are due within the look-ahead; if it writes a
+//	          task that is due soon, it holds the task at once (claims.go)
+//	overdue   the node claims overdue tasks for spare workers; this may take a long time, and no other
+//	          call waits for it (claims.go, cursor.go)
+//	starts    when a worker is free, the node asks the engine to confirm the claim (starts.go)
+//	writes    verbs (nodeverbs.go) and the ends of runs are committed in groups (writes.go)
+//	member    the node renews its lease, joins again if its member is gone, and reaps other members
+//	          (member.go)
+//	settings  the node reads the pauses every half second (nodepause.go)
 //
-// No promise depends on memory. Whatever a node believes it holds, a start is confirmed at the revision of its claim,
-// and a write about a run applies only at that revision. So a late or lost answer can cost time, but never starts a
-// task that was removed, moved or taken over.
+// No promise depends on the node's memory. Whatever a node believes it holds, the engine confirms a start only at the
+// claim's revision, and applies a write about a run only at that revision. A late or lost answer can therefore cost
+// time, but never starts a task that was removed, moved or taken over.
 //
-// A claim in memory is a live. It is in one of these states, and in the map held until it is dropped:
+// A live represents a claim in memory. It stays in n.held until it is dropped, and is in one of these states:
 //
 //	waits     in the wheel or the backlog; a verb, a reconciliation or the end of the term may drop it
-//	begun     with a worker: it is being confirmed, or running, or its end is being written. If the engine does
-//	          not confirm it, or does not answer, it waits again, until the claims are checked
+//	begun     with a worker: its start is being confirmed, its handler is running, or its end is being
+//	          written; if the engine does not confirm the start or does not answer, the live waits again
+//	          until the claims are checked
 type node struct {
 	engine  engine.Engine
 	wheel   *timewheel.TimeWheel
 	kinds   *kinds
 	cfg     config
 	backlog *limit.Backlog
-	alone   bool // the engine is this process's alone, and answers at once
-	client  bool // it is not a member, and runs nothing: see Connect
+	alone   bool // the engine belongs to this process alone, and answers at once
+	client  bool // the node is not a member and runs nothing; see Connect
 	clock   clock.Clock
 	count   counter
 	report  reporter
@@ -57,93 +60,93 @@ type node struct {
 	writes *lane.Lane[*change]
 	starts *lane.Lane[*start]
 	verbs  readers  // verbs in progress
-	bursts keyLocks // of SetTask with MaxDelay
+	bursts keyLocks // key locks for SetTask with MaxDelay
 
-	born time.Time // its own time counts from there
+	born time.Time // when the node's own clock started
 	lifetimes
 	helper sync.WaitGroup
 
-	joining chan struct{} // full while it joins again; protects below: a mutex would stop a bubble
-	left    bool          // it does not join again
+	joining chan struct{} // full while the node joins again; protects left; a mutex would block a synctest bubble
+	left    bool          // the node has left and does not join again
 
-	mu sync.Mutex // protects below
+	mu sync.Mutex // protects the fields below
 	membership
 	holding
 	adoption
 	generation uint64
-	names      map[engine.MemberID]string // of the members asked for so far
+	names      map[engine.MemberID]string // the member names read so far
 
 	handlings handlings
-	answering map[string]*inquiry // of other nodes, by question; owned by the goroutine that reads the settings
+	answering map[string]*inquiry // other nodes' questions, by ID; owned by the goroutine that reads the settings
 
-	free atomic.Int64 // the earliest due time of an overdue task that waits for a worker of any node, or None
+	free atomic.Int64 // the earliest due time of an overdue task that is waiting for a worker on any node, or None
 
 	counts  recent.Of[Counts]
-	outages atomic.Uint64 // that are over
+	outages atomic.Uint64 // number of past outages
 }
 
-// lifetimes are the contexts of a node's work, and the signals that wake its goroutines.
+// lifetimes holds the contexts of a node's work and the signals that wake its goroutines.
 type lifetimes struct {
-	life     context.Context // of its calls and its helpers
+	life     context.Context // context of the node's calls and helper goroutines
 	end      context.CancelFunc
-	sends    context.Context // of its commits; done before life if they take too long at the end
+	sends    context.Context // context of its commits; done before life if they take too long at shutdown
 	endSends context.CancelFunc
-	asks     context.Context // of waits for other nodes; done when the scheduler is about to leave
+	asks     context.Context // context of waits for other nodes; done when the node is about to leave
 	endAsks  context.CancelFunc
-	runs     context.Context // of the runs; a term has one of its own within it
+	runs     context.Context // parent of the terms' contexts for runs
 	endRuns  context.CancelFunc
-	wake     chan struct{} // there may be something to claim
-	behind   chan struct{} // there may be something overdue to claim
-	look     chan struct{} // the member's goroutine has work
-	reread   chan struct{} // the pauses have changed
+	wake     chan struct{} // signals that there may be tasks to claim
+	behind   chan struct{} // signals that there may be overdue tasks to claim
+	look     chan struct{} // signals that the membership goroutine has work
+	reread   chan struct{} // signals that the pauses have changed
 }
 
-// A membership is a node's place among the members of its engine, and whether it runs tasks.
+// A membership is a node's state as a member of its engine, including whether it runs tasks.
 type membership struct {
 	started    bool
 	stopping   bool
-	drained    bool   // by Drain: it starts nothing further
-	since      int64  // by the engine's clock: tasks due before it were due before Start
-	term       *term  // nil while it is not a member
-	members    int    // of the engine, by the last answer
-	renewals   uint64 // how many were sent
-	away       bool   // the last call failed
-	unreported bool   // the report has news for the other nodes
+	drained    bool   // the node starts no further run: see Drain
+	since      int64  // the time of Start, by the engine's clock
+	term       *term  // nil while the node is not a member
+	members    int    // number of members with a lease, as of the last renewal
+	renewals   uint64 // number of renewals sent
+	away       bool   // the last engine call failed
+	unreported bool   // the node's report has unsent news
 	takenOver  []Takeover
-	reaped     int64 // when it last reaped, by its own clock; owned by the goroutine that keeps it a member
-	expires    int64 // when the first lease of another member expires, as of the last renewal; owned by the same goroutine
+	reaped     int64 // when the node last reaped, by its own clock; owned by the membership goroutine
+	expires    int64 // next expiry of another member's lease, as of the last renewal; owned by the membership goroutine
 }
 
-// A holding is the tasks that a node believes it holds.
+// A holding is the set of tasks that a node believes it holds.
 type holding struct {
 	held    map[string]*live
-	bytes   int       // roughly the size of their records
+	bytes   int       // approximate size of their records
 	unsent  []*change // ends of runs whose commit failed
 	overdue cursor
-	slow    cursor          // of slow kinds with overdue tasks here
+	slow    cursor          // cursor of slow kinds with overdue tasks on this node
 	full    []string        // kinds whose overdue tasks are left to the engine
-	load    timewheel.Stats // of the wheel, and when it was asked
+	load    timewheel.Stats // the wheel's statistics, as read at loadAt
 	loadAt  int64
-	doubt   bool  // the engine's claims for it may differ from these
-	recheck int64 // until when to check often
-	checked int64 // when it was checked
+	doubt   bool  // the engine's claims for this node may differ from held
+	recheck int64 // end of the time during which the claims are checked often
+	checked int64 // when the claims were last checked
 }
 
-// An adoption is the settings that are in force on a node.
+// An adoption describes the settings that are in force on a node.
 type adoption struct {
-	settings int64 // the revision of the settings in force, as of
-	adopted  int64 // the node's own time
-	settled  int64 // when they were asked for last
+	settings int64 // revision of the settings in force
+	adopted  int64 // when the settings were adopted, by the node's own clock
+	settled  int64 // when the last received settings were requested
 	puzzled  bool  // the settings cannot be read
 }
 
-// own is the node's own clock: monotonic, since the node was made.
+// own returns the time of the node's own clock, which is monotonic and starts when the node is created.
 func (n *node) own() int64 { return int64(time.Since(n.born)) }
 
-// now is the time that delays count from. It is never before the engine's time.
+// now returns the time from which delays are counted. It is never before the engine's time.
 func (n *node) now() int64 { return n.clock.Latest(n.own()) }
 
-// call wakes the goroutine that waits for the channel.
+// call wakes the goroutine that is waiting on the channel.
 func call(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -151,8 +154,8 @@ func call(c chan struct{}) {
 	}
 }
 
-// keep calls do after that time, and again after each time that do returns, or at a signal, until the node's life ends.
-// A timer without time to wait can crash Go 1.26 in a bubble.
+// keep calls do after the given time or at a signal. It calls do again after the time that do returns or at the next
+// signal, until the node's life ends. A timer with no time to wait can crash Go 1.26 in a synctest bubble.
 func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.Duration) {
 	n.helper.Go(func() {
 		timer := time.NewTimer(max(after, 1))
@@ -200,7 +203,7 @@ func (n *node) handled(kind string) {
 	call(n.look)
 }
 
-// stored returns the engine's record of the key, and whether there is one.
+// stored returns the engine's record for the key, and whether there is one.
 func (n *node) stored(ctx context.Context, key string) (s engine.Stored, ok bool, err error) {
 	found, err := n.engine.Get(ctx, key)
 	if err != nil || len(found) == 0 {
@@ -279,7 +282,7 @@ func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {
 	}
 }
 
-// allRunning returns the tasks that run on any node.
+// allRunning returns the tasks that are running on any node.
 func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 	members, _, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
@@ -294,7 +297,7 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 				return nil, err
 			}
 			v, err := n.view(stored, func(engine.MemberID) string { return m.Name })
-			if err == nil && v.running { // a task that cannot be read is not running
+			if err == nil && v.running { // an unreadable task is not running
 				all = append(all, v)
 			}
 		}
@@ -302,7 +305,7 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 	return all, nil
 }
 
-// unavailable returns the error of a verb whose call has failed.
+// unavailable returns the error of a verb whose engine call has failed.
 func (n *node) unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -317,7 +320,7 @@ func (n *node) census(ctx context.Context) (Counts, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(n.life, cancel)()
-		begun := time.Now() // by the clock that measures its age
+		begun := time.Now() // by the clock that measures the age of the count
 		kinds, err := engine.Count(ctx, n.engine)
 		if err != nil {
 			return Counts{}, err
@@ -337,14 +340,14 @@ func (n *node) census(ctx context.Context) (Counts, error) {
 
 func (n *node) era() uint64 { return n.outages.Load() }
 
-// len returns the number of tasks at the last count.
+// len returns the number of tasks as of the last count.
 func (n *node) len() int {
 	_, _ = n.census(n.life)
 	tasks, _ := n.counts.Last(n.era()).Value.sum()
 	return tasks
 }
 
-func (n *node) size() int64               { return 0 } // the engine is not the node's alone
+func (n *node) size() int64               { return 0 } // the engine does not belong to this node alone
 func (n *node) space() (free, size int64) { return 0, 0 }
 
 func (n *node) stats() *NodeStats {
@@ -356,7 +359,7 @@ func (n *node) stats() *NodeStats {
 	if n.client {
 		lease, age = 0, 0
 	}
-	if n.life.Err() != nil { // it has left
+	if n.life.Err() != nil { // the node has left
 		age, away = 0, false
 	}
 	return &NodeStats{
@@ -383,7 +386,7 @@ func (n *node) nodeCount() int {
 	return max(n.members, 1)
 }
 
-func (n *node) Err() error                        { return nil } // it outlives any failure of the engine
+func (n *node) Err() error                        { return nil } // a node survives any engine failure
 func (n *node) limit(k *kind)                     { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
 func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
 func (n *node) failing() <-chan struct{}          { return nil }
@@ -398,8 +401,9 @@ func (n *node) stop() {
 
 func (n *node) cancel() { n.endRuns() }
 
-// finish waits until the ends of the runs are written, as long as this node's lease lasts, and then leaves, so that its
-// tasks are free for other nodes. Writes that wait for a lock of another transaction are given up after closeGrace.
+// finish waits until the ends of the runs are written or this node's lease expires. It then leaves the engine, which
+// frees the node's tasks for other nodes. Writes that are waiting for another transaction's lock are abandoned after
+// closeGrace.
 func (n *node) finish() {
 	defer time.AfterFunc(closeGrace, n.endSends).Stop()
 	n.endAsks()

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// settingsEvery is how often a node reads the settings, and how long it waits for them.
+	// settingsEvery is how often a node reads the settings, and how long a read may take.
 	settingsEvery = 500 * time.Millisecond
 
-	// settingsFor is how long settings are valid. After that the node starts nothing until it has read them again. So
-	// within that time every node either sees a pause or starts nothing.
+	// settingsFor is how long settings are valid. After this time the node starts no run until it has read the settings
+	// again. So within this time, every node either sees a new pause or starts no run.
 	settingsFor = 2 * time.Second
 
-	// pausesNote is the name of the note with the settings.
+	// pausesNote is the name of the note that stores the settings.
 	pausesNote = "pauses"
 )
 
-// keepSettings reads the settings and the questions of other nodes. It returns when to call it again.
+// keepSettings reads the settings and the other nodes' questions. It returns how long to wait before the next call.
 func (n *node) keepSettings() time.Duration {
 	ctx, cancel := context.WithTimeout(n.life, settingsEvery)
 	questions, err := n.readNews(ctx)
@@ -43,7 +43,7 @@ func (n *node) keepSettings() time.Duration {
 	return settingsEvery
 }
 
-// readSettings reads the settings and applies them here.
+// readSettings reads the settings and applies them on this node.
 func (n *node) readSettings(ctx context.Context) (s settings, revision int64, err error) {
 	asked := n.own()
 	note, err := n.note(ctx, pausesNote)
@@ -53,8 +53,8 @@ func (n *node) readSettings(ctx context.Context) (s settings, revision int64, er
 	return n.learn(note, asked)
 }
 
-// learn applies settings that were requested at asked, by the node's own clock. While the settings cannot
-// be read, everything is paused here.
+// learn applies settings that were requested at asked, by the node's own clock. While the settings cannot be decoded,
+// all kinds are paused on this node.
 func (n *node) learn(note engine.Stored, asked int64) (s settings, revision int64, err error) {
 	revision = note.Revision
 	s, err = decodeSettings(note.Data)
@@ -73,14 +73,14 @@ func (n *node) learn(note engine.Stored, asked int64) (s settings, revision int6
 	return s, revision, nil
 }
 
-// misread reports whether the settings were received and cannot be decoded.
+// misread reports whether the error means that the settings were received but cannot be decoded.
 func misread(err error) bool { return errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) }
 
-// adopt applies settings that were requested at asked, by the node's own clock, unless it knows later ones.
+// adopt applies settings that were requested at asked, by the node's own clock, unless the node already has later ones.
 func (n *node) adopt(s settings, revision, asked int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Settings whose revision is lower are older, or those of an engine that was restored from a copy.
+	// Settings with a lower revision are older, or come from an engine that was restored from a copy.
 	if revision < n.settings && asked <= n.adopted {
 		return
 	}
@@ -92,7 +92,7 @@ func (n *node) adopt(s settings, revision, asked int64) {
 		n.drained = drained
 		n.rewindLocked()
 		call(n.wake)
-		call(n.reread) // to release held tasks of a paused kind
+		call(n.reread) // to release held tasks of paused kinds
 	}
 }
 
@@ -103,7 +103,7 @@ func (n *node) isSettled() bool {
 	return n.own()-n.settled <= int64(settingsFor)
 }
 
-// releasePaused gives back held tasks of paused kinds whose runs have not begun.
+// releasePaused releases held tasks of paused kinds whose runs have not begun.
 func (n *node) releasePaused() {
 	n.mu.Lock()
 	t := n.term
@@ -120,7 +120,7 @@ func (n *node) paused(ctx context.Context) (Pauses, error) {
 	return s.pauses, n.settingsError(ctx, err)
 }
 
-// settingsError returns the error of a verb that could not read the settings.
+// settingsError returns the error of a verb that failed to read the settings.
 func (n *node) settingsError(ctx context.Context, err error) error {
 	if err == nil || misread(err) {
 		return err
@@ -128,8 +128,8 @@ func (n *node) settingsError(ctx context.Context, err error) error {
 	return n.unavailable(ctx, err)
 }
 
-// setAll changes the settings of the engine and then those here. It writes them even if nothing changes, so that an
-// earlier change whose caller has given up cannot take effect afterwards.
+// setAll changes the settings in the engine and then on this node. It writes the settings even if nothing changes, so
+// that an earlier change whose caller has given up cannot take effect later.
 func (n *node) setAll(ctx context.Context, change func(*settings)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -161,8 +161,9 @@ func (n *node) setAll(ctx context.Context, change func(*settings)) error {
 	}
 }
 
-// setAfterAll returns nil if the settings were written since that revision and have the change, and otherwise the
-// error of the change whose answer was lost. The change is not repeated: another node may have undone it since.
+// setAfterAll checks whether a change whose answer was lost took effect. It returns nil if the settings were written
+// after the revision since and contain the change. Otherwise it returns the change's error. The change is not repeated,
+// because another node may have undone it since then.
 func (n *node) setAfterAll(ctx context.Context, change func(*settings), since int64, err error) error {
 	if !isUnknown(err) {
 		return err

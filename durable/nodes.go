@@ -26,8 +26,8 @@ func (c *config) report(w workload, kinds *kinds, held int) NodeReport {
 	}
 }
 
-// encode returns the report in the form that an engine keeps. Of a node's reports, only the one with the greatest count
-// is valid. It leaves out kinds that do not fit, and names that JSON cannot hold.
+// encode returns the report in the format that an engine stores. For each node, only the report with the greatest count
+// is valid. encode omits kinds that do not fit and names that JSON cannot represent.
 func (r NodeReport) encode(count uint64) []byte {
 	wild := func(kind string) bool { return !utf8.ValidString(kind) }
 	if slices.ContainsFunc(r.Kinds, wild) {
@@ -35,11 +35,11 @@ func (r NodeReport) encode(count uint64) []byte {
 	}
 	for {
 		b, err := json.Marshal(struct {
-			Renewal string `json:"renewal"` // the first field, of one width
+			Renewal string `json:"renewal"` // the first field, with a fixed width
 			NodeReport
 		}{fmt.Sprintf("%016x", count), r})
 		if err != nil {
-			return nil // a time beyond the year 9999
+			return nil // a time is after the year 9999
 		}
 		switch {
 		case len(b) <= engine.MaxReport:
@@ -53,11 +53,12 @@ func (r NodeReport) encode(count uint64) []byte {
 }
 
 const (
-	mostTakeovers = 8   // that a node reports
-	mostNodeName  = 200 // bytes of the name of each
+	mostTakeovers = 8   // maximum number in a node's report
+	mostNodeName  = 200 // maximum length of a node name in a takeover, in bytes
 )
 
-// takenOver returns the last takeovers in a new slice: those before, and one for each node, at the engine's time.
+// takenOver returns the last takeovers in a new slice: those in before, followed by one for each node at the given
+// engine time.
 func takenOver(before []Takeover, nodes []string, at time.Time) []Takeover {
 	all := slices.Clone(before)
 	for _, name := range nodes {
@@ -70,7 +71,7 @@ func takenOver(before []Takeover, nodes []string, at time.Time) []Takeover {
 // has reports whether the node may have a handler for the kind.
 func (r NodeReport) has(kind string) bool { return r.More || slices.Contains(r.Kinds, kind) }
 
-// buildVersion returns the version of this package in the build information, or "" if there is none.
+// buildVersion returns the version of this package from the build information, or "" if it is not listed there.
 func buildVersion() string {
 	const path = "github.com/seed581295f1/timewheel/durable"
 	info, ok := debug.ReadBuildInfo()
@@ -107,7 +108,7 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 		if i.Self {
 			i.Held = held
 		}
-		for j := range i.TakenOver { // by this process's clock
+		for j := range i.TakenOver { // convert the times to this process's clock
 			i.TakenOver[j].At = time.Now().Add(i.TakenOver[j].At.Sub(time.Unix(0, n.clock.Earliest(n.own()))))
 		}
 		all = append(all, i)
@@ -118,14 +119,14 @@ func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
 	return all, nil
 }
 
-// reportOf returns the member's report about itself. A member that has just joined has none.
+// reportOf returns the member's report about itself. The report is empty if the member has not renewed its lease yet.
 func reportOf(m engine.Membership) (r NodeReport) {
 	_ = json.Unmarshal(m.Report, &r)
 	return r
 }
 
-// namer returns a function that returns the name of a member, or "" if it is unknown. It asks the engine for the names
-// at most once.
+// namer returns a function that looks up a member's name. The function returns "" if the name is unknown. It asks the
+// engine for the names at most once.
 func (n *node) namer(ctx context.Context) func(engine.MemberID) string {
 	asked := false
 	return func(id engine.MemberID) string {

@@ -55,7 +55,7 @@ func (n *node) remove(ctx context.Context, v *verb) error {
 	}
 }
 
-// find returns the task that the verb is for.
+// find returns the task that the verb applies to.
 func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 	stored, ok, err := n.stored(ctx, v.key)
 	if err != nil {
@@ -74,7 +74,7 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 	return &view{rec: rec, revision: stored.Revision}, nil
 }
 
-// send submits a change, and waits for its result.
+// send submits a change and waits for its result.
 func (n *node) send(c *change) (engine.Result, error) {
 	answered := make(chan struct{})
 	c.done = func() { close(answered) }
@@ -119,7 +119,7 @@ func (n *node) add(ctx context.Context, v *verb) error {
 	return err
 }
 
-// refuse returns the error of an add with keys that occur more than once.
+// refuse returns the error for an add in which a key occurs more than once.
 func (n *node) refuse(ctx context.Context, v *verb) error {
 	var taken []string
 	for _, rec := range v.records {
@@ -154,7 +154,7 @@ func (n *node) set(ctx context.Context, v *verb) error {
 		}
 		c := newChange(ctx, w, rec, v.size)
 		r, err := n.send(c)
-		if err != nil && ctx.Err() == nil { // the engine answered
+		if err != nil && ctx.Err() == nil { // the caller is still waiting
 			err = n.readBack(ctx, c.recs, err)
 		}
 		if err != nil {
@@ -171,10 +171,11 @@ func (n *node) set(ctx context.Context, v *verb) error {
 	}
 }
 
-// replacing returns the task that SetTask puts, and its write. Only a task with a deadline depends on the existing one.
+// replacing returns the task that SetTask stores, and the write that stores it. Only a task with a deadline depends on
+// the existing task.
 func (n *node) replacing(ctx context.Context, rec *task.Record) (*task.Record, engine.Write, error) {
 	if rec.Deadline == 0 {
-		return rec, engine.Write{Record: engine.Record{Key: rec.Key}, If: engine.Always}, nil // commit encodes it
+		return rec, engine.Write{Record: engine.Record{Key: rec.Key}, If: engine.Always}, nil // encoded by commit
 	}
 	stored, ok, err := n.stored(ctx, rec.Key)
 	if err != nil {
@@ -187,7 +188,7 @@ func (n *node) replacing(ctx context.Context, rec *task.Record) (*task.Record, e
 	if stored.Starts > 0 {
 		on = engine.IfUnchanged
 	}
-	old, _ := task.Decode(stored.Record) // a task that cannot be read is replaced
+	old, _ := task.Decode(stored.Record) // an unreadable task is replaced
 	rec = rec.Following(old, stored.Starts > 0, n.now())
 	return rec, rec.Write(on, stored.Revision), nil
 }
@@ -219,11 +220,11 @@ func (n *node) move(ctx context.Context, v *verb) error {
 	}
 }
 
-// readBack returns nil if the records of a verb whose answer was lost are in the engine, and otherwise the error. It
-// recognizes them by their generation, which no other task has. It writes nothing: a missing record may have been
-// written and removed since.
+// readBack checks whether a verb whose answer was lost took effect. It returns nil if the verb's records are in the
+// engine, and the error otherwise. It recognizes the records by their generation, which no other task has. It does not
+// write missing records, because they may have been written and removed since.
 func (n *node) readBack(ctx context.Context, recs []*task.Record, err error) error {
-	const most = 8 // they were written together, but some may have been removed, or have run, since
+	const most = 8 // the records were written together, but some may have been removed or have run since
 	within, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for _, rec := range recs[:min(len(recs), most)] {
@@ -241,7 +242,7 @@ func (n *node) readBack(ctx context.Context, recs []*task.Record, err error) err
 	return unknown(err)
 }
 
-// readBackAs returns nil if the record of the key is the result of the write, and otherwise the error.
+// readBackAs returns nil if the key's record is the result of the write, and the error otherwise.
 func (n *node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) error {
 	if ctx.Err() != nil || !isUnknown(err) {
 		return err
@@ -264,12 +265,12 @@ func (n *node) readBackAs(ctx context.Context, key string, err error, is func(en
 	}
 }
 
-// isUnknown reports whether a verb with that error may have taken effect.
+// isUnknown reports whether a verb that failed with this error may have taken effect.
 func isUnknown(err error) bool {
 	return errors.Is(err, ErrUnavailable) && !errors.Is(err, engine.ErrNotDone)
 }
 
-// unknown returns the error of a verb. It adds a note if the verb may have taken effect.
+// unknown returns the error of a verb, with a note if the verb may have taken effect.
 func unknown(err error) error {
 	if !isUnknown(err) {
 		return err
@@ -280,8 +281,8 @@ func unknown(err error) error {
 // readBackFor is how long a verb whose answer was lost tries to find out whether it took effect.
 const readBackFor = time.Second
 
-// next returns the first of most consecutive generations. Their last bits name the member, so two nodes never draw the
-// same one at the same instant.
+// next returns the first of several consecutive generations, whose number is most. Their low bits identify the member,
+// so two nodes never use the same generation at the same instant.
 func (n *node) next(most int) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// The questions and bulk actions of an operator. A question costs a bounded number of reads, or reports that it was
-// cut.
+// Queries and bulk actions for operators. A query performs a bounded number of reads, or reports that it was cut.
 
 // A State is the state of a task.
 type State uint8
@@ -24,15 +23,15 @@ const (
 	AnyState  State = iota
 	Scheduled       // due later, and no attempt of the run has failed
 	Retrying        // due later, after a failed attempt
-	Waiting         // due, and not running
+	Waiting         // due but not running
 	Running         // its handler is running, on any node
-	Parked          // until it is rescheduled or replaced: its last attempt failed, or the handler parked it
-	Paused          // until it is resumed
+	Parked          // not run until rescheduled or replaced: its last attempt failed, or the handler parked it
+	Paused          // not run until resumed
 )
 
 var stateNames = [...]string{"any", "scheduled", "retrying", "waiting", "running", "parked", "paused"}
 
-// String returns the state as one word in lower case.
+// String returns the state as a single lower-case word.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -40,7 +39,7 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// States returns all states but AnyState, in the order of their numbers.
+// States returns all states except AnyState, in numerical order.
 func States() (all []State) {
 	for s := Scheduled; int(s) < len(stateNames); s++ {
 		all = append(all, s)
@@ -48,7 +47,7 @@ func States() (all []State) {
 	return all
 }
 
-// ParseState returns the state with that name. The error lists the valid names.
+// ParseState returns the state with the given name. The error lists the valid names.
 func ParseState(name string) (State, error) {
 	names := stateNames[Scheduled:]
 	i := slices.Index(names, name)
@@ -61,57 +60,59 @@ func ParseState(name string) (State, error) {
 // A Query selects tasks. A task must match all fields that are set.
 type Query struct {
 	State     State
-	Repeating bool   // only tasks with more than one run left
-	Prefix    string // of the key
+	Repeating bool   // select only tasks with more than one run left
+	Prefix    string // prefix of the key
 	Kind      string
-	Group     string // of [Task]; empty means any
-	Failure   string // part of the error of the last attempt, or the text of a [FailureGroup]
+	Group     string // as in [Task]; empty means any
+	Failure   string // part of the last attempt's error, or the text of a [FailureGroup]
 
-	After string        // Found.Next of the previous page; empty for the first
-	Limit int           // tasks in a page, at most; 0 means 100
-	For   time.Duration // how long [Scheduler.Find], [Scheduler.Groups] or [Scheduler.BulkStep] may look; 0 means 150 ms
+	After string        // Found.Next of the previous page; empty for the first page
+	Limit int           // maximum number of tasks in a page; 0 means 100
+	For   time.Duration // time limit for [Scheduler.Find], [Scheduler.Groups] or [Scheduler.BulkStep]; 0 means 150 ms
 }
 
 // Found is a page of tasks.
 type Found struct {
-	Tasks  []Info // in order of due time and key, or of the key alone: see [Scheduler.Find]
-	Looked int    // how many tasks were looked at
-	Next   string // After for the next page; empty if this is the last
-	Cut    bool   // the time was up before the page was full
+	Tasks  []Info // ordered by due time and key, or by key alone; see [Scheduler.Find]
+	Looked int    // number of tasks read
+	Next   string // the After of the next page; empty if this is the last page
+	Cut    bool   // time ran out before the page was full
 }
 
-// Find returns a page of the tasks that match the query. It reads them in due order, or in key order for a prefix and
-// for running tasks. For a failure and for retrying tasks it reads only failed tasks, in key order. Tasks that do not
-// match the rest of the query are read and left out, until the page is full or the time is up. In the latter case the
-// page is cut, and Next continues it. A task that changes during the call may be found or not. If After comes from
-// another query, the error wraps ErrInvalidTask.
+// Find returns a page of the tasks that match the query. By default, Find reads tasks in due order. It reads them in
+// key order if the query sets Prefix or selects running tasks. If the query sets Failure or selects retrying tasks,
+// Find reads only tasks with a failed attempt, in key order. Tasks that do not match the other fields of the query are
+// read and skipped, until the page is full or time runs out. If time runs out, the page is cut, and Next continues the
+// search. A task that changes during the call may or may not be found. If After comes from another query, the error
+// wraps ErrInvalidTask.
 func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) {
 	f, err := s.find(ctx, q)
 	return f, stopped(err, "Find", "")
 }
 
-// Counts are the numbers of tasks by kind.
+// Counts holds the number of tasks of each kind.
 type Counts struct {
-	At    time.Time // when the count began, by the clock of this process; zero before the first
-	Whole bool      // false until the first count is complete: after New, and after an outage of the engine
+	At    time.Time // when the count began, by this process's clock; zero before the first count
+	Whole bool      // false until the first count after New, or after an engine outage, is complete
 	Kinds []KindCounts
 }
 
-// KindCounts are the numbers of a kind's tasks.
+// KindCounts holds the task counts of one kind.
 type KindCounts struct {
 	Kind    string
-	Tasks   int // all of them
+	Tasks   int // all tasks of the kind
 	Failing int // tasks with a failed attempt: retrying or parked
 	Parked  int
-	Paused  int // these do not count as Failing
+	Paused  int // paused tasks; they do not count as Failing
 
-	KindPaused bool // by PauseKind or PauseAll; on a node, as it last read
+	KindPaused bool // the kind is paused by PauseKind or PauseAll; on a node, as last read
 }
 
-// Counts returns the numbers of tasks. A store keeps them up to date. An engine counts its tasks: if a count took
-// longer than 5 ms, it is reused for a hundred times as long, up to 15 s, or for ten times as long if that is more. If
-// a count takes longer than 150 ms, it continues in the background, and Counts returns the previous one. Whole is false
-// if there is none, or if the engine has been unavailable since: then the counts are old, or 0.
+// Counts returns the number of tasks of each kind. A store keeps the counts up to date. An engine has to count its
+// tasks. A count that took longer than 5 ms is reused for a hundred times its duration, up to 15 s, or for ten times
+// its duration if that is longer. A count that takes longer than 150 ms continues in the background, and Counts returns
+// the result of the previous count. Whole is false if there is no previous count, or if the engine has been unavailable
+// since then. In these cases the counts are 0 or out of date.
 func (s *Scheduler) Counts(ctx context.Context) (Counts, error) {
 	if !s.reads.enter() {
 		return Counts{}, stopped(ErrStopped, "Counts", "")
@@ -126,51 +127,51 @@ func (s *Scheduler) Counts(ctx context.Context) (Counts, error) {
 	return c, err
 }
 
-// A FailureGroup is the tasks of a kind that fail with the same error. Numbers in the error are ignored in the
-// comparison.
+// A FailureGroup describes the tasks of a kind that fail with the same error. Numbers are ignored when errors are
+// compared.
 type FailureGroup struct {
 	Kind    string
 	Text    string // the error, with # in place of each number
 	Tasks   int
-	Parked  int       // of these
-	Example string    // the key of one of them
-	Last    time.Time // when an attempt of one of them last failed
+	Parked  int       // parked tasks among them
+	Example string    // the key of one of the tasks
+	Last    time.Time // when an attempt of one of the tasks last failed
 }
 
-// Failures are the groups of failing tasks, the largest first.
+// Failures holds the groups of failing tasks, largest first.
 type Failures struct {
 	Groups []FailureGroup
 	Looked int
-	Cut    bool // the time was up, or there are more than 1,000 groups
+	Cut    bool // time ran out, or there are more than 1,000 groups
 }
 
-// Failures groups the failing tasks by kind and error. It reads tasks for 150 ms at most.
+// Failures groups the failing tasks by kind and error. It reads tasks for at most 150 ms.
 func (s *Scheduler) Failures(ctx context.Context) (Failures, error) {
 	f, err := s.failures(ctx)
 	return f, stopped(err, "Failures", "")
 }
 
-// GroupCounts are the numbers of one group's tasks.
+// GroupCounts holds the task counts of one group.
 type GroupCounts struct {
 	Kind   string
-	Group  string    // empty for the tasks of the kind without a group
-	Tasks  int       // all of them
+	Group  string    // empty for tasks of the kind without a group
+	Tasks  int       // all tasks of the group
 	Due    int       // due tasks that are not running
-	Oldest time.Time // the earliest due time of these; zero if there are none
+	Oldest time.Time // the earliest due time of the due tasks; zero if there are none
 }
 
-// Groups are the groups of the tasks that a query finds.
+// Groups holds the groups of the tasks that match a query.
 type Groups struct {
-	Largest []GroupCounts // the ten groups with the most tasks, the largest first
-	More    int           // how many other groups there are; at least, if Cut
-	Others  GroupCounts   // the sum of the others
-	Looked  int           // how many tasks were looked at
-	Cut     bool          // the time was up, or there were more than 10,000 groups
+	Largest []GroupCounts // the ten groups with the most tasks, largest first
+	More    int           // number of other groups; a lower bound if Cut
+	Others  GroupCounts   // the total of the other groups
+	Looked  int           // number of tasks read
+	Cut     bool          // time ran out, or there were more than 10,000 groups
 }
 
-// Groups counts the tasks that the query finds by kind and group. It ignores After and Limit. It reads tasks for q.For,
-// or for 150 ms if that is 0. After 10,000 groups, the tasks of any further group are counted in Others only. For the
-// state [Waiting] it reads only due tasks, the oldest first, and so finds the group that floods a kind.
+// Groups counts the tasks that match the query, by kind and group. It ignores After and Limit. It reads tasks for
+// q.For, or for 150 ms if that is 0. After 10,000 groups, the tasks of any further group are counted only in Others.
+// For the state [Waiting], Groups reads only due tasks, oldest first, so it finds the group that floods a kind.
 func (s *Scheduler) Groups(ctx context.Context, q Query) (Groups, error) {
 	g, err := s.groups(ctx, q)
 	return g, stopped(err, "Groups", "")
@@ -180,51 +181,51 @@ func (s *Scheduler) Groups(ctx context.Context, q Query) (Groups, error) {
 type NodeInfo struct {
 	Name  string
 	ID    engine.MemberID
-	Self  bool          // it is the node that was asked
-	Lease time.Duration // the length of its lease
-	Left  time.Duration // until its lease expires; negative if it has
+	Self  bool          // this is the node that was asked
+	Lease time.Duration // length of the node's lease
+	Left  time.Duration // time until the lease expires; negative if it has expired
 
 	NodeReport
 }
 
 // A NodeReport is a node's report about itself, sent each time it renews its lease.
 type NodeReport struct {
-	Held    int       `json:"held"`           // tasks that it holds. Not reported by earlier versions
-	Version string    `json:"version"`        // of this package, from the build information
-	Kinds   []string  `json:"kinds"`          // that have a handler on the node
-	More    bool      `json:"more,omitempty"` // there are further kinds that do not fit or are not UTF-8
+	Held    int       `json:"held"`           // tasks that the node holds; not reported by earlier versions
+	Version string    `json:"version"`        // version of this package, from the build information
+	Kinds   []string  `json:"kinds"`          // kinds with a handler on the node
+	More    bool      `json:"more,omitempty"` // some kinds are missing because they do not fit or are not valid UTF-8
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
-	Drained bool      `json:"drained,omitempty"` // it starts no further run: see [Scheduler.Drain]. Then Kinds is empty once no run is in progress
-	Started time.Time `json:"started"`           // when it was started
+	Drained bool      `json:"drained,omitempty"` // the node starts no further run; then Kinds is empty once no run is in progress
+	Started time.Time `json:"started"`           // when the node's scheduler was created
 
-	TakenOver []Takeover `json:"taken_over,omitempty"` // the last ones, at most eight; none on a store
+	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight; empty on a store
 
-	// As in Stats, in nanoseconds. Earlier versions do not report them.
+	// OldestWait and SinceStart are as in Stats, in nanoseconds. Earlier versions do not report them.
 	OldestWait time.Duration `json:"oldest_wait,omitempty"`
 	SinceStart time.Duration `json:"since_start,omitempty"`
 
-	// The kind with the most runs in progress on the node; of several, the one with the longest run. Kinds that are not
-	// UTF-8 are left out.
+	// Busiest is the kind with the most runs in progress on the node. If several kinds have the same number, it is the
+	// kind with the longest run. Kinds that are not valid UTF-8 are ignored.
 	Busiest KindRuns `json:"busiest,omitzero"`
 }
 
-// KindRuns are the runs of a kind in progress.
+// KindRuns describes the runs of a kind that are in progress.
 type KindRuns struct {
 	Kind    string        `json:"kind"`
 	Running int           `json:"running"`
-	Longest time.Duration `json:"longest"` // how long the longest of them has taken, in nanoseconds
+	Longest time.Duration `json:"longest"` // how long the longest of the runs has taken, in nanoseconds
 }
 
-// A Takeover records that the lease of a node expired and another node freed its tasks. A node that leaves by Shutdown
+// A Takeover records that a node's lease expired and another node freed its tasks. A node that leaves during Shutdown
 // is not taken over.
 type Takeover struct {
-	Node string    `json:"node"` // the name of the node that was taken over; at most 200 bytes of it
-	At   time.Time `json:"at"`   // by the clock of the asking process
+	Node string    `json:"node"` // the name of the node that was taken over, cut to 200 bytes
+	At   time.Time `json:"at"`   // when the tasks were freed, by the asking process's clock
 }
 
-// Nodes returns the members of the engine in order of name and ID. On a store it returns this scheduler alone.
+// Nodes returns the members of the engine, ordered by name and ID. On a store it returns only this scheduler.
 func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) {
 	if !s.reads.enter() {
 		return nil, stopped(ErrStopped, "Nodes", "")
@@ -233,122 +234,125 @@ func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) {
 	return s.below.nodes(ctx)
 }
 
-// A KindInfo describes a kind with a handler on this scheduler. Its counters start at New.
+// A KindInfo describes a kind with a handler on this scheduler. Its counters cover the time since New.
 type KindInfo struct {
 	Kind        string
 	Attempts    int // as in [WithRetry]
 	Least, Most time.Duration
 	Missed      Missed
-	Paused      bool  // by PauseKind or PauseAll; on a node, as it last read
-	Limit       Limit // on this scheduler: [WithConcurrency] and [WithRate]
-	Cluster     Limit // on all nodes: [WithClusterConcurrency] and [WithClusterRate]
-	Waiting     int   // due runs held by this scheduler that wait for the limits; 0 while the kind is paused
+	Paused      bool  // the kind is paused by PauseKind or PauseAll; on a node, as last read
+	Limit       Limit // limit on this scheduler: [WithConcurrency] and [WithRate]
+	Cluster     Limit // limit across all nodes: [WithClusterConcurrency] and [WithClusterRate]
+	Waiting     int   // due runs held by this scheduler that are waiting for the limits; 0 while the kind is paused
 
 	Running int           // runs in progress on this scheduler
-	Longest time.Duration // the duration of the longest of these; 0 if there are none
+	Longest time.Duration // the duration of the longest run in progress; 0 if there is none
 
-	// Calls of the handler. They include calls whose result does not count because the task was removed, moved or
-	// paused meanwhile. Stats leaves those out of Succeeded and Failed.
+	// Started, Succeeded, Failed and Cancelled count handler calls. They include calls whose result does not count
+	// because the task was removed, moved or paused during the call. Stats does not include those calls in Succeeded
+	// and Failed.
 	Started     uint64
 	Succeeded   uint64
 	Failed      uint64
 	Snoozed     uint64
 	Cancelled   uint64 // failed attempts that [Scheduler.Cancel] had cancelled
-	ParkedTotal uint64 // how often tasks were parked, as in Stats
+	ParkedTotal uint64 // number of times that tasks were parked, as in Stats
 }
 
 // Kinds returns the kinds with a handler on this scheduler, ordered by name.
 func (s *Scheduler) Kinds() []KindInfo { return s.kindInfos() }
 
-// CatchUp is the number of overdue tasks: those due for a second or more and not running.
+// CatchUp holds the number of overdue tasks: tasks that have been due for a second or more and are not running.
 type CatchUp struct {
-	At     time.Time // when they were counted, by the clock of this process; zero before the first count
-	Left   int       // tasks; at least, if Cut
-	Cut    bool      // the first count, or the first after an outage, is not complete: there may be more
-	Oldest time.Time // the earliest due time of these; zero if there are none
-	Done   time.Time // the latest Done of all kinds; zero if one is unknown
+	At     time.Time // when the tasks were counted, by this process's clock; zero before the first count
+	Left   int       // number of overdue tasks; a lower bound if Cut
+	Cut    bool      // the first count, or the first count after an outage, is incomplete; there may be more tasks
+	Oldest time.Time // the earliest due time of an overdue task; zero if there are none
+	Done   time.Time // the latest Done of any kind; zero if one of them is unknown
 	Kinds  []KindCatchUp
 }
 
-// A KindCatchUp is the number of a kind's overdue tasks at the last count. A kind without overdue tasks has none.
+// A KindCatchUp holds the number of a kind's overdue tasks as of the last count. A kind without overdue tasks has no
+// KindCatchUp.
 type KindCatchUp struct {
 	Kind   string
 	Left   int
 	Oldest time.Time
-	Done   time.Time // when all will have started at the rate of the last ten seconds; zero if unknown
+	Done   time.Time // when all of the tasks will have started, at the rate of the last ten seconds; zero if unknown
 }
 
-// CatchUp returns how many overdue tasks are left. On a node it covers the whole engine. Tasks without a handler here,
-// and those of paused kinds, are left out. CatchUp counts in the background, as often as [Scheduler.Counts], and
-// subtracts the tasks that have started since. A node estimates the starts of other nodes. CatchUp waits up to 150 ms
-// for a count. Before the first count is complete the result is Cut: it has the tasks found so far, in due order, and
-// kinds whose tasks are due later may be missing.
+// CatchUp returns the number of overdue tasks. On a node it covers the whole engine. Tasks without a handler on this
+// scheduler and tasks of paused kinds are not included. CatchUp counts in the background, as often as
+// [Scheduler.Counts], and subtracts the tasks that have started since the count. A node estimates the starts on other
+// nodes. CatchUp waits up to 150 ms for a count. Until the first count is complete, Cut is true and the result covers
+// only the tasks found so far, in due order, so kinds whose tasks are due later may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {
 	c, err := s.catchUp(ctx)
 	return c, stopped(err, "CatchUp", "")
 }
 
-// An Action is what [Scheduler.Bulk] does to a task.
+// An Action is an operation that [Scheduler.Bulk] applies to tasks.
 type Action uint8
 
 const (
 	DoNothing Action = iota // Bulk only counts
 	DoRemove
-	DoRunNow // as Reschedule with 0; a parked task gets all its attempts again, a paused one is left alone
-	DoPause  // as Pause; a paused task is left alone
-	DoResume // as Resume; a task that is not paused is left alone
-	DoCancel // as Cancel: it cancels runs in progress, and the tasks stay; see Bulk
+	DoRunNow // like Reschedule with 0; a parked task gets its full number of attempts, and a paused task is left alone
+	DoPause  // like Pause; a paused task is left alone
+	DoResume // like Resume; a task that is not paused is left alone
+	DoCancel // like Cancel; it cancels runs in progress, and the tasks remain; see Bulk
 )
 
-// Bulk applies an action to all tasks that the query finds, and returns how many it changed. It ignores Limit and For.
-// A task that has changed since it was found, other than by a start of its run, is left alone and not counted. When ctx
-// is done Bulk stops, and returns the number so far. A further call continues with the rest.
+// Bulk applies an action to all tasks that match the query, and returns the number of tasks that it changed. It ignores
+// Limit and For. A task that has changed since it was found is left alone and not counted, unless only its run has
+// started. When ctx is done, Bulk stops and returns the number of tasks changed so far. Another call continues with the
+// remaining tasks.
 //
-// DoCancel asks all nodes once, however many runs there are: on an engine the answer takes up to half a second. Like
-// [Scheduler.Cancel] it acts on runs, even if their tasks have changed meanwhile. It cancels none if the query's State
-// is neither AnyState nor Running. Bulk returns how many runs were cancelled. Their tasks run again, at once if
-// handlers return quickly: use [Scheduler.PauseKind] first to prevent that. A node of version 0.1 cannot cancel, and
-// causes an error.
+// DoCancel asks all nodes once, regardless of the number of runs. On an engine, the answer takes up to half a second.
+// Like [Scheduler.Cancel], DoCancel acts on runs, even if their tasks have changed in the meantime. It cancels nothing
+// if the query's State is neither AnyState nor Running. Bulk returns the number of cancelled runs. The tasks of
+// cancelled runs run again, at once if the handlers return quickly. To prevent that, call [Scheduler.PauseKind] first.
+// A node of version 0.1 does not support DoCancel, and causes an error.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	n, _, err := s.bulk(ctx, q, do, 0)
 	return n, stopped(err, "Bulk", "")
 }
 
-// BulkStep is one step of a Bulk. It reads tasks for q.For, and at least one task. It returns how many tasks it
-// changed, and the After of the next step of the same query and action, which is empty at the end. DoCancel is a single
-// step.
+// BulkStep performs one step of a Bulk. It reads tasks for q.For, but at least one task. It returns the number of tasks
+// that it changed, and the value of After for the next step with the same query and action. That value is empty after
+// the last step. DoCancel takes a single step.
 func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, next string, err error) {
 	n, next, err = s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
 	return n, next, stopped(err, "BulkStep", "")
 }
 
-// BulkReschedule reschedules all tasks that the query finds, as [Scheduler.Reschedule] does. Each becomes due after(i)
-// from now, where i is the number of tasks before it. after is called on the caller's goroutine. So
-// time.Duration(i)*d/n spreads n tasks evenly over the time d. Paused tasks are left alone, and in all else it is like
-// [Scheduler.Bulk], but for a further call, which reschedules all of them again.
+// BulkReschedule reschedules all tasks that match the query, as [Scheduler.Reschedule] does. Each task becomes due
+// after(i) from now, where i is the number of tasks before it. For example, if after returns time.Duration(i)*d/n, n
+// tasks are spread evenly over the time d. after is called on the caller's goroutine. Paused tasks are left alone.
+// BulkReschedule is otherwise like [Scheduler.Bulk], except that another call reschedules all of the tasks again.
 func (s *Scheduler) BulkReschedule(ctx context.Context, q Query, after func(i int) time.Duration) (int, error) {
 	n, err := s.reschedule(ctx, q, after)
 	return n, stopped(err, "BulkReschedule", "")
 }
 
-// An Attempt is one call of a handler, after it has ended.
+// An Attempt describes a handler call that has ended.
 type Attempt struct {
 	Token
 	Kind    string
-	Attempt int       // 1 for the first
-	Due     time.Time // when the run was due, or after a failure the attempt
+	Attempt int       // number of the attempt; 1 for the first
+	Due     time.Time // when the run was due, or for a retry, when the attempt was due
 	Started time.Time
 	Ended   time.Time
-	Failure string // why it failed, or empty
-	Note    string // of [Run.Complete]
-	Parked  bool   // it failed for the last time
-	Snoozed bool   // it was put off: see [Snooze]
+	Failure string // why the attempt failed; empty if it succeeded
+	Note    string // the note from [Run.Complete]
+	Parked  bool   // the attempt failed, and its task was parked
+	Snoozed bool   // the attempt postponed its run: see [Snooze]
 
-	Cancelled bool // it failed after [Scheduler.Cancel] had cancelled it
+	Cancelled bool // the attempt failed after [Scheduler.Cancel] had cancelled it
 }
 
-// WithObserver calls f after each call of a handler, on the handler's goroutine. f must be quick and safe for
-// concurrent use, and must not panic. Packages metrics and dashboard provide such functions.
+// WithObserver calls f after each handler call, on the handler's goroutine. f must be quick and safe for concurrent
+// use, and must not panic. Packages metrics and dashboard provide observers.
 func WithObserver(f func(Attempt)) Option {
 	return func(c *config) error {
 		if f == nil {

@@ -16,7 +16,7 @@ import (
 // An Option configures a scheduler. See [New] and [Join].
 type Option func(*config) error
 
-// config is what the options set.
+// config holds the values that the options set.
 type config struct {
 	tick     time.Duration
 	window   time.Duration
@@ -27,19 +27,19 @@ type config struct {
 
 	observers  []func(Attempt)
 	middleware []Middleware
-	version    string    // of this package
-	made       time.Time // the scheduler
+	version    string    // version of this package
+	made       time.Time // when the scheduler was created
 
-	// Of a node.
+	// Only a node uses the fields below.
 	name  string
 	lease time.Duration
-	draw  func() float64 // a number from 0 to 1, for the waits between attempts
+	draw  func() float64 // returns a number from 0 to 1, for the waits between attempts
 }
 
-// age is how long before a time the scheduler was made, in nanoseconds.
+// age returns the age of the scheduler at the given time, in nanoseconds.
 func (c *config) age(at time.Time) int64 { return int64(at.Sub(c.made)) }
 
-// slots is the size of the wheel: with the default tick one circle takes ten seconds.
+// slots is the number of slots of the wheel. With the default tick, one circle takes ten seconds.
 const slots = 1024
 
 func newConfig(opts []Option) (config, error) {
@@ -66,7 +66,7 @@ const (
 	mostCatchUp = 1_000_000
 )
 
-// WithTick sets the tick of the wheel. The default is 10 ms. d must be positive.
+// WithTick sets the wheel's tick. The default is 10 ms. d must be positive.
 func WithTick(d time.Duration) Option {
 	return func(c *config) error {
 		c.tick = d
@@ -74,8 +74,9 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithLookAhead sets how long before its due time a task is read into memory. The default is one minute. Only
-// tasks that are due within that time take memory. It is at least 100 ms and two ticks. d must be positive.
+// WithLookAhead sets how long before its due time a task is read into memory. The default is one minute. Only tasks
+// that are due within the look-ahead use memory. The look-ahead is always at least 100 ms and at least two ticks, even
+// if d is shorter. d must be positive.
 func WithLookAhead(d time.Duration) Option {
 	return func(c *config) error {
 		c.window = d
@@ -83,7 +84,7 @@ func WithLookAhead(d time.Duration) Option {
 	}
 }
 
-// WithPoolSize sets how many handlers may be running at once. The default is 1,024. n must be positive.
+// WithPoolSize sets how many handlers may run at once. The default is 1,024. n must be positive.
 func WithPoolSize(n int) Option {
 	return func(c *config) error {
 		c.poolSize = n
@@ -91,9 +92,9 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithCatchUp sets how many overdue tasks may start in a second after downtime. The default is 10,000, the greatest
-// rate a million. The rate is an upper bound that protects the systems that handlers call. Tasks that fall due now do
-// not need it: they always go first, because overdue tasks run only on spare workers. n must be positive.
+// WithCatchUp sets how many overdue tasks may start per second after downtime. The default is 10,000, and the maximum
+// is a million. This limit protects the systems that handlers call. Tasks that fall due now do not need this
+// protection: they always go first, because overdue tasks run only on spare workers. n must be positive.
 func WithCatchUp(n int) Option {
 	return func(c *config) error {
 		c.catchUp = n
@@ -101,8 +102,8 @@ func WithCatchUp(n int) Option {
 	}
 }
 
-// WithoutKeyFilter saves some 40 bytes of memory for each task. Without the filter the scheduler must read the disk to
-// find out that a key is free, which makes adds slower.
+// WithoutKeyFilter turns off the key filter, which saves about 40 bytes of memory per task. Without the filter, the
+// scheduler must read the disk to determine that a key is free, so adds are slower.
 func WithoutKeyFilter() Option {
 	return func(c *config) error {
 		c.prints = false
@@ -110,8 +111,8 @@ func WithoutKeyFilter() Option {
 	}
 }
 
-// WithNodeName sets the name by which people recognize the node. The default is the host name and the process ID. It
-// must not be empty, and need not be unique. On an [engine.Store] it is only displayed.
+// WithNodeName sets the name by which operators recognize the node. The default consists of the host name and the
+// process ID. The name must not be empty, but need not be unique. On an [engine.Store] the name is only displayed.
 func WithNodeName(name string) Option {
 	return func(c *config) error {
 		if name == "" {
@@ -130,10 +131,11 @@ func nodeName() string {
 	return host + "-" + strconv.Itoa(os.Getpid())
 }
 
-// WithLease sets the lease of the node: how long it may stay away before other nodes take over its tasks. A node renews
-// its lease four times as often. A shorter lease detects a dead node sooner, but costs more calls, and needless
-// takeovers when the engine or the network is slow. The default is 5 s. d must be at least 100 ms. New ignores it.
-// Other nodes notice a new member at their next renewal, so one that dies before that is detected later.
+// WithLease sets the node's lease: how long the node may be unreachable before other nodes take over its tasks. The
+// default is 5 s. A node renews its lease every quarter of this time. A shorter lease detects a dead node sooner, but
+// requires more engine calls and causes needless takeovers when the engine or the network is slow. Other nodes notice a
+// new member at their next renewal, so a new member that dies before then is detected later. d must be at least 100 ms.
+// New ignores this option.
 func WithLease(d time.Duration) Option {
 	return func(c *config) error {
 		if d < leastLease {

@@ -11,9 +11,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Park returns an error with which a handler parks its task at once, without further attempts. Use it if another
-// attempt would fail as well. Park returns nil if err is nil. The returned error may be wrapped. If errors of Park and
-// [RetryAfter] wrap each other, the outermost counts.
+// Park returns an error that wraps err. A handler that returns this error parks its task at once, without further
+// attempts. Use Park if another attempt would fail too. Park returns nil if err is nil. The returned error may itself
+// be wrapped. If errors from Park and [RetryAfter] wrap each other, the outermost one counts.
 func Park(err error) error {
 	if err == nil {
 		return nil
@@ -21,9 +21,10 @@ func Park(err error) error {
 	return &verdict{error: err, park: true}
 }
 
-// RetryAfter returns an error with which a handler sets the wait before the next attempt to d, in place of that of
-// [WithRetry]. The attempt counts as failed, and the last one parks the task. If d is not positive, the run is retried
-// at once. RetryAfter returns nil if err is nil. The returned error may be wrapped.
+// RetryAfter returns an error that wraps err. A handler that returns this error sets the wait before the next attempt
+// to d, in place of the wait from [WithRetry]. The attempt counts as failed, and if it was the last attempt, the task
+// is parked. If d is not positive, the run is retried at once. RetryAfter returns nil if err is nil. The returned error
+// may itself be wrapped.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -46,35 +47,35 @@ func IsSnooze(err error) bool {
 }
 
 // Complete marks the run as complete, with a note such as "nothing to do". It takes effect when the handler returns
-// nil. If the handler returns an error, panics or calls runtime.Goexit, the attempt fails in spite of it. The note is
-// logged and passed to the observers ([Attempt]), and Info.Note has it until the next run is complete. Its first 256
-// bytes are kept. After its timeout, when returning nil alone is a failure, a run that has called Complete is complete
-// ([WithTimeout]). The last call counts. Complete does nothing once the handler has returned, or on a Run that was not
-// made by a scheduler.
+// nil. If the handler returns an error, panics or calls runtime.Goexit, the attempt fails even though Complete was
+// called. The note is logged, passed to observers ([Attempt]), and stored in Info.Note until the next run is complete.
+// Only its first 256 bytes are kept. If a handler returns nil after its timeout ([WithTimeout]), its attempt fails,
+// unless the handler has called Complete. If Complete is called more than once, the last call counts. Complete has no
+// effect once the handler has returned, or on a Run that a scheduler did not create.
 func (r Run) Complete(note string) {
 	if r.ends != nil {
 		r.ends.note.Store(&note)
 	}
 }
 
-// A runEnd is how a handler ends its run, apart from what it returns.
+// A runEnd records how a handler ends its run, apart from its return value.
 type runEnd struct {
-	note    atomic.Pointer[string] // of Complete; nil before it is called
-	written atomic.Bool            // a write of the user completes it: see [Run.Completion]
+	note    atomic.Pointer[string] // the note from Complete; nil until Complete is called
+	written atomic.Bool            // a user's write completes the run; see [Run.Completion]
 }
 
-// A verdict is an error that decides what happens to the task. The first in the tree of an error counts.
+// A verdict is an error that decides what happens to the task. The first verdict in an error's tree counts.
 type verdict struct {
 	error
 	park   bool
 	snooze bool
-	wait   time.Duration // if park is not set
+	wait   time.Duration // wait before the next attempt, unless park is set
 }
 
 func (v *verdict) Unwrap() error { return v.error }
 
-// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, because methods of
-// the user's error may block.
+// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, because the methods
+// of a user's error may block.
 func (e *runEnd) judge(err error) (o task.Outcome) {
 	if err == nil {
 		if note := e.note.Load(); note != nil {
@@ -101,7 +102,7 @@ func (e *runEnd) judge(err error) (o task.Outcome) {
 const inexplicable = "it failed, and its error panicked"
 
 // explain returns the text of the user's error or value, cut to the stored length. It is called on the worker, because
-// the user's method may block.
+// a user's method may block.
 func explain(say func() string) (said string) {
 	defer func() {
 		if recover() != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Pauses are the paused kinds, whose tasks run on no node. See [Scheduler.PauseKind].
+// Pauses describes the paused kinds, whose tasks run on no node. See [Scheduler.PauseKind].
 type Pauses struct {
-	All   bool     // every kind: [Scheduler.PauseAll]
-	Kinds []string // single kinds, in order: [Scheduler.PauseKind]
+	All   bool     // every kind is paused; see [Scheduler.PauseAll]
+	Kinds []string // individually paused kinds, sorted; see [Scheduler.PauseKind]
 }
 
 // Has reports whether the kind is paused, either individually or by All.
@@ -26,15 +26,16 @@ func (p Pauses) Has(kind string) bool {
 	return paused
 }
 
-// PauseKind keeps the tasks of a kind from running until [Scheduler.ResumeKind]. The pause is stored with the tasks and
-// survives the process. When PauseKind has returned nil, no run of the kind starts on this scheduler, and after two
-// seconds none starts on any other node. A run in progress is not interrupted, and its result counts.
+// PauseKind prevents the tasks of a kind from running until [Scheduler.ResumeKind] is called. The pause is stored with
+// the tasks and survives a restart of the process. Once PauseKind has returned nil, no run of the kind starts on this
+// scheduler. After another two seconds, no run of the kind starts on any other node. A run in progress is not
+// interrupted, and its result counts.
 //
-// Tasks of the kind can be added, changed and removed as usual. Tasks that fall due wait, with the State Waiting, and
-// are overdue when the kind is resumed: they run at the rate of [WithCatchUp], and missed runs of repeating tasks are
-// treated as after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts say that the kind is paused.
-// Pausing a paused kind does nothing. The kind needs no handler. All paused kinds together must fit in
-// [engine.MaxNote]. If one more does not fit, or its name is not valid, the error wraps ErrInvalidTask.
+// Tasks of the kind can be added, changed and removed as usual. Tasks that fall due wait in the state [Waiting], and
+// are overdue when the kind is resumed. They then run at the rate set by [WithCatchUp], and missed runs of repeating
+// tasks are treated as after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts report that the kind
+// is paused. Pausing a paused kind has no effect. The kind does not need a handler. All paused kinds together must fit
+// in [engine.MaxNote]. If there is no room for another kind, or its name is invalid, the error wraps ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
@@ -47,8 +48,8 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	return stopped(err, "PauseKind", kind)
 }
 
-// ResumeKind ends a PauseKind. If all kinds are paused, the kind waits for ResumeAll. Resuming a kind that is not
-// paused does nothing.
+// ResumeKind ends the pause set by PauseKind. If all kinds are paused, the kind stays paused until ResumeAll is called.
+// Resuming a kind that is not paused has no effect.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 	err := s.below.setAll(ctx, func(to *settings) {
 		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); paused {
@@ -58,17 +59,17 @@ func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 	return stopped(err, "ResumeKind", kind)
 }
 
-// PauseAll keeps all tasks from running until [Scheduler.ResumeAll], as PauseKind does for one kind.
+// PauseAll prevents all tasks from running until [Scheduler.ResumeAll] is called, as PauseKind does for one kind.
 func (s *Scheduler) PauseAll(ctx context.Context) error {
 	return stopped(s.below.setAll(ctx, func(to *settings) { to.pauses.All = true }), "PauseAll", "")
 }
 
-// ResumeAll ends a PauseAll. A kind paused by PauseKind stays paused.
+// ResumeAll ends the pause set by PauseAll. A kind paused by PauseKind stays paused.
 func (s *Scheduler) ResumeAll(ctx context.Context) error {
 	return stopped(s.below.setAll(ctx, func(to *settings) { to.pauses.All = false }), "ResumeAll", "")
 }
 
-// Paused returns the current pauses. A node asks the engine for them.
+// Paused returns the current pauses. A node reads them from the engine.
 func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	if err := ctx.Err(); err != nil {
 		return Pauses{}, err
@@ -82,7 +83,7 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	return p, err
 }
 
-// checkKind returns an error that wraps ErrInvalidTask if no kind can have that name.
+// checkKind returns an error that wraps ErrInvalidTask if name is not a valid name for a kind.
 func checkKind(name string) error {
 	switch {
 	case name == "":
@@ -97,9 +98,9 @@ func checkKind(name string) error {
 
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
 
-// The keeper's part.
+// The keeper's methods for pauses.
 
-// setAll stores the change, if it is one, and then applies it.
+// setAll stores the change and then applies it. It stores nothing if the settings stay the same.
 func (k *keeper) setAll(ctx context.Context, change func(*settings)) error {
 	return k.ask(ctx, op{size: MaxKey, do: func(g *group) error {
 		was := g.settingsNow()
@@ -130,8 +131,8 @@ func (g *group) setSettings(s settings) (err error) {
 
 func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }
 
-// adopt applies the settings. It rereads the tasks that were set aside if their kind is resumed, or if it is paused and
-// has no handler.
+// adopt applies the settings. It rereads tasks that were set aside if their kind is resumed, or if their kind is paused
+// and has no handler.
 func (k *keeper) adopt(s settings) {
 	p := s.pauses
 	k.settings = s

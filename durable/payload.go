@@ -22,16 +22,16 @@ func (t *Task) setJSON(payload any) (err error) {
 }
 
 // WithPayloadVersion sets the version of the payloads that the handler accepts. The default is 1. Tasks added by this
-// scheduler have payloads of that version, unless [Task].PayloadVersion is set.
+// scheduler have payloads with that version, unless [Task].PayloadVersion is set.
 //
-// A payload of an earlier version is passed to upgrade, and the handler gets the result. An error of upgrade parks the
-// task at once. upgrade must not change its argument, which stays in the store.
+// A payload with an earlier version is passed to upgrade, and the handler receives the result. If upgrade returns an
+// error, the task is parked at once. upgrade must not modify its argument, which remains in the store.
 //
-// A task with a payload of a later version is left alone, as if its kind had no handler here. Another node or a later
-// process runs it. So payloads can change in a rolling deployment: nodes of the old version run the old payloads, and
-// nodes of the new version run all.
+// A task whose payload has a later version is left alone, as if its kind had no handler on this scheduler. Another node
+// or a later process runs the task. Payloads can therefore change in a rolling deployment: nodes of the old version run
+// the old payloads, and nodes of the new version run all payloads.
 //
-// version must be 2 to 1,000, and upgrade must not be nil.
+// version must be from 2 to 1,000, and upgrade must not be nil.
 func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
 	return func(k *kind) error {
 		switch {
@@ -45,7 +45,7 @@ func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]b
 	}
 }
 
-// call calls the handler, with a payload of its version.
+// call calls the handler, with the payload upgraded to the handler's version if necessary.
 func (k *kind) call(ctx context.Context, run Run) error {
 	if from := max(run.rec.Version, 1); from < k.policy.Version {
 		var err error
@@ -56,7 +56,7 @@ func (k *kind) call(ctx context.Context, run Run) error {
 	return k.handler(ctx, run)
 }
 
-// byKind returns the counts by kind. An engine counts by class.
+// byKind combines an engine's counts, which are by class, into counts by kind.
 func byKind(classes []engine.KindCount) (kinds []KindCounts) {
 	of := make(map[string]int)
 	for _, c := range classes {

@@ -11,22 +11,22 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// RemovePrefix removes the tasks whose keys begin with prefix, each as [Scheduler.RemoveTask] does, and returns how
-// many it removed. The prefix "" matches all tasks. A task that exists during the whole call is removed; one that is
-// added meanwhile may be. It works in key order, up to a thousand tasks or 16 MiB at a time. If ctx is done or another
-// error ends it, RemovePrefix returns the error. Some of the last thousand tasks may then be removed but not counted. A
-// further call removes the rest.
+// RemovePrefix removes the tasks whose keys begin with prefix, as [Scheduler.RemoveTask] does, and returns the number
+// of tasks that it removed. The prefix "" matches all tasks. A task that exists throughout the call is removed. A task
+// that is added during the call may or may not be removed. RemovePrefix removes tasks in key order, up to a thousand
+// tasks or 16 MiB at a time. If ctx is done or another error occurs, RemovePrefix stops and returns the error. Some of
+// the last thousand tasks may then be removed but not counted. Another call removes the remaining tasks.
 //
-// [Scheduler.Bulk] removes what a [Query] finds.
+// To remove the tasks that match a [Query], use [Scheduler.Bulk].
 func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error) {
 	return s.eachPrefix(ctx, "RemovePrefix", prefix, func(v *view) *verb {
 		return &verb{what: toRemove, key: v.rec.Key, size: MaxKey}
 	})
 }
 
-// ReschedulePrefix makes the next runs of the tasks whose keys begin with prefix due after d, each as
-// [Scheduler.Reschedule] does, and returns how many it moved. Otherwise it is like [Scheduler.RemovePrefix], except
-// that a further call reschedules all of them again.
+// ReschedulePrefix makes the next run of each task whose key begins with prefix due after d, as [Scheduler.Reschedule]
+// does. It returns the number of tasks that it moved. It is otherwise like [Scheduler.RemovePrefix], except that
+// another call reschedules all of the tasks again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
 		to := task.Later(s.below.now(), max(d, 0))
@@ -34,7 +34,7 @@ func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.
 	})
 }
 
-// eachPrefix applies a verb to each task whose key begins with prefix, and returns how many it changed.
+// eachPrefix applies a verb to each task whose key begins with prefix, and returns the number of tasks that it changed.
 func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb func(*view) *verb) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -45,7 +45,7 @@ func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb fu
 }
 
 // AllPrefix returns an iterator over the tasks whose keys begin with prefix and are greater than after, in key order.
-// If after is the last key of an earlier walk, it continues that walk. Otherwise it is like [Scheduler.All].
+// To continue an earlier walk, set after to the last key of that walk. AllPrefix is otherwise like [Scheduler.All].
 func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for found, err := range s.walk(ctx, ctx, stretch{order: byKey, from: max(prefix, after+"\x00")}) {
@@ -60,11 +60,11 @@ func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Se
 	}
 }
 
-// manyAtOnce is how many tasks GetMany asks an engine for at once.
+// manyAtOnce is how many tasks GetMany requests from an engine at once.
 const manyAtOnce = 1024
 
-// GetMany returns the tasks with the keys, in that order. A key without a task is left out. Each task is as it was at
-// some time during the call. On a node, each thousand keys cost one call to the engine.
+// GetMany returns the tasks with the given keys, in the order of the keys. A key without a task is skipped. Each task
+// is returned as it was at some time during the call. On a node, each thousand keys require one call to the engine.
 func (s *Scheduler) GetMany(ctx context.Context, keys ...string) ([]Info, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -4,15 +4,15 @@ package durable
 
 import "sync"
 
-// Readers counts the reads of the store in progress, during which it must not be closed. Unlike with a
-// read-write lock, a reader may enter again while stop waits for all to leave.
+// readers counts the reads in progress. The store must not be closed during a read. Unlike with a read-write lock, a
+// reader that enters a second time does not block while stop waits for all readers to leave.
 type readers struct {
-	mu   sync.Mutex // protects below
+	mu   sync.Mutex // protects the fields below
 	n    int
-	idle chan struct{} // closed when no read is in progress; not nil from stop on
+	idle chan struct{} // closed when no read is in progress; nil until stop is called
 }
 
-// enter reports whether the store may be read. If so, the caller must call leave.
+// enter reports whether the store may be read. If so, the caller must call leave afterwards.
 func (r *readers) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,7 +31,7 @@ func (r *readers) leave() {
 	}
 }
 
-// stop refuses further readers. The channel it returns is closed when all have left. It is called once.
+// stop refuses further readers. It returns a channel that is closed when all readers have left. It is called only once.
 func (r *readers) stop() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,52 +12,53 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A reporter writes log messages for a backend. A logger may block, and a hook of it may call the scheduler and wait
-// for the keeper, so the keeper never calls it: the reporter does, on a separate goroutine. There is at most one such
-// goroutine, and only while there is something to write. Meanwhile new events are kept as one notice of each sort.
-// Parked tasks, of which there may be many, are one notice for each cause in ten seconds.
+// A reporter writes log messages for a backend. A logger may block, and its hooks may call the scheduler and wait for
+// the keeper, so the keeper never calls the logger. The reporter calls it on a separate goroutine. There is at most one
+// reporter goroutine, and it exists only while there is something to write. While it is writing, new events are
+// combined into one notice of each type. There may be many parked tasks, so they are combined into one notice per cause
+// every ten seconds.
 type reporter struct {
 	log logrus.FieldLogger
 
-	mu      sync.Mutex // protects below
+	mu      sync.Mutex // protects the fields below
 	pending notices
 	quiet   chan struct{}         // closed when nothing is left to write; nil while nothing is being written
-	recent  map[parkCause]*parked // the causes noted within parkedEvery, and the tasks parked since
+	recent  map[parkCause]*parked // causes reported within parkedEvery, and the tasks parked since then
 }
 
 const (
 	parkedEvery = 10 * time.Second
 
-	// mostCauses is the greatest number of causes that are distinguished. After that the error is left out of the
-	// comparison.
+	// mostCauses is the maximum number of causes that are distinguished. Beyond it, the error is ignored when causes
+	// are compared.
 	mostCauses = 100
 )
 
-// A parkCause is why tasks were parked. Numbers are left out of the error, as in a [FailureGroup].
+// A parkCause is the reason why tasks were parked. Numbers in the error are ignored, as in a [FailureGroup].
 type parkCause struct{ kind, text string }
 
-// Parked are tasks that were parked for the same cause.
+// parked describes tasks that were parked for the same cause.
 type parked struct {
 	parkCause
 	tasks        int
-	key, failure string // of the last one
-	more         bool   // these were parked since the previous notice
+	key, failure string // of the last task parked
+	more         bool   // the tasks were parked since the previous notice
 	timer        *time.Timer
 }
 
-// notices are the pending messages.
+// notices holds the pending messages.
 type notices struct {
-	unhandled map[string]int // due tasks by kinds without a handler; each kind is reported once
+	unhandled map[string]int // number of due tasks of each kind without a handler; each kind is reported once
 	parked    []parked
 	failure   error
 	away      error    // why the engine is unavailable
-	back      bool     // it is available again
-	lost      bool     // the node was no longer a member
+	back      bool     // the engine is available again
+	lost      bool     // the node has lost its membership
 	taken     []string // the nodes whose leases have expired
-	damaged   error    // why a task of the engine cannot be read
-	settings  error    // why the settings of the engine cannot be read
-	later     int      // tasks of a later version
-	tooLate   error    // the version of the last of them
+	damaged   error    // why a task in the engine cannot be read
+	settings  error    // why the settings in the engine cannot be read
+	later     int      // number of tasks with a later version
+	tooLate   error    // why the last of these tasks cannot be read
 }
 
 func (n *notices) empty() bool {
@@ -65,7 +66,7 @@ func (n *notices) empty() bool {
 		n.damaged == nil && n.settings == nil && n.later == 0
 }
 
-// note adds to the notices. It does not wait for the logger.
+// note adds to the pending notices. It does not wait for the logger.
 func (r *reporter) note(add func(n *notices)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +76,7 @@ func (r *reporter) note(add func(n *notices)) {
 	}
 }
 
-// parked notes tasks that were parked, the first of a cause at once.
+// parked records tasks that were parked. The first task of a cause is reported at once.
 func (r *reporter) parked(recs ...*task.Record) {
 	if len(recs) == 0 {
 		return
@@ -101,7 +102,7 @@ func (r *reporter) parked(recs ...*task.Record) {
 	})
 }
 
-// rememberLocked collects the tasks of a cause from now on, until they are noted.
+// rememberLocked starts collecting the tasks of a cause, until they are reported.
 func (r *reporter) rememberLocked(c parkCause) {
 	if r.recent == nil {
 		r.recent = make(map[parkCause]*parked)
@@ -111,10 +112,10 @@ func (r *reporter) rememberLocked(c parkCause) {
 	r.recent[c] = p
 }
 
-// sumLocked notes the tasks collected for a cause, or forgets the cause if there are none.
+// sumLocked reports the tasks collected for a cause, or forgets the cause if there are no such tasks.
 func (r *reporter) sumLocked(n *notices, p *parked) {
 	if r.recent[p.parkCause] != p {
-		return // it was noted at the end
+		return // the tasks were reported by written
 	}
 	delete(r.recent, p.parkCause)
 	if p.tasks > 0 {
@@ -123,14 +124,14 @@ func (r *reporter) sumLocked(n *notices, p *parked) {
 	}
 }
 
-// park adds tasks to the notices.
+// park adds parked tasks to the notices.
 func (n *notices) park(p parked) {
 	if !n.add(p) {
 		n.parked = append(n.parked, p)
 	}
 }
 
-// add adds tasks to the pending notice of their cause, and reports whether there is one.
+// add adds parked tasks to the pending notice of their cause, and reports whether there is one.
 func (n *notices) add(p parked) bool {
 	i := slices.IndexFunc(n.parked, func(q parked) bool { return q.parkCause == p.parkCause })
 	if i < 0 {
@@ -152,10 +153,10 @@ func (r *reporter) nextLocked() {
 	go r.write(n)
 }
 
-// write calls the logger, which may panic or end the goroutine, and then starts on new notices.
+// write calls the logger, which may panic or end the goroutine. It then starts writing any new notices.
 func (r *reporter) write(n notices) {
 	defer func() {
-		_ = recover() // there is no other place to report it
+		_ = recover() // there is nowhere else to report it
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if !r.pending.empty() {
@@ -207,8 +208,8 @@ func (r *reporter) write(n notices) {
 	}
 }
 
-// written returns a channel that is closed when all notices so far have been written. It is called at the end, and does
-// not wait for more parked tasks.
+// written returns a channel that is closed when all notices so far have been written. It is called at shutdown, and
+// does not wait for more parked tasks.
 func (r *reporter) written() <-chan struct{} {
 	r.note(func(n *notices) {
 		for _, p := range r.recent {

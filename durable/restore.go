@@ -11,11 +11,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Restore adds all of the tasks or none, each in the state of its record: with its next run, failed attempts, missed
-// periods and [Token]. A parked task stays parked, and a paused one paused. The records come from any [engine.Store] or
-// [engine.Engine]. A kind needs no handler.
+// Restore adds all of the tasks or none of them. Each task is added in the state of its record, including its next run,
+// failed attempts, missed periods and [Token]. A parked task stays parked, and a paused task stays paused. The records
+// may come from any [engine.Store] or [engine.Engine]. The kinds do not need handlers.
 //
-// The errors are those of AddTask. If a record cannot be read, the error wraps ErrCorrupt or ErrVersion.
+// Restore returns the same errors as AddTask. If a record cannot be read, the error wraps ErrCorrupt or ErrVersion.
 func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error {
 	recs := make([]*task.Record, len(records))
 	size := 0

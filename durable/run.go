@@ -12,15 +12,16 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// began takes a token for a run whose handler is about to be called, if its limiter has a rate.
+// began takes a rate token for a run whose handler is about to be called, if the kind's limiter has a rate.
 func (k *kind) began(l *live) {
 	if k.Limiter != nil {
 		k.Limiter.Began(&l.Task)
 	}
 }
 
-// attempt calls the handler, and then end with the outcome and the time. end returns the task after the attempt. It is
-// called whatever the handler does, and before the observers and the logger, which may panic as well.
+// attempt calls the handler, and then calls end with the outcome and the time. end returns the task as it is after the
+// attempt. It is called regardless of what the handler does, and before the observers and the logger, which may also
+// panic.
 func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config,
 	end func(task.Outcome, time.Time) *task.Record,
 ) {
@@ -30,7 +31,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		ctx, cancel = context.WithTimeout(ctx, k.policy.Timeout)
 		defer cancel()
 	}
-	o := task.FailedFor("handler called runtime.Goexit") // unless it returns
+	o := task.FailedFor("handler called runtime.Goexit") // unless the handler returns
 	k.started.Add(1)
 	defer func() {
 		value := recover()
@@ -40,7 +41,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		if value != nil {
 			o = task.FailedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
-		if k.policy.Timeout > 0 && took >= k.policy.Timeout { // the context may have been done before, for another reason
+		if k.policy.Timeout > 0 && took >= k.policy.Timeout { // the context may have ended earlier for another reason
 			o = o.Late(k.policy.Timeout, took)
 		}
 		parked := k.note(o, end(o, ended))

@@ -10,15 +10,15 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// running holds the running tasks of a keeper for look-ups; the keeper itself uses its map live. A task is in it from
-// the beginning of its run until the end is stored, or the task is removed, replaced or moved.
+// running holds a keeper's running tasks for look-ups. The keeper itself uses keeper.live. A task is in running from
+// the beginning of its run until the end of the run is stored or the task is removed, replaced or moved.
 type running struct {
-	mu sync.Mutex // protects below, and over of each live
+	mu sync.Mutex // protects the fields below, and the field over of each live
 	of map[string]*live
 }
 
-// add adds a live whose run is about to begin. It reports false if the run must not begin, because the live was removed
-// at that moment.
+// add adds a live whose run is about to begin. It returns false if the run must not begin because the live was removed
+// at the same moment.
 func (r *running) add(l *live) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *running) add(l *live) bool {
 	return true
 }
 
-// remove removes a live whose run has begun. It may be nil.
+// remove removes l if its run has begun. l may be nil.
 func (r *running) remove(l *live) {
 	if l == nil || l.state.Load() != begun {
 		return
@@ -45,10 +45,10 @@ func (r *running) remove(l *live) {
 	}
 }
 
-// has reports whether the run of the task is running.
+// has reports whether the task is running.
 func (r *running) has(rec *task.Record) bool { return r.view(rec).running }
 
-// view returns the task, with its run if that is in progress.
+// view returns a view of the task, with its run if one is in progress.
 func (r *running) view(rec *task.Record) view {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *running) list() []view {
 	return all
 }
 
-// yieldFrom yields the tasks whose key is not less than from, in order of the key.
+// yieldFrom yields the tasks whose keys are not less than from, in key order.
 func yieldFrom(all []view, from string, yield func(view, error) bool) {
 	slices.SortFunc(all, func(a, b view) int { return strings.Compare(a.rec.Key, b.rec.Key) })
 	for _, v := range all {

@@ -16,12 +16,12 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Scheduler runs durable tasks at their due times. It keeps them in an [engine.Store], or is one of many nodes that
-// share an [engine.Engine]. It is safe for concurrent use, also by handlers.
+// A Scheduler runs durable tasks at their due times. It either keeps its tasks in an [engine.Store] or is one of many
+// nodes that share an [engine.Engine]. It is safe for concurrent use, including by handlers.
 //
 // Every verb takes a context. If the context is done before the verb has finished, the verb returns the context's error
-// and may or may not take effect. After Shutdown the verbs return ErrStopped. After the store has failed they return
-// ErrBroken with the cause. While an engine is unavailable they return ErrUnavailable.
+// and may or may not take effect. After Shutdown, verbs return ErrStopped. After the store has failed, they return
+// ErrBroken with the cause. While the engine is unavailable, they return ErrUnavailable.
 type Scheduler struct {
 	wheel *timewheel.TimeWheel
 	kinds kinds
@@ -34,11 +34,12 @@ type Scheduler struct {
 
 	ending atomic.Bool
 	ended  chan struct{}
-	result error // of the first Shutdown, when ended is closed
+	result error // the error of the first Shutdown; valid once ended is closed
 }
 
-// New returns a scheduler on a store. It is not started. If New returns no error, the store belongs to the scheduler:
-// Shutdown closes it, and nothing else may use or close it. If New returns an error, the caller closes it.
+// New returns a scheduler that keeps its tasks in store. The scheduler runs no tasks until Start is called. If New
+// succeeds, the store belongs to the scheduler: Shutdown closes the store, and nothing else may use or close it. If New
+// returns an error, the caller must close the store.
 func New(store engine.Store, opts ...Option) (*Scheduler, error) {
 	if store == nil {
 		return nil, errors.New("durable: store is nil")
@@ -74,11 +75,10 @@ func newScheduler(opts []Option) (*Scheduler, config, error) {
 	return s, cfg, err
 }
 
-// Handle registers h for the tasks of a kind. AddTask refuses tasks of a kind that has no handler and is not
-// declared ([Scheduler.Declare]). A task that
-// falls due while its kind has no handler waits, and runs as an overdue task after Handle is called, in this
-// process or a later one. Handle returns an error if an option is wrong, or if the kind already has a handler.
-// Once Shutdown has begun, it returns ErrStopped.
+// Handle registers h as the handler for tasks of a kind. AddTask refuses tasks whose kind has no handler and is not
+// declared ([Scheduler.Declare]). A task that falls due while its kind has no handler waits, and runs as an overdue task
+// after Handle is called in this process or a later one. Handle returns an error if an option is invalid or if the kind
+// already has a handler. Once Shutdown has begun, Handle returns ErrStopped.
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err := checkKind(name); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	return nil
 }
 
-// Start begins to run tasks. A second Start does nothing.
+// Start begins running tasks. A second call has no effect.
 func (s *Scheduler) Start() error {
 	if err := s.below.start(); err != nil {
 		return stopped(err, "Start", "")
@@ -115,15 +115,16 @@ func (s *Scheduler) Start() error {
 	return nil
 }
 
-// Shutdown starts no further run, waits until the runs in progress have ended and been acknowledged, and closes the
-// store. If ctx is done before that, Shutdown cancels the contexts of the runs, closes the store without waiting for
-// them, and returns an error with their number. These runs will be repeated.
+// Shutdown prevents further runs from starting, waits until the runs in progress have ended and been acknowledged, and
+// closes the store. If ctx is done first, Shutdown cancels the contexts of the runs, closes the store without waiting
+// for the runs, and returns an error that contains their number. These runs will be repeated.
 //
-// Shutdown waits up to five more seconds for a store that is busy, and then returns an error while the store is still
-// closing. After the store has failed, Shutdown waits no longer than that in any case, and its error includes that of
-// Err. A node leaves its engine without closing it, and gives up an acknowledgement that waits more than five seconds
-// for a lock. A second Shutdown waits for the first, or until its own ctx is done, and returns the same error. In a
-// handler, or in the body of a loop over All, Shutdown waits for itself until ctx is done.
+// If the store is busy, Shutdown waits up to five more seconds, and then returns an error while the store is still
+// closing. After the store has failed, Shutdown waits at most five seconds in any case, and its error includes the
+// error from Err. A node leaves its engine without closing the engine, and abandons an acknowledgement that waits more
+// than five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is
+// done first. If Shutdown is called in a handler or in the body of a loop over All, it waits for itself until ctx is
+// done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {
@@ -159,7 +160,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
 			patience = time.After(closeGrace)
-		case <-failed: // it may never return from its present call
+		case <-failed: // the store may never return from its current call
 			failed = nil
 			if patience == nil {
 				patience = time.After(closeGrace)
@@ -173,24 +174,25 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 }
 
 const (
-	// closeGrace is how long Shutdown waits for the store after its context is done, or the store has failed.
+	// closeGrace is how long Shutdown waits for the store after its context is done or the store has failed.
 	closeGrace = 5 * time.Second
 
 	// logGrace is how long Shutdown waits for the logger to write the pending notices.
 	logGrace = time.Second
 )
 
-// Err returns why the store has failed, or nil. The causes are a failed commit, a read that meets damage
-// ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store reports
-// ([engine.FailureReporter]). On a node it is always nil. A scheduler whose store has failed changes and runs nothing.
-// Shut it down, and open the store again.
+// Err returns the error that made the store fail, or nil if the store has not failed. The possible causes are a failed
+// commit, a read of damaged data ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store
+// reports ([engine.FailureReporter]). On a node, Err always returns nil. A scheduler whose store has failed changes no
+// task and starts no run. To recover, shut the scheduler down and open the store again.
 func (s *Scheduler) Err() error { return s.below.Err() }
 
-// AddTask adds all of the tasks or none. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey. The
-// last is a [*DuplicateKeysError] with the keys that are in use or occur twice.
+// AddTask adds all of the tasks or none of them. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey.
+// An error that wraps ErrDuplicateTaskKey is a [*DuplicateKeysError] with the keys that are in use or occur more than
+// once.
 //
-// The tasks are one commit, for which other verbs wait: a few milliseconds for a thousand tasks, a second or more for
-// [MaxBatch] bytes. Batches of a few thousand tasks are as fast and delay other verbs less.
+// The tasks are written in one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second
+// or more for [MaxBatch] bytes. Batches of a few thousand tasks are as fast and delay other verbs less.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {
@@ -200,13 +202,13 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	return stopped(s.addRecords(ctx, recs, size, false), "AddTask", key)
 }
 
-// addRecords adds all of the records or none. Numbered records keep their generations.
+// addRecords adds all of the records or none of them. If numbered is true, the records keep their generations.
 func (s *Scheduler) addRecords(ctx context.Context, recs []*task.Record, size int, numbered bool) error {
-	recs, twice := distinct(recs) // here, and not while the keeper's other callers wait
+	recs, twice := distinct(recs) // here, so that the keeper's other callers need not wait
 	return s.below.do(ctx, &verb{what: toAdd, records: recs, numbered: numbered, twice: twice, size: size})
 }
 
-// distinct returns the first record of each key, and the keys with more than one.
+// distinct returns the first record of each key, and the keys with more than one record.
 func distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool) {
 	if len(recs) == 1 {
 		return recs, nil
@@ -227,7 +229,8 @@ func distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool)
 	return first, twice
 }
 
-// SetTask adds the task, or replaces the one with that key. With MaxDelay it postpones the run of the task: see [Task].
+// SetTask adds the task, or replaces the existing task with the same key. With MaxDelay, SetTask postpones the task's
+// run: see [Task].
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	recs, size, err := s.records([]Task{task})
 	if err != nil {
@@ -236,7 +239,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	return stopped(s.below.do(ctx, &verb{what: toSet, records: recs, size: size}), "SetTask", task.Key)
 }
 
-// records returns the tasks as records without a generation, and their size in bytes.
+// records returns the tasks as records without generations, and the total size in bytes.
 func (s *Scheduler) records(tasks []Task) (recs []*task.Record, size int, err error) {
 	now := s.below.now()
 	recs = make([]*task.Record, len(tasks))
@@ -271,22 +274,22 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 }
 
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at the
-// task's interval or by its calendar. A paused task stays paused, and has that due time when it is resumed. A run in
-// progress is not interrupted, but its result no longer counts, and the next run may begin before it ends. Reschedule
-// makes a parked task run again, with its full number of attempts.
+// task's interval or by its calendar. A paused task stays paused, and has the new due time when it is resumed. A run in
+// progress is not interrupted, but its result no longer counts, and the next run may begin before that run ends.
+// Reschedule makes a parked task run again, with its full number of attempts.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	to := task.Later(s.below.now(), max(d, 0))
 	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)
 }
 
-// Exist reports whether a task has the key. A task exists until its last run is acknowledged.
+// Exist reports whether there is a task with the key. A task exists until its last run is acknowledged.
 func (s *Scheduler) Exist(ctx context.Context, key string) (bool, error) {
 	_, ok, err := s.get(ctx, "Exist", key)
 	return ok, err
 }
 
-// GetTaskTimes returns the number of runs of the task that have not been acknowledged: n, Forever, or 0 if no
-// task has the key.
+// GetTaskTimes returns how many of the task's runs have not been acknowledged. It returns Forever if the task runs
+// until it is removed, and 0 if there is no task with the key.
 func (s *Scheduler) GetTaskTimes(ctx context.Context, key string) (int, error) {
 	info, _, err := s.get(ctx, "GetTaskTimes", key)
 	return info.Times, err
@@ -297,7 +300,7 @@ func (s *Scheduler) Get(ctx context.Context, key string) (Info, bool, error) {
 	return s.get(ctx, "Get", key)
 }
 
-// get is Get, with the verb for its errors.
+// get implements Get. verb is the name of the calling verb, for errors.
 func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, false, err
@@ -313,9 +316,9 @@ func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, erro
 	return found.info(s.below.now()), true, nil
 }
 
-// All returns an iterator over the tasks in due order, parked tasks last. It yields every task that exists
-// during the whole walk. It may or may not yield a task that is added, moved or removed during the walk. An
-// error ends the walk, and so does Shutdown.
+// All returns an iterator over the tasks in due order, with parked tasks last. It yields every task that exists
+// throughout the walk. It may or may not yield a task that is added, moved or removed during the walk. An error or a
+// call to Shutdown ends the walk.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for found, err := range s.walk(ctx, ctx, stretch{after: engine.Position{Due: engine.None}, until: task.Never}) {
@@ -330,7 +333,8 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-// walk is the walk of the backend. It ends with ctx, and with Shutdown. within is the context of its calls.
+// walk is the backend's walk. It ends when ctx is done or Shutdown is called. within is the context of the backend's
+// calls.
 func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[view, error] {
 	return func(yield func(view, error) bool) {
 		if !s.reads.enter() {
@@ -352,7 +356,7 @@ func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[vi
 	}
 }
 
-// Len returns the number of tasks, or 0 after Shutdown. On a node it is the number in [Scheduler.Counts].
+// Len returns the number of tasks, or 0 after Shutdown. On a node, the number comes from [Scheduler.Counts].
 func (s *Scheduler) Len() int {
 	if !s.reads.enter() {
 		return 0

@@ -12,54 +12,57 @@ import (
 	"github.com/google/btree"
 )
 
-// shares are the tasks that a limiter of a keeper holds in memory, by group. Other tasks that the feeds have passed
-// stay in the store, and the shares know from which position on. A group is in one of three states:
+// shares holds the tasks that a keeper's limiter has in memory, by group. Other tasks that the feeds have passed stay
+// in the store, and shares records the positions beyond which they do. A group is in one of three states:
 //
-//	unknown   none of its tasks are held or left in the store: it has no share
-//	whole     all its tasks are held
-//	cut       at a position: its tasks up to there are held, those beyond it are left in the store
+//	unknown   no task of the group is held or left in the store; the group has no share
+//	whole     all tasks of the group are held
+//	cut       the group's tasks up to a position are held, and its tasks beyond are left in the store
 //
-// There is one more cut, the rest: all tasks beyond it are left, whatever their group. It is made if each group holds
-// one task, or if limit.HeldTasks groups are cut, so that the number of shares is bounded.
+// There is one more cut, the rest: all tasks beyond it are left in the store, regardless of their group. It is created
+// when each group holds one task or when limit.HeldTasks groups are cut, so that the number of shares is bounded.
 //
-// If too many tasks are held, leave takes out the last task of the largest group, and cuts the group before it. So a
-// group with a million due tasks delays no other. But if that task is due soon and others are not, the last of the
-// others goes, because it should not take the room of a due task.
+// If too many tasks are held, the method leave removes the last task of the largest group and cuts the group before
+// that task. So a group with a million due tasks does not delay the other groups. However, if that task is due soon and
+// some held tasks are not, leave removes the last of all held tasks, which should not take the place of a due task.
 //
-// A reading moves cuts ahead. It serves the share that needs it most and begins at that share's cut. On the way it
-// takes in tasks of groups that are cut there or further ahead. Meanwhile these groups are cut at its end. If too many
-// tasks are held, the function leave cuts one group back, which then lacks the remainder. At the end the others are cut
-// at the position reached, or are whole if the feeds are no further. So each task is held or lies beyond a cut.
+// A reading moves cuts forward. It serves the share that needs tasks most, and begins at that share's cut. Along the
+// way it also takes tasks of groups whose cuts lie within the stretch being read. During the reading, the cuts of these
+// groups are set to its end. If too many tasks are held, leave moves the cut of one group back, and the reading adds no
+// more tasks to that group. After the reading, each of the other groups is cut at the position reached, or is whole if
+// the feeds have not passed that position. So every task is either held or beyond a cut.
 //
-// A reading for a share begins when its tasks left in the store are due soon, if half the tasks that may be held have
-// begun or others make way: groups with more than twice as many tasks, or tasks that are not due soon. Otherwise the
-// share waits for the half.
+// A reading for a share begins when the share's tasks in the store are due soon and there is room for them. There is
+// room if half of the tasks that may be held have begun. There is also room if held tasks can make way: tasks of groups
+// with more than twice as many tasks, or tasks that are not due soon. Otherwise the share waits until half of the tasks
+// have begun.
 type shares struct {
 	all    *btree.BTreeG[*limit.Task]
-	of     map[string]*share     // the groups that hold something or are cut
-	bySize *btree.BTreeG[*share] // the fewest tasks first; among equals, the least recently read for
+	of     map[string]*share     // the groups that hold tasks or are cut
+	bySize *btree.BTreeG[*share] // fewest tasks first; among equals, the share with the earliest last reading first
 	free   *btree.FreeListG[*limit.Task]
-	reads  uint64 // readings begun, and shares made
-	last   *share // the share last added to
+	reads  uint64 // number of readings begun and shares created
+	last   *share // the share that was last added to
 
-	// The keeper's own.
-	rest     share // holds nothing; its cut is for all groups
-	cuts     int   // cut shares: at most limit.HeldTasks groups, and the rest
+	// Only the keeper uses the fields below.
+	rest     share // holds no tasks; its cut applies to all groups
+	cuts     int   // number of cut shares: at most limit.HeldTasks groups, and the rest
 	restLast bool  // the last reading was for the rest
 }
 
-// A share is the share of one group.
+// A share holds the tasks of one group.
 type share struct {
 	group string
 	held  *btree.BTreeG[*limit.Task]
-	read  uint64          // the last reading for it
-	cut   engine.Position // tasks beyond it are left in the store
+	read  uint64          // number of the last reading for this share
+	cut   engine.Position // tasks beyond this position are left in the store
 }
 
 // uncut is the cut of a whole group, and of the rest if it is not cut. No task lies beyond it.
 var uncut = end(task.Never)
 
-// shareAhead is how long before it is due a task is due soon. It is read after half that time at the latest.
+// shareAhead is how long before its due time a task counts as due soon. A task is read at the latest when half of this
+// time has passed.
 const shareAhead = 100 * time.Millisecond
 
 func newShares() *shares {
@@ -75,7 +78,7 @@ func newShares() *shares {
 	}
 }
 
-// change calls f, which changes the order or the end of a group's share.
+// change calls f, which may change the share's place in bySize or its cut.
 func (s *shares) change(of *share, f func()) {
 	s.bySize.Delete(of)
 	if f(); of.held.Len() == 0 && of.cut == uncut {
@@ -85,7 +88,7 @@ func (s *shares) change(of *share, f func()) {
 	s.bySize.ReplaceOrInsert(of)
 }
 
-// Add reports false if it has replaced a task at the same position.
+// Add adds a task. It returns false if the task replaces a task at the same position.
 func (s *shares) Add(t *limit.Task) bool {
 	of := s.of[t.Rec.Group]
 	if of == nil {
@@ -101,7 +104,7 @@ func (s *shares) Add(t *limit.Task) bool {
 	return !had
 }
 
-// Remove removes a live that is held.
+// Remove removes a task that is held.
 func (s *shares) Remove(t *limit.Task) {
 	s.all.Delete(t)
 	of := s.of[t.Rec.Group]
@@ -114,10 +117,10 @@ func (s *shares) Has(t *limit.Task) bool {
 	return ok && in == t
 }
 
-// Len returns how many tasks are held.
+// Len returns the number of held tasks.
 func (s *shares) Len() int { return s.all.Len() }
 
-// most returns the number of tasks of the largest group.
+// most returns the number of held tasks of the largest group.
 func (s *shares) most() int {
 	if of, ok := s.bySize.Max(); ok {
 		return of.held.Len()
@@ -125,25 +128,26 @@ func (s *shares) most() int {
 	return 0
 }
 
-// isSmall reports whether the largest group has more than twice as many tasks, and more than one.
+// isSmall reports whether the largest group, which has most tasks, has more than twice as many tasks as the share and
+// more than one.
 func (of *share) isSmall(most int) bool { return most > max(1, 2*of.held.Len()) }
 
-// hasAfter reports whether a held task is due after that time.
+// hasAfter reports whether a held task is due after the given time.
 func (s *shares) hasAfter(due int64) bool {
 	last, ok := s.all.Max()
 	return ok && last.Rec.Due > due
 }
 
-// isCut reports whether any task is left to the store.
+// isCut reports whether any task is left in the store.
 func (s *shares) isCut() bool { return s.cuts > 0 }
 
-// beyond reports whether the task is left to the store.
+// beyond reports whether the task is left in the store.
 func (s *shares) beyond(rec *task.Record) bool {
 	p, of := rec.Position(), s.of[rec.Group]
 	return s.rest.cut.Before(p) || of != nil && of.cut.Before(p)
 }
 
-// Excess removes and returns the task to leave to the store, if the tasks are too many or too large. Otherwise it
+// Excess removes and returns a task to leave in the store, if the held tasks are too many or too large. Otherwise it
 // returns nil.
 func (s *shares) Excess(most, bytes int) *limit.Task {
 	if n := s.Len(); n <= most && (n <= 1 || bytes <= limit.HeldBytes) {
@@ -152,14 +156,14 @@ func (s *shares) Excess(most, bytes int) *limit.Task {
 	return s.leave(time.Now().UnixNano())
 }
 
-// beyond reports whether the task is left to the store.
+// beyond reports whether the task is left in the store.
 func (k *kind) beyond(rec *task.Record) (is bool) {
 	k.Limiter.Locked(func() { is = k.shares.beyond(rec) })
 	return is
 }
 
-// read begins a reading of the stretch that the feeds have passed. It returns nil if there is nothing to read, and when
-// to call it again. The keeper is woken if it is needed sooner.
+// read begins a reading of the stretch that the feeds have passed. If there is nothing to read, it returns nil and how
+// long to wait before the next call. The keeper is woken if a reading is needed sooner.
 func (k *kind) read(fed engine.Position) (r *reading, again time.Duration) {
 	again = forever
 	drained := k.Limiter.IsDrained()
@@ -171,18 +175,18 @@ func (k *kind) read(fed engine.Position) (r *reading, again time.Duration) {
 	return r, again
 }
 
-// full reports whether the limiter can hold no more tasks of the share that is read for.
+// full reports whether the limiter can hold no more tasks of the share that the reading serves.
 func (k *kind) full(r *reading) (is bool) {
 	k.Limiter.Locked(func() { is = r.full() })
 	return is
 }
 
-// end notes that a reading has reached the position.
+// end records that a reading has ended at the position.
 func (k *kind) end(r *reading, at, fed engine.Position) {
 	k.Limiter.Locked(func() { k.shares.end(r, at, fed) })
 }
 
-// leave removes and returns the task to leave to the store, and cuts its group before it. There must be one.
+// leave removes and returns a task to leave in the store, and cuts its group before it. At least one task must be held.
 func (s *shares) leave(now int64) *limit.Task {
 	ahead := task.Later(now, shareAhead)
 	of, _ := s.bySize.Max()
@@ -202,18 +206,18 @@ func (s *shares) leave(now int64) *limit.Task {
 	return out
 }
 
-// cutBefore cuts the share just before the position, unless it is cut there already.
+// cutBefore cuts the share shortly before the position, unless it is already cut there or earlier.
 func (s *shares) cutBefore(of *share, p engine.Position) {
 	if of.cut == uncut {
 		s.cuts++
 	}
-	// Few tasks lie in between, all due at the same instant. Reading the held ones again does no harm.
+	// Only a few tasks lie in between, all due at the same instant. Reading held tasks again does no harm.
 	if at := (engine.Position{Due: p.Due, Key: p.Key[:len(p.Key)-1]}); at.Before(of.cut) {
 		of.cut = at
 	}
 }
 
-// lift removes the cut of the share, which must have one.
+// lift removes the cut of the share. The share must be cut.
 func (s *shares) lift(of *share) {
 	s.cuts--
 	if of == &s.rest {
@@ -223,14 +227,14 @@ func (s *shares) lift(of *share) {
 	s.change(of, func() { of.cut = uncut })
 }
 
-// Lacks reports whether a reading for the group is needed, without looking at the clock.
+// Lacks reports whether a reading for the group is needed, without checking the clock.
 func (s *shares) Lacks(group string) bool {
 	of := s.of[group]
 	return of != nil && of.cut != uncut && (of.held.Len() == 0 || of.isSmall(s.most()))
 }
 
-// begin begins a reading of the stretch that the feeds have passed. It returns nil if there is none, and when to call
-// it again.
+// begin begins a reading of the stretch that the feeds have passed. If there is nothing to read, it returns nil and how
+// long to wait before the next call.
 func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading, again time.Duration) {
 	soon, ahead := task.Later(now, shareAhead/2), task.Later(now, shareAhead)
 	spare, most := s.hasAfter(ahead), s.most()
@@ -259,8 +263,9 @@ func (s *shares) begin(now int64, fed engine.Position, drained bool) (r *reading
 	return s.readFor(of, until), 0
 }
 
-// needs returns the share to read for among the cut ones for which may returns true: that of the group with the fewest
-// tasks or, in turn, the rest. It returns nil if there is none. Shares cut after the rest are read after it.
+// needs returns the next share to read for, among the cut shares for which may returns true. It alternates between the
+// share with the fewest tasks and the rest. It returns nil if there is no share to read for. Shares that are cut beyond
+// the rest are read after the rest.
 func (s *shares) needs(may func(*share) bool) *share {
 	var group *share
 	s.bySize.Ascend(func(of *share) bool {
@@ -275,14 +280,14 @@ func (s *shares) needs(may func(*share) bool) *share {
 	return group
 }
 
-// A reading is a walk over a stretch of the store for one share, and for others that are cut there.
+// A reading is a walk over a stretch of the store for one share, and for other shares that are cut within the stretch.
 type reading struct {
 	of          *share
 	from, until engine.Position
 	moved       []movedCut
 }
 
-// A movedCut is a cut that is at the end of a reading while that is in progress.
+// A movedCut is a cut that is set to the end of a reading while the reading is in progress.
 type movedCut struct {
 	of   *share
 	from engine.Position
@@ -293,7 +298,7 @@ func (r *reading) move(of *share) {
 	of.cut = r.until
 }
 
-// full reports whether no more tasks may be held of the share that is read for.
+// full reports whether no more tasks of the share that the reading serves may be held.
 func (r *reading) full() bool { return r.of.cut != r.until }
 
 // readFor begins a reading for the share.
@@ -313,11 +318,11 @@ func (s *shares) readFor(of *share, until engine.Position) *reading {
 	return r
 }
 
-// end notes that a reading has reached the position, and lifts the cuts at the feeds' position.
+// end records that a reading has ended at the position, and lifts the cuts at the feeds' position.
 func (s *shares) end(r *reading, at, fed engine.Position) {
 	for _, m := range r.moved {
 		if m.of.cut != r.until {
-			continue // leave has cut it meanwhile
+			continue // leave has moved this cut since
 		}
 		if m.of.cut = m.from; m.from.Before(at) {
 			m.of.cut = at

@@ -15,8 +15,8 @@ type start struct {
 	l     *live
 	ended chan struct{} // closed when the fields below are set
 	held  bool
-	now   int64 // the engine's time at the decision, and
-	asked int64 // the node's own clock before it
+	now   int64 // the engine's time at the decision
+	asked int64 // the node's own time before the request
 	err   error
 }
 
@@ -24,8 +24,8 @@ const (
 	// confirmMost is how many claims one call confirms.
 	confirmMost = 512
 
-	// Workers ask for the tasks of one tick within gatherStarts. A start waits that long for others to share its call,
-	// or as long as the last confirmation took if that is less.
+	// gatherStarts is how long a start waits for other starts to share its call. The wait is shorter if the last
+	// confirmation took less time than this. Workers ask for the tasks of one tick within this time.
 	gatherStarts = time.Millisecond
 )
 
@@ -110,7 +110,7 @@ func (n *node) runTask(l *live) {
 	if !n.ask(l) {
 		return
 	}
-	if n.kinds.of(l.Rec) == nil || !n.isSettled() { // it was paused meanwhile, or may have been
+	if n.kinds.of(l.Rec) == nil || !n.isSettled() { // the kind has been paused since, or may have been
 		n.takeBack(l)
 		return
 	}
@@ -132,23 +132,24 @@ func (n *node) runTask(l *live) {
 }
 
 const (
-	// freshStart is how old a confirmation may be when the handler is called: a removal may have come since.
-	// After startTries of them the engine takes longer than that to answer, and the last one counts.
+	// freshStart is how old a confirmation may be when the handler is called, because the task may have been removed
+	// since. If startTries confirmations are older than this, the engine takes longer than this to answer, and the last
+	// confirmation counts.
 	freshStart = 100 * time.Millisecond
 	startTries = 3
 
-	// startAgain is how long after a failed confirmation a start is retried.
+	// startAgain is how long after a failed confirmation the start is retried.
 	startAgain = 100 * time.Millisecond
 )
 
-// takeBack writes the record of a task whose run does not begin, so that a start that the engine may have counted does
-// not count as an attempt.
+// takeBack writes the record of a task whose run does not begin after all. This prevents a start that the engine may
+// have counted from counting as an attempt.
 func (n *node) takeBack(l *live) {
 	n.conclude(l, l.Rec.Interrupted(l.claim.starts, &n.kinds.get(l.Rec.Kind).policy, n.now()), tally{}, false)
 }
 
-// decide asks the engine to confirm a start: together with those of other workers, or at once if the engine is in this
-// process.
+// decide asks the engine to confirm a start. It combines the request with those of other workers, or asks at once if
+// the engine is in this process.
 func (n *node) decide(l *live) *start {
 	s := &start{l: l, ended: make(chan struct{})}
 	switch {
@@ -163,8 +164,8 @@ func (n *node) decide(l *live) *start {
 	return s
 }
 
-// ask asks the engine to confirm the claim, and reports whether the run may start. If not, it has put the live where it
-// belongs.
+// ask asks the engine to confirm the claim, and reports whether the run may start. If the run may not start, ask makes
+// the live wait again.
 func (n *node) ask(l *live) bool {
 	l.asked = true
 	for range startTries {
@@ -174,8 +175,8 @@ func (n *node) ask(l *live) bool {
 			n.back(l, startAgain)
 			return false
 		case !s.held:
-			// The node may still hold it: a user's transaction may have locked the task, or the lease has expired. The
-			// live knows which start was counted, and so stays until the claims are checked, within reapEvery.
+			// The node may still hold the task: a user's transaction may have locked it, or the lease may have expired.
+			// The live records which start was counted, so it stays until the claims are checked, within reapEvery.
 			n.back(l, reapEvery+startAgain)
 			n.mu.Lock()
 			n.doubt = true
@@ -191,7 +192,7 @@ func (n *node) ask(l *live) bool {
 	return true
 }
 
-// back makes the live wait again, unless it was dropped meanwhile.
+// back makes the live wait again, for at least the given time, unless it has been dropped since.
 func (n *node) back(l *live, least time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -202,7 +203,8 @@ func (n *node) back(l *live, least time.Duration) {
 	}
 }
 
-// begin returns the context of a confirmed run, unless the node itself knows that it must not start.
+// begin returns the context for a confirmed run. It returns false if the lease has expired or the live has been
+// dropped.
 func (n *node) begin(l *live) (context.Context, bool) {
 	n.mu.Lock()
 	leased := n.leasedLocked()
@@ -217,8 +219,8 @@ func (n *node) begin(l *live) (context.Context, bool) {
 	return nil, false
 }
 
-// skipsTo returns the time up to which runs of the task are skipped, because its kind skips runs missed before the
-// start, or runs that are too old. It returns None if none are.
+// skipsTo returns the time up to which runs of the task are skipped because its kind skips runs that were missed before
+// Start or runs that are too old. It returns None if no runs are skipped.
 func (n *node) skipsTo(l *live, of *kind) int64 {
 	if !l.overdue || !l.Rec.Skippable() || l.claim.starts > 0 {
 		return engine.None

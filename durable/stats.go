@@ -11,52 +11,53 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Stats are the statistics of a scheduler: first the present numbers, and then counters since New.
+// Stats holds the statistics of a scheduler: first its current state, and then counters since New.
 //
-// Parked is exact once the tasks that existed before New have been read, in the background. Until then it lacks the
-// unread ones.
+// Tasks that existed before New are read in the background. Parked is exact once they have been read. Until then it
+// does not include the unread tasks.
 //
-// OldestWait covers the runs in line for a worker. It covers overdue tasks if no worker takes them: all are busy and
-// the longest run has taken a second, or none has started for five seconds. On a node it includes free overdue tasks.
-// Their count may be a second old, or 15 s if the engine is slow. Tasks that wait for a handler here, a limit or the
-// end of a pause are left out.
+// OldestWait covers the runs that are queued for a worker. It covers overdue tasks only if no worker takes them,
+// because all workers are busy and the longest run has taken a second, or because no run has started for five seconds.
+// On a node, OldestWait includes free overdue tasks. The information about them may be a second old, or 15 s if the
+// engine is slow. Tasks that are waiting for a handler on this scheduler, for a limit or for the end of a pause are not
+// included.
 //
-// On a node, Pending and Parked are for the whole engine, from the last [Scheduler.Counts]. The other numbers are the
-// node's own, and Unhandled is 0.
+// On a node, Pending and Parked cover the whole engine, as of the last [Scheduler.Counts]. The other numbers cover only
+// the node, and Unhandled is 0.
 type Stats struct {
-	Pending   int // tasks, parked ones included
-	Waiting   int // due runs that wait for a worker
-	Limited   int // due runs in memory that wait for a limit of their kind, unless the kind is paused
+	Pending   int // all tasks, including parked tasks
+	Waiting   int // due runs that are waiting for a worker
+	Limited   int // due runs in memory that are waiting for a limit of their kind, unless the kind is paused
 	Running   int // handlers that are running
 	Workers   int // handlers that may run at the same time; see [WithPoolSize]
-	Parked    int // parked tasks; 0 after Shutdown, as Pending
-	Unhandled int // due tasks that wait because their kind has no handler
+	Parked    int // parked tasks; like Pending, 0 after Shutdown
+	Unhandled int // due tasks that are waiting because their kind has no handler
 
-	OldestWait time.Duration // how long the first due run has waited for a worker; 0 if none waits
+	OldestWait time.Duration // how long the first due run has waited for a worker; 0 if no run is waiting
 	LongestRun time.Duration // the duration of the longest run in progress; 0 if there is none
-	SinceStart time.Duration // since a handler was last called; 0 if none was
+	SinceStart time.Duration // time since a handler was last called; 0 if no handler has been called
 
 	Added       uint64 // tasks added
 	Removed     uint64 // tasks removed or replaced
-	ParkedTotal uint64 // how often tasks were parked
-	Expired     uint64 // tasks removed because it was too late to start their run: see [Task].Expires
+	ParkedTotal uint64 // number of times that tasks were parked
+	Expired     uint64 // tasks removed because it was too late to start their runs: see [Task].Expires
 
-	Started   uint64 // calls of handlers
-	Retried   uint64 // of these, not the first attempt of their run
+	Started   uint64 // handler calls
+	Retried   uint64 // handler calls that were not the first attempt of their run
 	Succeeded uint64 // calls that returned nil, in time or after [Run.Complete], and were acknowledged
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, while the task still existed
 	Snoozed   uint64 // calls that returned an error of [Snooze]
 
 	Commits   Timing // successful commits to the store or the engine
-	Changes   uint64 // tasks added, changed or removed by these
-	StoreSize int64  // bytes on the disk, if the store is an [engine.SizeReporter]; 0 after Shutdown
-	DiskFree  int64  // free bytes on the disk of the store, if that is an [engine.SpaceReporter], and
-	DiskSize  int64  // its size; both 0 if unknown, and after Shutdown
+	Changes   uint64 // tasks added, changed or removed by these commits
+	StoreSize int64  // bytes on disk, if the store is an [engine.SizeReporter]; 0 after Shutdown
+	DiskFree  int64  // free bytes on the disk of an [engine.SpaceReporter]; 0 if unknown, and after Shutdown
+	DiskSize  int64  // total bytes on that disk; 0 if unknown, and after Shutdown
 
 	Node *NodeStats // nil on a store
 }
 
-// String returns the statistics in one line. It leaves out the times of commits, and rare numbers that are 0.
+// String returns the statistics as one line. It omits commit times and any rare numbers that are 0.
 func (s Stats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d tasks pending, %d of them parked", s.Pending, s.Parked)
@@ -98,38 +99,39 @@ func (s Stats) String() string {
 	return b.String()
 }
 
-// NodeStats are the statistics of a node's engine calls: first the present state, and then counters since Join.
+// NodeStats holds the statistics of a node's engine calls: first the current state, and then counters since Join.
 type NodeStats struct {
-	Lease    time.Duration // its length; the node renews it each quarter of that; 0 after Connect
-	LeaseAge time.Duration // since the last answered renewal was sent; 0 after Shutdown or Connect
-	Away     bool          // the last call failed
+	Lease    time.Duration // length of the lease, which is renewed every quarter of that length; 0 after Connect
+	LeaseAge time.Duration // time since the last answered renewal was sent; 0 after Shutdown or Connect
+	Away     bool          // the last engine call failed
 
 	Calls       Timing // answered joins, renewals, claims and confirmations: round trips to the engine
-	CallsFailed uint64 // failed calls of any sort
+	CallsFailed uint64 // failed calls of any type
 
-	Claimed       uint64 // tasks that claims returned
+	Claimed       uint64 // tasks returned by claims
 	TakenOver     uint64 // expired nodes whose tasks this node has freed
-	StartsRefused uint64 // starts not confirmed: the task was removed, moved, locked or taken over
-	EndsRefused   uint64 // ends of runs that did not count: the task was removed, moved or taken over meanwhile
+	StartsRefused uint64 // starts not confirmed because the task was removed, moved, locked or taken over
+	EndsRefused   uint64 // ends of runs that did not count because the task was removed, moved or taken over
 }
 
 // A Timing counts calls and their durations.
 type Timing struct {
 	Count   uint64
 	Total   time.Duration
-	Buckets [TimingBuckets]uint64 // calls of at most TimingBound(index), and longer than the bound before
+	Buckets [TimingBuckets]uint64 // calls that took at most TimingBound(index) but longer than the previous bound
 }
 
-// TimingBuckets is the number of buckets of a Timing. Calls longer than the last bound are in Count only.
+// TimingBuckets is the number of buckets of a Timing. Calls longer than the last bound are counted in Count but in no
+// bucket.
 const TimingBuckets = 18
 
-// TimingBound returns the bound of a bucket: 100 µs for the first, and doubling with each further one.
+// TimingBound returns the upper bound of a bucket: 100 µs for the first bucket, doubling with each further bucket.
 func TimingBound(bucket int) time.Duration { return 100 * time.Microsecond << bucket }
 
-// A timing is a Timing being counted.
+// A timing accumulates a Timing.
 type timing struct {
 	total   atomic.Int64
-	buckets [TimingBuckets + 1]atomic.Uint64 // the last is for longer calls
+	buckets [TimingBuckets + 1]atomic.Uint64 // the last bucket is for longer calls
 }
 
 func (t *timing) add(d time.Duration) {
@@ -158,15 +160,15 @@ type counter struct {
 	unhandled                                               atomic.Int64
 	retried, changes, expired, snoozed                      atomic.Uint64
 	commits                                                 timing
-	lastStart                                               atomic.Int64 // the age of the scheduler at the last start; 0 before the first
+	lastStart                                               atomic.Int64 // the scheduler's age at the last start; 0 before the first start
 
-	// Of a node.
+	// Only a node uses the fields below.
 	calls                                                   timing
 	callsFailed, claimed, taken, startsRefused, endsRefused atomic.Uint64
 	renewed, confirm                                        atomic.Int64 // when the last answered renewal was sent; how long the last confirmation took
 }
 
-// start counts a call of the handler, at that age of the scheduler.
+// start counts a handler call at the given age of the scheduler.
 func (c *counter) start(rec *task.Record, age int64) {
 	c.lastStart.Store(max(age, 1))
 	c.started.Add(1)
@@ -190,7 +192,7 @@ func (c *counter) add(t tally) {
 	c.snoozed.Add(t.snoozed)
 }
 
-// sinceStart returns how long ago a handler was last called, or 0 if none was.
+// sinceStart returns how long ago a handler was last called, or 0 if no handler has been called.
 func (c *counter) sinceStart(age int64) time.Duration {
 	if last := c.lastStart.Load(); last > 0 {
 		return time.Duration(max(age-last, 1))
@@ -198,7 +200,7 @@ func (c *counter) sinceStart(age int64) time.Duration {
 	return 0
 }
 
-// fill sets the counters.
+// fill sets the counters in s.
 func (c *counter) fill(s *Stats) {
 	s.Unhandled = int(c.unhandled.Load())
 	s.Added = c.added.Load()
@@ -227,7 +229,7 @@ func (s *Scheduler) Stats() Stats {
 			all.Limited += k.Limiter.Waiting()
 		}
 	}
-	s.below.fill(&all) // includes what Len has counted
+	s.below.fill(&all) // includes the count made by Len
 	if s.reads.enter() {
 		defer s.reads.leave()
 		all.StoreSize = s.below.size()

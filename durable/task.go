@@ -14,10 +14,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Forever is the Times of a task that runs until it is removed.
+// Forever is the value of Times for a task that runs until it is removed.
 const Forever = timewheel.Forever
 
-// The largest sizes of a task's parts, in bytes.
+// The maximum sizes of a task's parts, in bytes.
 const (
 	MaxKey     = 1 << 10
 	MaxKind    = 1 << 8
@@ -25,60 +25,61 @@ const (
 	MaxTrace   = 1 << 9
 	MaxGroup   = 1 << 8
 	MaxCron    = 1 << 8
-	MaxBatch   = 64 << 20 // all tasks of one AddTask
+	MaxBatch   = 64 << 20 // all tasks in one AddTask
 )
 
-// A Task is what [Scheduler.AddTask] adds. Without Interval, Cron, Delay and At it is due at once.
+// A Task describes a task to add with [Scheduler.AddTask]. Without Interval, Cron, Delay or At, it is due at once.
 //
-// Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0 9
-// * * MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. A field is a *, or numbers, ranges and
-// steps, as in "*/15" and "1-5,30". Days of the week are 0 to 6 from Sunday on, or SUN to SAT, and 7 is none. The times
-// are those of UTC, or of the zone that goes first: "CRON_TZ=Europe/Berlin 0 9 * * *". If both day fields are
-// restricted, a day matches if it matches either. When the clock of the zone is set forward or back, these rules hold:
+// Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0 9 * *
+// MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. A field is a * or a list of numbers, ranges and
+// steps, as in "*/15" and "1-5,30". Days of the week are 0 to 6, starting with Sunday, or SUN to SAT. The number 7 is
+// not valid. Times are in UTC, or in the zone at the start of the expression, as in "CRON_TZ=Europe/Berlin 0 9 * * *".
+// If both day fields are restricted, a day matches if either field matches. When the zone's clock is set forward or
+// back, these rules apply:
 //
 //   - If the hour is a *, a run is due whenever the clock shows a matching minute. It is due twice if the clock shows
 //     that minute twice, and not at all if the clock skips it.
-//   - Otherwise each matching minute of the calendar has one run, when the clock first shows that minute or a later
-//     one. So a skipped minute is due when the clock is set forward, and a repeated one is due the first time. Minutes
-//     that fall on one instant in this way share a run. A daily task runs once on each day.
+//   - Otherwise, each matching minute of the calendar has one run, which is due when the clock first shows that minute
+//     or a later minute. So a skipped minute is due when the clock is set forward, and a repeated minute is due the
+//     first time. Minutes that become due at the same instant in this way share a run. A daily task runs once each day.
 //
 // "0-23" and "*/2" do not count as a *. A task with Cron runs until it is removed, unless Times is set.
 //
-// [Next] returns due times in advance. Each process that runs the task must know the zone, from its machine or by
-// importing time/tzdata. If it does not, the task is parked when its next run is computed.
+// [Next] computes due times in advance. Each process that runs the task needs the zone's data, from its machine or by
+// importing time/tzdata. If the data is missing, the task is parked when its next run is computed.
 //
-// Jitter spreads the runs of many tasks. It delays the first run by a part of Jitter that depends only on the key, so
-// it is the same each time the task is added. Later runs follow at Interval, or with the same delay after each instant
-// of Cron. Jitter may be longer than the time between runs. It does not delay a run set by Reschedule, and delays no
-// run beyond MaxDelay.
+// Jitter spreads the runs of many tasks over time. It delays the first run by a fraction of Jitter that depends only on
+// the key, so the delay is the same each time the task is added. Later runs follow at Interval, or with the same delay
+// after each time given by Cron. Jitter may be longer than the time between runs. It does not delay a run set by
+// Reschedule, and it never delays a run beyond MaxDelay.
 //
-// MaxDelay turns a burst of SetTask into one run (debounce). The run is due Delay after the last SetTask of the key,
-// but at most MaxDelay after the first, and has the payload of the last. The start of the run ends the burst, and so
-// does Reschedule. The next SetTask begins another burst, even if the run is still in progress: then the result of that
-// run no longer counts, and the next may overlap with it. If MaxDelay equals Delay, there is one run in each Delay
-// (throttle).
+// MaxDelay combines a burst of SetTask calls into one run (debounce). The run is due Delay after the last SetTask call
+// for the key, but at most MaxDelay after the first, and it gets the payload of the last call. The burst ends when the
+// run starts or when Reschedule is called. The next SetTask call begins a new burst, even if the run is still in
+// progress. In that case, the result of that run no longer counts, and the next run may overlap with it. If MaxDelay
+// equals Delay, there is one run per Delay (throttle).
 //
-// Expires is for runs that are useless when they are late, such as a one-time code after an outage. An attempt that
-// could not start within Expires after the due time of its run does not start: the task is removed, and [Stats].Expired
-// counts it. This includes a retry, and a run that was put off with [Snooze]. A task that is paused, or whose kind has
-// no handler, stays until it could start. A task that repeats cannot expire: see [WithMissedAge].
+// Expires is for runs that are useless when they are late, such as sending a one-time code after an outage. No attempt
+// starts later than Expires after the due time of its run. Instead the task is removed, and [Stats].Expired counts it.
+// This also applies to a retry, and to a run that was postponed with [Snooze]. A paused task, and a task whose kind has
+// no handler, stay until they could start. A task that repeats cannot expire; see [WithMissedAge].
 type Task struct {
-	Key      string        // unique among the live tasks; 1 to MaxKey bytes
-	Kind     string        // which handler runs it; 1 to MaxKind bytes, none of them 0x1f
-	Payload  []byte        // for the handler; at most MaxPayload bytes
-	Interval time.Duration // time between runs, and before the first unless Delay or At is set
-	Cron     string        // when runs are due, in place of Interval: see [Task]; at most MaxCron bytes
-	Delay    time.Duration // time before the first run; 0 means Interval or Cron, or at once without these
-	At       time.Time     // when the first run is due, in place of Delay; the past means at once
-	MaxDelay time.Duration // how long SetTask may postpone the first run: see [Task]; 0 means without bound
-	Jitter   time.Duration // the greatest delay added to the runs: see [Task]
-	Expires  time.Duration // how long after its due time the run of a task that does not repeat may start: see [Task]
-	Times    int           // number of runs; Forever means until removed; 0 means one, or with Cron Forever
-	Trace    string        // trace context of the caller, for the runs; at most MaxTrace bytes. See package otel
+	Key      string        // unique among live tasks; 1 to MaxKey bytes
+	Kind     string        // selects the handler; 1 to MaxKind bytes, none of them 0x1f
+	Payload  []byte        // passed to the handler; at most MaxPayload bytes
+	Interval time.Duration // time between runs, and before the first run unless Delay or At is set
+	Cron     string        // when runs are due, in place of Interval; see [Task]; at most MaxCron bytes
+	Delay    time.Duration // time before the first run; if 0, Interval or Cron applies, or else the run is due at once
+	At       time.Time     // when the first run is due, in place of Delay; a time in the past means at once
+	MaxDelay time.Duration // how long SetTask may postpone the first run; see [Task]; 0 means no limit
+	Jitter   time.Duration // the maximum delay added to the runs; see [Task]
+	Expires  time.Duration // how late an attempt may start; see [Task]; 0 means no limit
+	Times    int           // number of runs; Forever means until removed; 0 means one, or Forever with Cron
+	Trace    string        // the caller's trace context, passed to the runs; at most MaxTrace bytes; see package otel
 
-	// Group is the group of the task, such as a tenant: at most MaxGroup bytes. If the kind has a limit, such as
-	// WithConcurrency, the groups take turns, however many due tasks one has. See the Limits section of the package
-	// documentation.
+	// Group is the task's group, such as a tenant. It has at most MaxGroup bytes. If the kind has a limit, such as
+	// WithConcurrency, the groups take turns, regardless of how many due tasks each group has. See the Limits section
+	// of the package documentation.
 	Group string
 
 	// PayloadVersion is the version of the payload. 0 means the version of the kind's handler in this scheduler, or 1
@@ -155,7 +156,7 @@ func (t *Task) due(now int64, shift time.Duration) int64 {
 	}
 }
 
-// shift returns the delay of the task's runs, up to Jitter, derived from the key.
+// shift returns the delay of the task's runs. The delay is at most Jitter and depends only on Jitter and the key.
 func (t *Task) shift() time.Duration {
 	if t.Jitter == 0 {
 		return 0
@@ -164,7 +165,7 @@ func (t *Task) shift() time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:]) % (uint64(t.Jitter) + 1))
 }
 
-// record returns the record of the task if it is added now, without a generation.
+// record returns the record of a task that is added now, without a generation.
 func (t *Task) record(now int64) *task.Record {
 	shift := t.shift()
 	due := t.due(now, shift)
@@ -200,30 +201,30 @@ type Info struct {
 	Payload        []byte
 	Interval       time.Duration
 	Cron           string    // as in Task
-	Times          int       // unacknowledged runs, as from GetTaskTimes
-	Next           time.Time // when the next run or attempt is due; zero if Parked or paused
+	Times          int       // unacknowledged runs, as returned by GetTaskTimes
+	Next           time.Time // when the next run or attempt is due; zero if the task is parked or paused
 	Generation     uint64    // as in Token
-	Seq            uint64    // as in Token: the number of the next run, or of the running one
-	Attempts       int       // failed attempts of that run
-	Snoozes        int       // how often a handler has put that run off: see [Snooze]
-	Missed         uint64    // periods that passed without a run
-	Parked         bool      // it does not run until it is rescheduled or replaced
+	Seq            uint64    // as in Token: the number of the next run, or of the run in progress
+	Attempts       int       // failed attempts of the run with number Seq
+	Snoozes        int       // how often a handler has postponed that run: see [Snooze]
+	Missed         uint64    // number of periods that passed without a run
+	Parked         bool      // the task does not run until it is rescheduled or replaced
 	Failure        string    // the error of the last attempt, or empty
 	Trace          string    // as in Task
-	Note           string    // of the last complete run: see [Run.Complete]
+	Note           string    // the note of the last complete run; see [Run.Complete]
 	Group          string    // as in Task
 	State          State     // as in States
 	PayloadVersion int       // as in Task
-	Started        time.Time // when the running attempt began, by the clock that decides what is due; otherwise zero
-	Node           string    // the name of the node that holds it; empty if it is free, and on a store
-	Failed         []Failure // the last failed attempts of the run, at most five, the newest first
+	Started        time.Time // when the running attempt began, by the clock that determines due times; otherwise zero
+	Node           string    // the name of the node that holds the task; empty if the task is free, and on a store
+	Failed         []Failure // the run's last failed attempts, at most five, newest first
 
-	Shift    time.Duration // the delay of the runs after the instants of Cron: a part of Jitter
+	Shift    time.Duration // the delay of the runs after the times given by Cron: a fraction of Jitter
 	Expires  time.Duration // as in Task
 	Deadline time.Time     // the latest due time of the first run, from MaxDelay; zero if there is no bound
 }
 
-// String returns the fields in one line, without the payload and trace context. Times are in UTC.
+// String returns the fields as one line, without the payload and trace context. Times are in UTC.
 func (i Info) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q of kind %q: %v", i.Key, i.Kind, i.State)

@@ -11,18 +11,19 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A backend is the lower half of a [Scheduler]. There are two: the keeper, the only writer of an [engine.Store], and
-// the node, one of many over an [engine.Engine]. Tasks and their changes are the same for both (package internal/task).
-// The backends differ in how a change is stored, and in who may start a run.
+// A backend is the lower half of a [Scheduler]. There are two backends: the keeper, which is the only writer of an
+// [engine.Store], and the node, which shares an [engine.Engine] with other nodes. Tasks and their changes are the same
+// for both (package internal/task). The backends differ in how they store a change and in how they decide whether a run
+// may start.
 type backend interface {
-	now() int64                            // the time that delays count from, in nanoseconds since 1970
-	do(ctx context.Context, v *verb) error // returns when the verb is committed or refused
-	declare(ctx context.Context, d *declaration) (SetResult, error)
-	inquire(ctx context.Context, q question) (runs int, err error) // about runs, everywhere
+	now() int64                                                     // the time from which delays are counted, in nanoseconds since 1970
+	do(ctx context.Context, v *verb) error                          // returns when the verb is committed or refused
+	declare(ctx context.Context, d *declaration) (SetResult, error) // returns when the set is stored or refused
+	inquire(ctx context.Context, q question) (runs int, err error)  // asks about runs on all nodes
 	start() error
-	handled(kind string) // the kind has a handler from now on
-	limit(k *kind)       // gives a new kind the limiter that it needs
-	work() workload      // of the workers, now
+	handled(kind string) // called when the kind has been given a handler
+	limit(k *kind)       // sets the limiter of a new kind
+	work() workload      // the workers' current load
 
 	setAll(ctx context.Context, change func(*settings)) error // returns when the change is stored and in force, or refused
 	paused(ctx context.Context) (Pauses, error)
@@ -33,48 +34,48 @@ type backend interface {
 	len() int
 	census(ctx context.Context) (Counts, error)
 	nodes(ctx context.Context) ([]NodeInfo, error)
-	era() uint64                       // the number of past outages: results from before the last one are old
-	nodeCount() int                    // nodes that run tasks, this one included, as last read
-	overdueUntil() int64               // tasks due by then count as overdue in CatchUp
-	mayBeOverdue() bool                // false if no task of a kind handled here can be overdue
-	fill(s *Stats)                     // with its counters
-	backuper() (engine.Backuper, bool) // the store, if it is one
-	space() (free, size int64)         // bytes of the disk of the store, or 0 if unknown
-	size() int64                       // bytes that the store takes, or 0 if unknown
+	era() uint64                       // the number of past outages; results from before the last outage are old
+	nodeCount() int                    // the number of nodes that run tasks, including this node, as last read
+	overdueUntil() int64               // tasks due by this time count as overdue in CatchUp
+	mayBeOverdue() bool                // false if no task of a kind with a handler can be overdue
+	fill(s *Stats)                     // sets the backend's counters in s
+	backuper() (engine.Backuper, bool) // the store, if it is a Backuper
+	space() (free, size int64)         // bytes on the store's disk, or 0 if unknown
+	size() int64                       // bytes that the store uses, or 0 if unknown
 	Err() error
-	failing() <-chan struct{} // closed when Err is not nil; nil if it never fails
+	failing() <-chan struct{} // closed when Err is not nil; nil if the backend never fails
 
-	// A shutdown calls these in this order.
-	stop()                    // no further run begins, except those that the wheel starts until it has stopped
-	cancel()                  // ends the contexts of the runs
+	// Shutdown calls these methods in this order.
+	stop()                    // prevents further runs, except those that the wheel starts until it has stopped
+	cancel()                  // cancels the contexts of the runs
 	finish()                  // returns when the results of the runs are stored, or cannot be
-	release() error           // closes the store or leaves the engine; nothing reads it any longer
-	written() <-chan struct{} // closed when the logger has been given all notices
+	release() error           // closes the store, if there is one; nothing reads it any longer
+	written() <-chan struct{} // closed when all notices have been passed to the logger
 }
 
-// A verb is a caller's request, as data. The keeper applies it within a group, a node within a batch.
+// A verb is a caller's request as data. A keeper applies it within a group, and a node within a batch.
 type verb struct {
 	what     what
-	records  []*task.Record  // to add, with different keys, or the one to set; without generations
-	numbered bool            // the records have generations, and keep them
+	records  []*task.Record  // the records to add, with different keys, or the record to set; without generations
+	numbered bool            // the records already have generations and keep them
 	twice    map[string]bool // keys to add that the caller gave more than once
-	key      string          // of the task to remove or to move
+	key      string          // key of the task to remove, move, pause or resume
 	to       int64           // the due time of the task to move, or the time of the resumption
-	kinds    *kinds          // of the task to resume
-	size     int             // roughly how many bytes it writes
-	found    *view           // the task when it was found; may be nil
-	same     bool            // it must still be the same run: one of many
+	kinds    *kinds          // where to look up the policy of the task to resume
+	size     int             // approximate number of bytes that the verb writes
+	found    *view           // the task as it was when found; may be nil
+	same     bool            // the task must still have the same run; set for one of many tasks
 }
 
 type what uint8
 
 const (
-	toAdd    what = iota // all of the records, or none
-	toSet                // the record, whether or not the key is in use
-	toRemove             // the task of the key
-	toMove               // the next run of the task of the key
-	toPause              // the task of the key
-	toResume             // the task of the key
+	toAdd    what = iota // adds all of the records or none
+	toSet                // sets the record, whether or not the key is in use
+	toRemove             // removes the task with the key
+	toMove               // moves the next run of the task with the key
+	toPause              // pauses the task with the key
+	toResume             // resumes the task with the key
 )
 
 // change returns the task after a verb that moves, pauses or resumes it.
@@ -88,8 +89,8 @@ func (v *verb) change(old *task.Record) *task.Record {
 	return old.Moved(v.to)
 }
 
-// fits reports whether the task, which may be nil, is the one that the verb is for. For one of many tasks it must still
-// be the same run. A paused task is only removed or resumed.
+// fits reports whether the verb applies to the task, which may be nil. If the verb is for one of many tasks, the task
+// must still have the same run, and a paused task can only be removed or resumed.
 func (v *verb) fits(old *task.Record) bool {
 	if old == nil || !v.same {
 		return old != nil
@@ -97,7 +98,7 @@ func (v *verb) fits(old *task.Record) bool {
 	return v.found.rec.Token() == old.Token() && (v.what == toRemove || (old.Paused != 0) == (v.what == toResume))
 }
 
-// number gives the records consecutive generations, unless they have some.
+// number assigns consecutive generations to the records, unless they already have generations.
 func (v *verb) number(first uint64) {
 	if v.numbered {
 		return

@@ -14,8 +14,8 @@ type view struct {
 	rec      *task.Record
 	running  bool
 	started  int64  // when the running handler was called, or its start was confirmed; 0 if unknown
-	node     string // that holds it; empty if it is free
-	revision int64  // of the engine; 0 on a store
+	node     string // the node that holds the task; empty if the task is free
+	revision int64  // the record's revision in the engine; 0 on a store
 }
 
 func (v view) state(now int64) State {
@@ -34,7 +34,7 @@ func (v view) info(now int64) Info {
 	return i
 }
 
-// stateOf returns the state of the task at that time, if it is not running.
+// stateOf returns the state of the task at the given time, if the task is not running.
 func stateOf(r *task.Record, now int64) State {
 	switch {
 	case r.Due == task.Never:
@@ -49,7 +49,7 @@ func stateOf(r *task.Record, now int64) State {
 	return Scheduled
 }
 
-// infoOf returns the Info of the task at that time, if it is not running.
+// infoOf returns the Info of the task at the given time, if the task is not running.
 func infoOf(r *task.Record, now int64) Info {
 	i := Info{
 		Key: r.Key, Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
@@ -74,8 +74,8 @@ func infoOf(r *task.Record, now int64) Info {
 }
 
 // InfoOf decodes a record into the Info that [Scheduler.Get] would return. It is for programs that repair a store. The
-// payload shares memory with Data. The error wraps ErrCorrupt if Data cannot be read, and ErrVersion if a later version
-// of this package wrote it.
+// payload shares memory with r.Data. The error wraps ErrCorrupt if r.Data cannot be read, and ErrVersion if r.Data was
+// written by a later version of this package.
 func InfoOf(r engine.Record) (Info, error) {
 	rec, err := task.Decode(r)
 	if err != nil {
@@ -84,12 +84,12 @@ func InfoOf(r engine.Record) (Info, error) {
 	return infoOf(rec, time.Now().UnixNano()), nil
 }
 
-// A stretch is an interval of one of the orders in which tasks are stored.
+// A stretch is a range of tasks in one of the orders in which tasks are stored.
 type stretch struct {
 	order order
-	after engine.Position // byDue: begins after it,
-	until int64           // and ends with the tasks due then
-	from  string          // the other orders: begins with the first key that is not less
+	after engine.Position // in order byDue: the position after which the stretch begins
+	until int64           // in order byDue: the due time at which the stretch ends, inclusive
+	from  string          // in other orders: the key at which the stretch begins, inclusive
 }
 
 type order uint8

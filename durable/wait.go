@@ -13,14 +13,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// ErrCancelled is the cause in the context of a run that [Scheduler.Cancel] has cancelled.
+// ErrCancelled is the cancellation cause of a run's context after [Scheduler.Cancel] has cancelled the run.
 var ErrCancelled = errors.New("durable: the run was cancelled")
 
-// A RunningError is the error of RemoveTaskWait for a run that has not ended in time. It wraps the error of ctx,
+// A RunningError is the error that RemoveTaskWait returns if a run has not ended in time. It wraps the context's error
 // or ErrStopped.
 type RunningError struct {
 	Token
-	Node string // on which it is running; empty on a store
+	Node string // the node on which the run is in progress; empty on a store
 	err  error
 }
 
@@ -33,19 +33,20 @@ func (e *RunningError) Error() string {
 
 func (e *RunningError) Unwrap() error { return e.err }
 
-// RemoveTaskWait removes the task with the key, as RemoveTask does, and returns when no run of the key is in progress
-// on any node. It reports whether one was. It also waits for runs of earlier tasks with the key, but not for those of a
-// task added meanwhile. Calling [Scheduler.Cancel] first makes the wait shorter.
+// RemoveTaskWait removes the task with the key, as RemoveTask does, and then waits until no run of the key is in
+// progress on any node. It reports whether a run was in progress. It also waits for runs of earlier tasks with the key,
+// but not for runs of a task that is added during the wait. To shorten the wait, call [Scheduler.Cancel] first.
 //
 // If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a run has
 // ended, the error is a [*RunningError] that names the run and its node. If ctx is done before every node has answered,
-// and none has reported a run, the error wraps only that of ctx. The task is removed in both cases. Only if ctx is done
-// earlier may the task still exist: then the error is that of RemoveTask. A further call waits for the same runs.
+// and no node has reported a run, the error wraps only the context's error. In both cases the task has been removed. If
+// ctx is done earlier, the error is that of RemoveTask, and the task may still exist. Another call waits for the same
+// runs.
 //
-// A run on a node whose lease has expired counts as ended when the node has been reaped, and one on a node that shuts
-// down when the node has left. The context of such a run is done, but a handler that ignores it may still be running.
-// On an engine, another node may take up to half a second to answer, and a wait ends after twelve hours. A handler or
-// an observer that calls RemoveTaskWait with its own key waits for itself, until ctx is done.
+// If a node's lease expires, its runs count as ended when the node has been reaped. If a node shuts down, its runs
+// count as ended when the node has left. The contexts of those runs are done, but a handler that ignores its context
+// may still be running. On an engine, another node may take up to half a second to answer, and the wait ends after
+// twelve hours. A handler or observer that calls RemoveTaskWait with its own key waits for itself until ctx is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
 	removed := s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
@@ -58,16 +59,16 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 	return false, removed
 }
 
-// Cancel cancels the contexts of the key's runs in progress, on any node, with ErrCancelled as the cause. It reports
-// whether there was one, and does not wait for its end. This includes a run that is about to start: if it does start,
-// its context is already done. The handler's result still decides: after an error the run is retried. To end it for
-// good, remove the task: call [Scheduler.RemoveTaskWait] after Cancel. A waiting task, even one that waits for its next
-// attempt, has no run in progress: Cancel reports false and changes nothing. Use RemoveTask or Pause to keep it from
-// running.
+// Cancel cancels the contexts of the key's runs in progress on all nodes, with ErrCancelled as the cause. It reports
+// whether there was such a run, and does not wait for the run to end. A run that is about to start is included: if it
+// does start, its context is already done. The handler's result still decides the outcome, so a run that returns an
+// error is retried. To end the run permanently, remove the task by calling [Scheduler.RemoveTaskWait] after Cancel. A
+// task that is waiting, even for its next attempt, has no run in progress. In that case, Cancel reports false and
+// changes nothing. To prevent the task from running, use RemoveTask or Pause.
 //
-// On an engine the answer of another node takes up to half a second. Cancel stops waiting for a node that does not
-// answer once the node's lease has expired and it has been reaped. After an error, other nodes may still cancel the
-// runs that they find when they read the question.
+// On an engine, another node may take up to half a second to answer. If a node does not answer, Cancel stops waiting
+// for it once its lease has expired and it has been reaped. If Cancel returns an error, other nodes may still cancel
+// the runs that they find when they read the request.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -76,10 +77,10 @@ func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error
 	return runs > 0, stopped(err, "Cancel", key)
 }
 
-// cancelAll cancels the runs of the tasks that the query finds. It returns how many there were.
+// cancelAll cancels the runs of the tasks that match the query, and returns the number of runs.
 func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	none := q.State != AnyState && q.State != Running ||
-		len(q.Prefix) > MaxKey || len(q.Kind) > MaxKey || len(q.Group) > MaxGroup || len(q.Failure) > task.MaxFailure // and a question has no room for it
+		len(q.Prefix) > MaxKey || len(q.Kind) > MaxKey || len(q.Group) > MaxGroup || len(q.Failure) > task.MaxFailure // too long for a task or a question
 	if err := ctx.Err(); err != nil || none {
 		return 0, err
 	}
@@ -89,15 +90,15 @@ func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	return n, err
 }
 
-// A question is about the runs of a key, or about all runs that match a filter. A node sends it to the others through
-// the engine.
+// A question is about the runs of a key, or about all runs that match a filter. A node sends it to the other nodes
+// through the engine.
 type question struct {
 	Key    []byte  `json:"key,omitempty"` // as bytes, because JSON changes text that is not UTF-8
 	Cancel bool    `json:"cancel,omitempty"`
-	All    *filter `json:"all,omitempty"` // in place of Key, and with Cancel
+	All    *filter `json:"all,omitempty"` // in place of Key, and only with Cancel
 }
 
-// A filter is the part of a [Query] that concerns a task and not its state.
+// A filter is the part of a [Query] that concerns the task rather than its state.
 type filter struct {
 	Repeating bool   `json:"repeating,omitempty"`
 	Prefix    []byte `json:"prefix,omitempty"`
@@ -120,13 +121,13 @@ func (q question) about() func(*task.Record) bool {
 // A reply is a node's answer.
 type reply struct {
 	Ran        bool   `json:"ran,omitempty"`
-	Runs       *int   `json:"runs,omitempty"` // the answer to All, which version 0.1 does not know
+	Runs       *int   `json:"runs,omitempty"` // the answer to All; nil from version 0.1, which does not support All
 	Running    bool   `json:"running,omitempty"`
-	Generation uint64 `json:"generation,omitempty"` // of the running one
+	Generation uint64 `json:"generation,omitempty"` // generation of the running task
 	Seq        uint64 `json:"seq,omitempty"`
 }
 
-// reply returns the reply for the handlings of a question. A run that was cancelled before its start counts.
+// reply returns the reply to a question about the handlings. A run that was cancelled before its start counts.
 func (r *handlings) reply(some []*handling, cancelled bool) reply {
 	if cancelled {
 		n := len(some)
@@ -162,14 +163,14 @@ func one(there bool) int {
 }
 
 const (
-	// askEvery is how often a node looks for answers, or whether a run in question has ended.
+	// askEvery is how often a node checks for answers, or checks whether a run that it was asked about has ended.
 	askEvery = 100 * time.Millisecond
 
 	// askFor is how long a node waits for answers. An engine keeps a question longer than that.
 	askFor = 12 * time.Hour
 )
 
-// inquire asks the workers of this node and, through the engine, all others.
+// inquire asks the workers of this node and, through the engine, all other nodes.
 func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 	if !n.verbs.enter() {
 		return 0, ErrStopped
@@ -197,11 +198,12 @@ func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
 	return runs + elsewhere, err
 }
 
-// await waits until all other nodes have given their last answer to a question, and returns how many runs they named.
+// await waits until all other nodes have given their final answers to a question, and returns the number of runs that
+// they reported.
 func (n *node) await(ctx context.Context, q *asked) (runs int, err error) {
 	timer := time.NewTimer(1) // see keep
 	defer timer.Stop()
-	var running error // the last answer of one
+	var running error // the last report of a run in progress
 	for {
 		select {
 		case <-timer.C:
@@ -234,8 +236,8 @@ func unknowing(answers []answer, q question) error {
 	return nil
 }
 
-// stillRunning returns the error of a question that was given up for the given reason. running is a run that has not
-// ended, or nil if none is known.
+// stillRunning returns the error of a question that was abandoned for the given reason. running describes a run that
+// has not ended, or is nil if no such run is known.
 func stillRunning(running error, reason error) error {
 	if e, ok := running.(*RunningError); ok {
 		e.err = reason
@@ -244,8 +246,8 @@ func stillRunning(running error, reason error) error {
 	return fmt.Errorf("durable: not every node has answered: %w", reason)
 }
 
-// judgeAnswers returns how many runs the answers name, and whether all answers are final. If not, running is a run that
-// has not ended, if one is known.
+// judgeAnswers returns the number of runs that the answers report, and whether all answers are final. If a run has not
+// ended, the error running describes it.
 func judgeAnswers(answers []answer, key string) (runs int, last bool, running error) {
 	last = true
 	for _, a := range answers {
@@ -262,13 +264,13 @@ func judgeAnswers(answers []answer, key string) (runs int, last bool, running er
 	return runs, last, running
 }
 
-// An inquiry is a question of another node.
+// An inquiry is the state of another node's question on this node.
 type inquiry struct {
-	about    []*handling // when the question was read
+	about    []*handling // the matching handlings when the question was read
 	cancel   bool
-	answered bool  // at least once
-	last     bool  // and for good
-	revision int64 // of the last known answer; 0 before the first
+	answered bool  // answered at least once
+	last     bool  // the final answer has been given
+	revision int64 // revision of the last known answer; 0 before the first answer
 }
 
 // answer replies to other nodes' questions whose answer has changed.
@@ -278,7 +280,7 @@ func (n *node) answer(questions []engine.Stored) {
 		n.answering = nil
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // a node that does not know the pauses starts nothing
+	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // limited: a node with old settings starts nothing
 	defer cancel()
 	if n.answering == nil {
 		n.answering = make(map[string]*inquiry)

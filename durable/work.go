@@ -12,22 +12,22 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A workload describes what the workers of a scheduler are doing, and how long due tasks have waited for them.
+// A workload describes what a scheduler's workers are doing, and how long due tasks have waited for them.
 type workload struct {
 	timewheel.Stats
 	kinds      map[string]progress
-	longest    time.Duration // of the runs in progress
+	longest    time.Duration // duration of the longest run in progress
 	sinceStart time.Duration // as in Stats
-	age        time.Duration // of the scheduler
+	age        time.Duration // age of the scheduler
 }
 
 const (
-	// longRun is the duration from which a run counts as holding up due tasks. If all workers are busy with shorter
+	// longRun is the duration after which a run counts as holding up due tasks. If all workers are busy with shorter
 	// runs, overdue tasks wait only because [WithCatchUp] bounds their starts.
 	longRun = time.Second
 
-	// nothingStarts is how long overdue tasks may wait without any run starting while not all workers are busy: some
-	// workers are kept free for tasks that fall due now.
+	// nothingStarts is how long overdue tasks may wait without any run starting before they count as waiting for a
+	// worker, even if not all workers are busy. Some workers are reserved for tasks that fall due now.
 	nothingStarts = 5 * time.Second
 )
 
@@ -40,20 +40,21 @@ func newWorkload(wheel *timewheel.TimeWheel, runs *handlings, c *counter, cfg *c
 	return w
 }
 
-// isStuck reports whether overdue tasks wait for a worker. overdue says that some are in the backlog.
+// isStuck reports whether overdue tasks are waiting for a worker. overdue says whether there are overdue tasks in the
+// backlog.
 func (w *workload) isStuck(overdue bool) bool {
 	return w.Running >= w.Workers && w.longest >= longRun ||
 		overdue && w.Running > 0 && w.sinceStart >= nothingStarts
 }
 
-// waits notes that a task that was due then waits for a worker. It cannot have waited longer than the scheduler has
-// existed.
+// waits records that a task with the given due time is waiting for a worker. The task cannot have waited longer than
+// the scheduler has existed.
 func (w *workload) waits(due, now int64) {
 	w.OldestWait = max(w.OldestWait, min(time.Duration(now-due), w.age))
 }
 
-// busiest returns the kind with the most runs in progress, among those whose names JSON can hold. Of several it returns
-// the one with the longest run.
+// busiest returns the kind with the most runs in progress, among the kinds whose names JSON can represent. If several
+// kinds have the same number, it returns the kind with the longest run.
 func (w *workload) busiest() (most KindRuns) {
 	for kind, p := range w.kinds {
 		longest := p.longest()
@@ -87,8 +88,8 @@ func (n *node) work() workload {
 	return w
 }
 
-// isStuck reports whether the workload is stuck, or overdue tasks of a kind are left to other nodes because all workers
-// that the kind may have here are busy with long runs.
+// isStuck reports whether the workload is stuck, or whether overdue tasks of a kind are left to other nodes because all
+// workers that the kind may use on this node are busy with long runs.
 func (n *node) isStuck(w *workload, overdue bool) bool {
 	if w.isStuck(overdue) {
 		return true
@@ -107,19 +108,19 @@ func (n *node) isStuck(w *workload, overdue bool) bool {
 }
 
 const (
-	// A node whose workers are stuck looks every freeEvery for the first free overdue task. The looks take at most one
-	// part of the time in freeShare, but are made at least every freeMost.
+	// A node whose workers are stuck searches for the first free overdue task every freeEvery. The searches take at
+	// most 1/freeShare of the time, but there is a search at least every freeMost.
 	freeEvery = 500 * time.Millisecond
 	freeShare = 20
 	freeMost  = 15 * time.Second
 
-	// freeFor is how long a look may take.
+	// freeFor is how long a search may take.
 	freeFor = time.Second
 )
 
-// keepLookout looks for free overdue tasks while this node has no worker for them. The node does not claim such tasks,
-// and has given back those that it held, because other nodes may have a worker. If they have none, nothing else shows
-// that tasks wait. It returns when to call it again.
+// keepLookout searches for free overdue tasks while this node has no worker for them. The node does not claim these
+// tasks, and has released any that it held, because other nodes may have a worker. If no other node has a worker,
+// nothing else shows that tasks are waiting. keepLookout returns how long to wait before the next call.
 func (n *node) keepLookout() time.Duration {
 	began, due := time.Now(), int64(engine.None)
 	if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, oldest(n.backlog) != engine.None) {

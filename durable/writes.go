@@ -14,23 +14,23 @@ import (
 
 // A change is a batch of writes on its way to the engine.
 type change struct {
-	ctx   context.Context // of the waiting caller
+	ctx   context.Context // context of the waiting caller
 	batch engine.Batch
-	recs  []*task.Record // the record that each write puts, or nil
-	size  int            // roughly how many bytes it writes
-	done  func()         // called when these are set:
+	recs  []*task.Record // the record that each write stores, or nil
+	size  int            // approximate number of bytes written
+	done  func()         // called when r and err are set
 	r     engine.Result
 	err   error
 
-	before []*live   // the claim of each key when it was sent; nil for a new key
-	under  []*change // earlier waiting changes whose records this one replaces
-	one    struct {  // memory for batch and recs of a change of one
+	before []*live   // the claim of each key when the change was sent; nil for a new key
+	under  []*change // earlier waiting changes whose records this change replaces
+	one    struct {  // memory for batch and recs of a change with one write
 		batch [1]engine.Write
 		recs  [1]*task.Record
 	}
 }
 
-// newChange returns a change of one write. It puts the record, unless that is nil.
+// newChange returns a change with one write, which stores the record unless rec is nil.
 func newChange(ctx context.Context, w engine.Write, rec *task.Record, size int) *change {
 	c := &change{ctx: ctx, size: size}
 	c.one.batch[0], c.one.recs[0] = w, rec
@@ -38,11 +38,11 @@ func newChange(ctx context.Context, w engine.Write, rec *task.Record, size int) 
 	return c
 }
 
-// sets reports whether the change puts the record of one key unconditionally.
+// sets reports whether the change stores the record of a single key unconditionally.
 func (c *change) sets() bool { return len(c.batch) == 1 && c.batch[0].If == engine.Always }
 
-// encode completes a change that sets. Changes are encoded only when they are sent, because of many for one key only
-// the last is made.
+// encode encodes the record of an unconditional change. These changes are encoded only when they are sent, because only
+// the last of several changes to a key is written.
 func (c *change) encode() {
 	if c.sets() {
 		hold := c.batch[0].Hold
@@ -51,11 +51,11 @@ func (c *change) encode() {
 	}
 }
 
-// all returns the change and those under it.
+// all returns the changes under c, followed by c.
 func (c *change) all() []*change { return append(c.under, c) }
 
-// living ends the changes whose callers have gone. It returns the last of the others, with the rest under it, or nil if
-// there is none.
+// living ends the changes whose callers have given up. It returns the last remaining change, with the other remaining
+// changes under it, or nil if no change remains.
 func (c *change) living() (last *change) {
 	for _, of := range c.all() {
 		if err := of.ctx.Err(); err != nil {
@@ -70,13 +70,14 @@ func (c *change) living() (last *change) {
 	return last
 }
 
-// end ends the change and those under it with the result. Those under it count as made just before it.
+// end ends the change and the changes under it with the result. The changes under it count as made immediately before
+// it.
 func (c *change) end(r engine.Result, err error) {
 	for i, of := range c.all() {
 		if of != c {
-			of.recs = c.recs // to look for if the answer was lost
+			of.recs = c.recs // the records to look for if the answer was lost
 		}
-		if i == 1 && len(r.Written) > 0 { // the first one replaced the record
+		if i == 1 && len(r.Written) > 0 { // the first change replaced the record
 			r.Written = []engine.Written{{Revision: r.Written[0].Revision, Held: r.Written[0].Held, Replaced: true}}
 		}
 		of.finish(r, err)
@@ -94,15 +95,15 @@ const (
 	changesBytes = 4 << 20
 )
 
-// splitChanges takes the changes for one commit. No two of them have the same key, and none overtakes another of the
-// same key. Of consecutive changes that set one key only the last is made: all their callers are still waiting, so one
-// write can serve them all.
+// splitChanges selects the changes for one commit. No two of them have the same key, and no change overtakes another
+// change with the same key. If consecutive changes set the same key, only the last is written. The callers of these
+// changes are all still waiting, so one write can serve them all.
 func splitChanges(waiting []*change) (group, left []*change) {
 	if len(waiting) == 1 {
 		return waiting, nil
 	}
 	const none = -1
-	keys := make(map[string]int) // the place in the group of the change that sets the key, or none if another change uses it
+	keys := make(map[string]int) // index in group of the change that sets the key, or none if another change uses it
 	size := 0
 	for i, c := range waiting {
 		if len(group) > 0 && (len(group) == changesMost || size+c.size > changesBytes) {
@@ -157,11 +158,11 @@ func (n *node) commit(group []*change) {
 	}
 	ctx, cancel := context.WithTimeout(n.sends, commitTimeout+time.Duration(size>>20)*time.Second)
 	defer cancel()
-	if len(sent) == 1 && sent[0].under == nil { // then no other change waits for it
+	if len(sent) == 1 && sent[0].under == nil { // no other change waits for this call
 		defer context.AfterFunc(sent[0].ctx, cancel)()
 	}
 	if len(batches) == 1 {
-		batches = append(batches, nil) // so that this call does not wait for a lock: apart does
+		batches = append(batches, nil) // keeps this call from waiting for a lock; apart waits instead
 	}
 	n.deliver(ctx, sent, batches)
 }
@@ -170,7 +171,7 @@ const (
 	// commitTimeout is how long a commit may take, plus a second for each MiB.
 	commitTimeout = 10 * time.Second
 
-	// Calls that certainly had no effect are repeated, this often and for this long.
+	// Calls that certainly had no effect are repeated every notDoneEvery for up to notDoneFor.
 	notDoneEvery = 50 * time.Millisecond
 	notDoneFor   = time.Second
 )
@@ -191,7 +192,7 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 		results, err = n.engine.Commit(ctx, by, batches)
 	}
 	tooLarge := errors.Is(err, engine.ErrTooLarge)
-	if tooLarge && (len(sent) > 1 || sent[0].under != nil) { // one of them is
+	if tooLarge && (len(sent) > 1 || sent[0].under != nil) { // at least one of the changes is too large
 		for _, c := range sent {
 			n.apart(c)
 		}
@@ -199,7 +200,7 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 	if err != nil {
 		if len(sent) == 1 && sent[0].under == nil && sent[0].ctx.Err() != nil {
-			n.unsure() // the caller has gone, not the engine
+			n.unsure() // the caller has given up, and the engine has not failed
 		} else if !tooLarge {
 			n.trouble(err)
 		}
@@ -226,8 +227,8 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 }
 
-// apart sends a change and those under it one by one. Each waits for a lock as long as its caller does, and delays no
-// other.
+// apart sends a change and the changes under it one by one. Each change waits for a lock as long as its caller does,
+// and does not delay other changes.
 func (n *node) apart(c *change) {
 	for _, of := range c.all() {
 		of.under = nil
@@ -241,7 +242,7 @@ func (n *node) apart(c *change) {
 	}
 }
 
-// mark notes the node's claims of the keys when the changes are sent. It returns the term.
+// mark records the node's claims on the keys when the changes are sent. It returns the current term.
 func (n *node) mark(sent []*change) *term {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,7 +261,7 @@ func (n *node) mark(sent []*change) *term {
 }
 
 // settle updates the claims in memory for a change that took effect. A removal drops only a claim that existed when the
-// change was sent: a newer one may be of a later task.
+// change was sent, because a newer claim may be for a later task.
 func (n *node) settle(t *term, c *change, written []engine.Written) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -278,16 +279,16 @@ func (n *node) settle(t *term, c *change, written []engine.Written) {
 }
 
 const (
-	// While fewer than fewWait changes wait, the end of a run waits up to gatherEnds for others, or for a verb: a
-	// commit of many costs the engine little more than a commit of one. Runs of one tick usually end together, before
-	// the next tick.
+	// While fewer than fewWait changes are waiting, the end of a run waits up to gatherEnds for other ends or for a
+	// verb. A commit of many changes costs the engine little more than a commit of one. Runs of one tick usually end
+	// together, before the next tick.
 	gatherEnds = 5 * time.Millisecond
 	fewWait    = 64
 )
 
-// conclude writes the task after its run, if the node still holds it. Nothing waits for the write: until it is done the
-// task counts as running, and has no other run. completed says that the handler has used [Run.Completion]: then a task
-// that is no longer held was completed by that.
+// conclude writes the task after its run, if the node still holds the task. Nothing waits for the write. Until the
+// write is done, the task counts as running, and no other run of the task starts. completed says whether the handler
+// used [Run.Completion]. If it did, a task that is no longer held was completed by that write.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.Rec, l.claim.revision)
 	c := newChange(n.sends, w, next, l.Rec.Size())
@@ -324,7 +325,7 @@ func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	}
 }
 
-// hold asks that the node hold the tasks of the change that are due soon and have a handler here.
+// hold requests that the node hold the change's tasks that are due soon and have a handler on this node.
 func (n *node) hold(c *change) {
 	soon := n.clock.Earliest(n.own()) + int64(lookAhead)
 	if !slices.ContainsFunc(c.recs, func(rec *task.Record) bool { return rec != nil && rec.Due <= soon }) {
@@ -340,7 +341,7 @@ func (n *node) hold(c *change) {
 			continue
 		}
 		of := n.kinds.Limiter(rec)
-		c.batch[i].Hold = of == nil || len(c.recs) == 1 && of.Room() > 0 // there may be no room for several
+		c.batch[i].Hold = of == nil || len(c.recs) == 1 && of.Room() > 0 // there may not be room for several tasks
 	}
 }
 
@@ -355,7 +356,7 @@ func (n *node) keepUnsent(l *live, c *change) {
 	}
 }
 
-// sendUnsent sends the unwritten ends of runs, if the lease lasts.
+// sendUnsent sends the unsent ends of runs, if the lease has not expired.
 func (n *node) sendUnsent() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -365,7 +366,7 @@ func (n *node) sendUnsent() {
 	}
 }
 
-// settleUnsent waits until the ends of all runs are written, the lease has expired, or it takes too long.
+// settleUnsent waits until the ends of all runs are written, the lease has expired, or the commits are taking too long.
 func (n *node) settleUnsent() {
 	for {
 		n.writes.Wait()

@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Attempts are the histograms of the calls of the handlers of one durable scheduler, by kind.
+// Attempts holds histograms of handler calls on one durable scheduler, by kind.
 type Attempts struct {
 	duration, lateness *prometheus.HistogramVec
 	kinds              byKind[attempts]
@@ -45,15 +45,15 @@ func (a *Attempts) Observe(at durable.Attempt) {
 	of.lateness.Observe(at.Started.Sub(at.Due).Seconds())
 }
 
-// mostKinds is how many kinds have their own value of the label kind. The rest have the value other, so that a program
-// that invents kinds does not create series without bound.
+// mostKinds is the maximum number of kinds with their own value of the label kind. All further kinds share the value
+// other, so that a program that generates kinds does not create an unbounded number of series.
 const mostKinds = 100
 
-// byKind has a T for each of the first mostKinds kinds, and one for the rest.
+// byKind holds a T for each of the first mostKinds kinds, and one that all further kinds share.
 type byKind[T any] struct {
 	make func(label string) T
 
-	mu   sync.RWMutex // protects below
+	mu   sync.RWMutex // protects the fields below
 	of   map[string]T
 	rest *T
 }
@@ -74,7 +74,7 @@ func (b *byKind[T]) get(kind string) T {
 		if b.of == nil {
 			b.of = make(map[string]T)
 		}
-		of = b.make(strings.ToValidUTF8(kind, "\uFFFD")) // as the value of a label must be
+		of = b.make(strings.ToValidUTF8(kind, "\uFFFD")) // a label value must be valid UTF-8
 		b.of[kind] = of
 		return of
 	}

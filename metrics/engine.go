@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// NewEngineCollector returns a collector of the health of an engine that many schedulers share, such as that of package
-// durable/postgres. The name is the value of the label scheduler, the same as for the schedulers on the engine. It is
-// enough if one process collects it. NewEngineCollector panics if e is nil.
+// NewEngineCollector returns a collector for the health of an engine that many schedulers share, such as one from
+// package durable/postgres. The name is the value of the label scheduler, and should match the name of the schedulers
+// on the engine. Only one process needs to collect the health of an engine. NewEngineCollector panics if e is nil.
 func NewEngineCollector(e engine.HealthReporter, name string) prometheus.Collector {
 	if e == nil {
 		panic("metrics: the engine is nil")
@@ -53,7 +53,7 @@ var engineAccounts = []account[*engine.Health]{
 		known(func(h engine.Health) float64 { return float64(h.Refused) })),
 }
 
-// known returns an account of a number that may be unknown.
+// known wraps a function of a source, so that it accepts a nil source and then returns NaN for unknown.
 func known[S any](of func(s S) float64) func(s *S) float64 {
 	return func(s *S) float64 {
 		if s == nil {

@@ -43,16 +43,16 @@ func newKindDesc(what, help string) *prometheus.Desc {
 	return prometheus.NewDesc("timewheel_durable_kind_runs_"+what+"_total", help, []string{"kind"}, nil)
 }
 
-// kindAccounts are the numbers of the kinds with one value of the label. A nil part is unknown.
+// kindAccounts holds the numbers for the kinds that share a label value. A nil field is unknown.
 type kindAccounts struct {
 	runs      *durable.KindInfo
 	behind    *durable.KindCatchUp
 	tasks     *durable.KindCounts
 	unhandled *time.Duration
-	paused    bool // one of the kinds is
+	paused    bool // one of the kinds is paused
 }
 
-// collectKinds collects the numbers by kind. It leaves out numbers that are not known in time.
+// collectKinds collects the numbers by kind. It omits numbers that are not available in time.
 func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- prometheus.Metric) {
 	all := make(map[string]*kindAccounts)
 	of := func(kind string) *kindAccounts {
@@ -79,7 +79,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 	}
 	if behind, err := c.of.CatchUp(ctx); err == nil {
 		for _, k := range handled {
-			if !behind.Cut { // otherwise some may not be counted yet
+			if !behind.Cut { // with a cut count, some kinds may not be counted yet
 				of(k.Kind).add(durable.KindCatchUp{})
 			}
 		}
@@ -126,8 +126,8 @@ func (a *kindAccounts) add(k durable.KindCatchUp) {
 	a.behind.Left += k.Left
 }
 
-// collect collects the known numbers. If the count of overdue tasks was cut, there may be more of each kind, but the
-// oldest are known.
+// collect collects the known numbers. If cut is true, each kind may have more overdue tasks than were counted, but the
+// oldest ones are known.
 func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus.Metric) {
 	if a.runs != nil {
 		for desc, n := range map[*prometheus.Desc]uint64{
@@ -172,13 +172,13 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 	}
 }
 
-// findFor is how long to look for the oldest due task of a kind without a handler. Such kinds are few, and their tasks
-// come first in the order of due times.
+// findFor is how long to search for the oldest due task of a kind without a handler. There are few such kinds, and
+// their tasks come first in due order.
 const findFor = 20 * time.Millisecond
 
-// unhandled returns how long the oldest due task of each kind without a handler on any node has waited, and 0 for the
-// other kinds and for paused ones. It leaves out unknown kinds, and all kinds while a node has not yet reported its
-// own.
+// unhandled returns, for each kind without a handler on any node, how long the oldest due task has waited. The value is
+// 0 for handled kinds and for paused kinds. It omits kinds for which the wait is unknown, and omits all kinds until
+// every node has reported the kinds that it handles.
 func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCounts,
 ) map[string]time.Duration {
 	nodes, err := c.of.Nodes(ctx)

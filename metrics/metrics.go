@@ -12,35 +12,36 @@
 //	...
 //	err = prometheus.Register(metrics.NewSchedulerCollector(s, "orders", metrics.WithAttempts(attempts)))
 //
-//	engine, err := postgres.Open(ctx, url) // a cluster: one process collects the engine, and each its scheduler
+//	// In a cluster, each process collects its scheduler, and only one collects the engine.
+//	engine, err := postgres.Open(ctx, url)
 //	...
 //	err = prometheus.Register(metrics.NewEngineCollector(engine, "orders"))
 //
-// The counters and gauges are read at each scrape, from [timewheel.TimeWheel.Stats], [durable.Scheduler.Stats] and the
-// counts that the scheduler keeps, and cost nothing in between. The histograms of runs need the observer; each run
-// costs them two or three observations. No scrape walks over tasks for longer than a fraction of a second.
+// The counters and gauges are read at each scrape from [timewheel.TimeWheel.Stats], [durable.Scheduler.Stats] and the
+// counts that the scheduler maintains. They cost nothing between scrapes. The histograms of runs require the observer,
+// and each run adds two or three observations to them. No scrape walks over tasks for more than a fraction of a second.
 //
-// # The names
+// # Names
 //
-// All values are in base units: seconds, bytes and counts. The README has a table of all metrics. Those of a wheel have
-// the label wheel, and those of a durable scheduler the label scheduler. A histogram counts a run once it has ended;
-// age gauges cover runs that are still waiting or in progress.
+// All values are in base units: seconds, bytes and counts. The README has a table of all metrics. The metrics of a
+// wheel have the label wheel, and the metrics of a durable scheduler have the label scheduler. A histogram counts a run
+// when it ends. Age gauges cover runs that are still waiting or in progress.
 //
-// A wheel has 15 series. With WithRuns it has 109 in a Prometheus with classic histograms, and 18 in one with native
-// histograms. The number does not depend on the number of tasks. A scheduler on a store has 38 and a node 67, and each
-// 15 more for each kind of its tasks. With WithAttempts a kind has 62 more with classic histograms, and 2 with native
-// ones. After 100 kinds the number of series stays the same: further kinds share the label value other.
+// A wheel has 15 series. With WithRuns, it has 109 series if Prometheus stores classic histograms, or 18 with native
+// histograms. The number does not depend on the number of tasks. A scheduler on a store has 38 series and a node has
+// 67, plus 15 for each kind of task. WithAttempts adds 62 series per kind with classic histograms, or 2 with native
+// ones. Beyond 100 kinds, the number of series no longer grows: further kinds share the label value other.
 //
-// A counter never falls while its collector lives.
+// A counter never decreases during the lifetime of its collector.
 //
 // # Alerts and dashboard
 //
-// The folder prometheus has alert rules, and the folder grafana has a dashboard of all metrics. The README
-// of this module says how to install both.
+// The directory prometheus contains alert rules, and the directory grafana contains a dashboard of all metrics. This
+// module's README explains how to install both.
 //
 // # OpenTelemetry
 //
-// Register the collector with a registry of its own, and read that registry with the bridge
+// Register the collector with a separate registry, and read that registry through the bridge
 // go.opentelemetry.io/contrib/bridges/prometheus:
 //
 //	metric.NewPeriodicReader(exporter,
@@ -54,8 +55,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An account is one number in the reading S of a source. NaN means that the source does not have it; it is then left
-// out.
+// An account is one number in the reading S of a source. A number that the source does not have is NaN, and is not
+// exported.
 type account[S any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -76,8 +77,8 @@ type collector[S any] struct {
 	accounts   []account[S]
 	histograms []prometheus.Collector
 
-	mu       sync.Mutex // protects greatest
-	greatest []float64  // the last reported value of each counter
+	mu       sync.Mutex // protects the field below
+	greatest []float64  // the greatest value so far of each counter
 }
 
 func newCollector[S any](read func() S, accounts []account[S]) *collector[S] {
@@ -108,10 +109,10 @@ func (c *collector[S]) collect(s S, metrics chan<- prometheus.Metric) {
 	}
 }
 
-// values returns the value of each account. For a counter that is its greatest value so far, because Prometheus takes a
-// falling counter as a restart of the process. Started and Finished of a wheel fall by one for an instant when a task
-// is removed after a worker has taken its run and before the run begins. Also, if two scrapes overlap, the one that
-// reports last may have read first.
+// values returns the value of each account. For a counter, it returns the greatest value so far, because Prometheus
+// interprets a decrease as a restart of the process. There are two causes of a decrease. A wheel's Started and Finished
+// drop by one for an instant if a task is removed after a worker has taken its run but before the run starts. And of
+// two overlapping scrapes, the one that reports last may have read first.
 func (c *collector[S]) values(s S) []float64 {
 	all := make([]float64, len(c.accounts))
 	c.mu.Lock()

@@ -11,13 +11,15 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// patience is how long a scrape waits for a store or an engine. Numbers that are not known by then are left out.
+// patience is how long a scrape waits for a store or an engine. It omits numbers that are still unknown after that
+// time.
 const patience = 2 * time.Second
 
 // A SchedulerOption adds metrics to the collector of a scheduler.
 type SchedulerOption func(*schedulerCollector)
 
-// WithAttempts adds the histograms of a, whose Observe was passed to the scheduler. It panics if a is nil.
+// WithAttempts adds the histograms of a. The scheduler must have a.Observe as an observer. WithAttempts panics if a is
+// nil.
 func WithAttempts(a *Attempts) SchedulerOption {
 	if a == nil {
 		panic("metrics: the attempts are nil")
@@ -27,13 +29,13 @@ func WithAttempts(a *Attempts) SchedulerOption {
 	}
 }
 
-// NewSchedulerCollector returns a collector of the statistics of a durable scheduler. The name is the value of the
-// label scheduler. Collectors of several schedulers can be in one registry if their names differ. The nodes of a
-// cluster have the same name in the registries of their processes. After Shutdown the scheduler has no pending tasks.
-// NewSchedulerCollector panics if s is nil.
+// NewSchedulerCollector returns a collector for the statistics of a durable scheduler. The name is the value of the
+// label scheduler. One registry can hold the collectors of several schedulers if their names differ. The nodes of a
+// cluster use the same name in the registries of their processes. After Shutdown, the scheduler reports no pending
+// tasks. NewSchedulerCollector panics if s is nil.
 //
-// A scrape reads counts that the scheduler keeps, or has read within the last seconds. It waits at most four seconds
-// for the engine of a node, and leaves out numbers that are not known by then.
+// A scrape reads counts that the scheduler maintains, or that it has read within the last few seconds. On a node, a
+// scrape waits at most four seconds for the engine and omits numbers that are still unknown after that time.
 func NewSchedulerCollector(s *durable.Scheduler, name string, opts ...SchedulerOption) prometheus.Collector {
 	if s == nil {
 		panic("metrics: the scheduler is nil")
@@ -41,7 +43,7 @@ func NewSchedulerCollector(s *durable.Scheduler, name string, opts ...SchedulerO
 	return newSchedulerCollector(s, name, opts...)
 }
 
-// A scheduler is a *durable.Scheduler, or stands for one in a test.
+// A scheduler is a *durable.Scheduler, or a fake in tests.
 type scheduler interface {
 	Stats() durable.Stats
 	Err() error
@@ -52,7 +54,7 @@ type scheduler interface {
 	Find(ctx context.Context, q durable.Query) (durable.Found, error)
 }
 
-// A durableReading is the result of reading a scheduler once.
+// A durableReading holds the values from one reading of a scheduler.
 type durableReading struct {
 	durable.Stats
 	failed bool
@@ -100,9 +102,9 @@ var (
 		"Time from a question to the engine until its answer: joins, renewals, claims and confirmations.", nil, nil)
 )
 
-// histogram returns the metric of a timing.
+// histogram returns a timing as a histogram metric.
 func histogram(desc *prometheus.Desc, t durable.Timing) prometheus.Metric {
-	upTo := make(map[float64]uint64, len(t.Buckets)) // each bucket includes those before it
+	upTo := make(map[float64]uint64, len(t.Buckets)) // each bucket includes all lower ones
 	n := uint64(0)
 	for i, in := range t.Buckets {
 		n += in
@@ -111,13 +113,14 @@ func histogram(desc *prometheus.Desc, t durable.Timing) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(desc, t.Count, t.Total.Seconds(), upTo)
 }
 
-// ofNode returns an account that only a node has.
+// ofNode turns a function of a node's statistics into a function of a reading. Without a node, as on a store, the
+// number is unknown.
 func ofNode(of func(n durable.NodeStats) float64) func(r durableReading) float64 {
 	value := known(of)
 	return func(r durableReading) float64 { return value(r.Node) }
 }
 
-// leased returns a time of the lease. A scheduler of [durable.Connect] has none.
+// leased returns d in seconds, or NaN if the node has no lease, as with [durable.Connect].
 func leased(n durable.NodeStats, d time.Duration) float64 {
 	if n.Lease == 0 {
 		return math.NaN()
@@ -125,8 +128,8 @@ func leased(n durable.NodeStats, d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// The counter of parked tasks is named after runs: the gauge's name with _total would be the same metric in the format
-// of OpenMetrics.
+// The name of the counter of parked tasks contains "runs", because in the OpenMetrics format the gauge's name with the
+// suffix _total would denote the same metric.
 var schedulerAccounts = []account[durableReading]{
 	newGauge("timewheel_durable_tasks_pending", "Tasks in the store, parked and paused ones included.",
 		func(r durableReading) float64 { return float64(r.Pending) }),

@@ -10,11 +10,11 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Runs are the histograms of the runs of one wheel.
+// Runs holds histograms of the runs of one wheel.
 type Runs struct{ tick, wait, duration prometheus.Histogram }
 
-// buckets are the bounds of the classic buckets, in seconds. Between 1 ms and 1 s each is at most 1.5 times the one
-// before, so that a quantile around a tick is meaningful. Outside they are wider.
+// buckets holds the bounds of the classic buckets, in seconds. Between 1 ms and 1 s, each bound is at most 1.5 times
+// the previous one, so that a quantile close to a tick is meaningful. Outside this range the buckets are wider.
 var buckets = []float64{
 	100e-6, 220e-6, 470e-6,
 	1e-3, 1.5e-3, 2.2e-3, 3.3e-3, 4.7e-3, 6.8e-3,
@@ -39,7 +39,7 @@ func NewRuns() *Runs {
 	}
 }
 
-// histogramOf returns the options of a histogram of times: classic buckets and native ones.
+// histogramOf returns the options for a histogram of durations, with both classic and native buckets.
 func histogramOf(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name:                            name,
@@ -64,8 +64,8 @@ func (r *Runs) Observe(run timewheel.Run) {
 // An Option adds metrics to the collector of a wheel.
 type Option func(*collector[reading])
 
-// WithRuns adds the histograms of r and the age of the longest run in progress. The wheel must have the option of
-// r: without it the wheel does not know that age. It panics if r is nil.
+// WithRuns adds the histograms of r and the age of the longest run in progress. The wheel must have the option of r,
+// because a wheel without an observer does not record that age. WithRuns panics if r is nil.
 func WithRuns(r *Runs) Option {
 	if r == nil {
 		panic("metrics: the runs are nil")
@@ -77,23 +77,23 @@ func WithRuns(r *Runs) Option {
 	}
 }
 
-// NewCollector returns a collector of the statistics of a wheel. The name is the value of the label wheel. Collectors
-// of several wheels can be in one registry if their names differ. NewCollector panics if tw is nil.
+// NewCollector returns a collector for the statistics of a wheel. The name is the value of the label wheel. One
+// registry can hold the collectors of several wheels if their names differ. NewCollector panics if tw is nil.
 func NewCollector(tw *timewheel.TimeWheel, name string, opts ...Option) prometheus.Collector {
 	if tw == nil {
-		panic("metrics: the wheel is nil") // now, and not on a goroutine of the registry at the first scrape
+		panic("metrics: the wheel is nil") // panic here, not in one of the registry's goroutines at the first scrape
 	}
 	return newWheelCollector(tw, name, opts...)
 }
 
-// A wheel is a *timewheel.TimeWheel, or stands for one in a test.
+// A wheel is a *timewheel.TimeWheel, or a fake in tests.
 type wheel interface {
 	Stats() timewheel.Stats
 	IsRunning() bool
 	LongestRuns(n int) []timewheel.Run
 }
 
-// A reading is the result of reading a wheel once.
+// A reading holds the values from one reading of a wheel.
 type reading struct {
 	timewheel.Stats
 	of wheel
@@ -148,7 +148,7 @@ var longestRun = newGauge("timewheel_longest_run_seconds",
 	"How long the run has been running that has run longest; 0 if none runs.",
 	func(r reading) float64 {
 		runs := r.of.LongestRuns(1)
-		if len(runs) == 0 || runs[0].Started.IsZero() { // a worker has taken the run and is about to begin it
+		if len(runs) == 0 || runs[0].Started.IsZero() { // a worker has taken the run and is about to start it
 			return 0
 		}
 		return max(time.Since(runs[0].Started).Seconds(), 0)

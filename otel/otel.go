@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package otel traces the runs of durable schedulers with OpenTelemetry: a span for each call of a handler, with a link
-// to the span in which the task was added.
+// Package otel traces the runs of durable schedulers with OpenTelemetry. Each call of a handler gets a span, which is
+// linked to the span that added the task.
 //
 //	s, err := durable.New(store, otel.Option(provider))
 //	...
@@ -9,29 +9,29 @@
 //	otel.Inject(ctx, &task)
 //	err = s.AddTask(ctx, task)
 //
-// The task carries the trace context, so it does not matter which process runs it, or when.
+// The task carries the trace context, so the link works in whichever process runs the task, and at any later time.
 //
-// # A link, and not a parent
+// # Links instead of parents
 //
-// A span is the root of a trace of its own, and linked to the span that added the task. That is what the semantic
-// conventions for messaging require of a span that processes a message; a parent is optional there. Here it would
-// usually be wrong. A run begins minutes or months after the span that added it has ended. One trace of both would last
-// as long, and be sampled by a decision that is as old. A repeating task would add to that trace for ever. Attempts of
-// one run are different traces; they have the same messaging.message.id.
+// Each span is the root of its own trace, with a link to the span that added the task. The semantic conventions for
+// messaging require such a link for a span that processes a message; a parent is optional. For durable tasks, a parent
+// would usually be wrong. A run starts minutes or months after the span that added the task has ended. A trace that
+// contained both would last that long, and its sampling decision would be just as old. A repeating task would extend
+// the trace forever. The attempts of a run are separate traces that share the same messaging.message.id.
 //
 // # Attributes
 //
 //	messaging.system                 timewheel
 //	messaging.operation.name, .type  process
-//	messaging.destination.name       the kind
-//	messaging.message.id             the token of the run, the same for all of its attempts
-//	timewheel.task.key               the key
-//	timewheel.run.attempt            1 for the first
-//	timewheel.run.lateness           seconds from when the run was due until the call
-//	error.type                       of a call that failed
+//	messaging.destination.name       the kind of the task
+//	messaging.message.id             the token of the run, which all of its attempts share
+//	timewheel.task.key               the key of the task
+//	timewheel.run.attempt            1 for the first attempt
+//	timewheel.run.lateness           seconds from the due time of the run until the call
+//	error.type                       the type of the error, if the call failed
 //
-// The name of a span is "process" and the kind. A call that returns an error, panics or ends its goroutine has the status
-// Error, unless the error is that of [durable.Snooze].
+// The name of a span is "process" followed by the kind. If a call returns an error, panics or ends its goroutine, its
+// span has the status Error, unless the error is from [durable.Snooze].
 package otel
 
 import (
@@ -70,7 +70,7 @@ func Middleware(provider trace.TracerProvider) durable.Middleware {
 func traced(tracer trace.Tracer, next durable.Handler) durable.Handler {
 	return func(ctx context.Context, run durable.Run) error {
 		ctx, span := tracer.Start(ctx, "process "+text(run.Kind), options(run)...)
-		failure, message := "ended", "the handler panicked or ended its goroutine" // unless it returns
+		failure, message := "ended", "the handler panicked or ended its goroutine" // cleared if h returns
 		defer func() {
 			if failure != "" {
 				span.SetAttributes(attribute.String("error.type", failure))
@@ -109,17 +109,18 @@ func options(run durable.Run) []trace.SpanStartOption {
 	return all
 }
 
-// text returns s as an attribute may have it.
+// text returns s as valid UTF-8, as attribute values require.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// The headers of W3C Trace Context, which Task.Trace has with a space between them.
+// These are the headers of W3C Trace Context. Task.Trace contains their values, separated by a space.
 const (
 	traceparent = "traceparent"
 	tracestate  = "tracestate"
 )
 
-// Inject sets task.Trace to the trace context of the span in ctx, which is to be the one that adds the task. Without a
-// valid span in ctx it does nothing. A tracestate that is too long for durable.MaxTrace is left out.
+// Inject sets task.Trace to the trace context of the span in ctx, which should be the span that adds the task. If ctx
+// contains no valid span, Inject does nothing. Inject omits a tracestate that would make task.Trace longer than
+// [durable.MaxTrace].
 func Inject(ctx context.Context, task *durable.Task) {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
@@ -132,7 +133,8 @@ func Inject(ctx context.Context, task *durable.Task) {
 	}
 }
 
-// Extract returns the span context that Inject has put into [durable.Task].Trace. It is not valid if there is none.
+// Extract returns the span context that Inject has stored in the Trace field of a [durable.Task]. The result is not
+// valid if from contains no trace context.
 func Extract(from string) trace.SpanContext {
 	parent, state, _ := strings.Cut(from, " ")
 	carrier := propagation.MapCarrier{traceparent: parent, tracestate: state}

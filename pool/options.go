@@ -7,12 +7,12 @@ import (
 	"runtime/debug"
 )
 
-// An Option changes how a Pool made by [New] behaves.
+// An Option configures a Pool created by [New].
 type Option func(*Pool) error
 
-// WithPanicHandler calls h with the value and the stack of a panic in a job, on the goroutine of the job. The pool
-// continues. Without this option the panic is written to the standard logger of package log. A panic in h is written
-// there as well. WithPanicHandler panics if h is nil.
+// WithPanicHandler calls h when a job panics, with the recovered value and the stack, on the job's goroutine. The pool
+// continues to work. Without this option a panic is written to the standard logger of package log. A panic in h is also
+// written there. WithPanicHandler panics if h is nil.
 func WithPanicHandler(h func(value any, stack []byte)) Option {
 	if h == nil {
 		panic("pool: nil panic handler")
@@ -23,7 +23,7 @@ func WithPanicHandler(h func(value any, stack []byte)) Option {
 	}
 }
 
-// recover ends a panic of a job. It must be deferred.
+// recover stops a panic in a job. It must be deferred.
 func (p *Pool) recover() {
 	value := recover()
 	if value == nil {

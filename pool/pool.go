@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package pool runs functions on a bounded number of goroutines and never makes the submitter wait.
+// Package pool runs functions on a limited number of goroutines and never blocks the goroutine that submits them.
 //
 //	p, err := pool.New(8)
 //	if err != nil {
@@ -9,18 +9,17 @@
 //	defer p.Close(context.Background())
 //	err = p.Submit(func() { resize(picture) })
 //
-// A job that finds no free worker waits in a queue, first in, first out. A worker that ends its job takes the next one
-// from there before it goes back. The queue is unbounded: a program that keeps submitting jobs without checking
-// [Pool.Waiting] can run out of memory.
+// If no worker is free, a job waits in a first-in, first-out queue. A worker that has finished a job takes the next one
+// from the queue. The queue is unbounded, so a program that keeps submitting jobs without checking [Pool.Waiting] can
+// run out of memory.
 //
-// The goroutines come from github.com/panjf2000/ants. This package adds the queue, since an ants pool that is
-// full either blocks the submitter or refuses the job. It also adds a rule that starts few workers: passing
-// each of many short jobs to a goroutine of its own costs more than the jobs. Only a few workers are about to
-// start at any time. A worker that starts takes a job and, if more wait, calls the next worker. So short jobs
-// are all done by the few workers that get a processor. With jobs that block, the pool grows as fast as
-// processors come free.
+// The goroutines come from github.com/panjf2000/ants. This package adds the queue, because a full ants pool either
+// blocks the submitter or refuses the job. It also limits how many workers are about to start at any time: starting a
+// goroutine for each of many short jobs costs more than the jobs themselves. A worker that starts takes a job and, if
+// more jobs are waiting, calls the next worker. So short jobs are all run by the few workers that get a processor. With
+// jobs that block, the pool grows as fast as processors become free.
 //
-// A pool at rest holds no goroutine: its workers end after a second without a job.
+// An idle pool holds no goroutines: its workers exit after a second without jobs.
 package pool
 
 import (
@@ -35,23 +34,22 @@ import (
 // ErrClosed is returned by Submit after Close.
 var ErrClosed = errors.New("pool: closed")
 
-// A Pool runs functions on at most Cap goroutines at once. Make one with [New]; the zero value is not usable.
-// A Pool is safe for use by several goroutines, and its jobs may call all of its methods. A job that calls
-// Close waits for itself.
+// A Pool runs functions on at most Cap goroutines at once. Create one with [New]; the zero value is not usable. A Pool
+// is safe for concurrent use, and its jobs may call any of its methods. A job that calls Close waits for itself.
 type Pool struct {
 	size    int
 	onPanic func(value any, stack []byte)
 	done    chan struct{} // closed when the pool is closed and its last job has ended
 
-	mu      sync.Mutex // protects all below
+	mu      sync.Mutex // protects the fields below
 	queue   crew.Queue[func()]
 	crew    crew.Crew
-	running int // jobs
+	running int // number of jobs in progress
 	closed  bool
 }
 
-// New returns a pool that runs at most size functions at once. It is an error if size is not positive.
-// Goroutines are started when there is something to do.
+// New returns a pool that runs at most size functions at once. It returns an error if size is not positive. Goroutines
+// are started only when there are jobs to run.
 func New(size int, opts ...Option) (*Pool, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("pool: size %d is not positive", size)
@@ -85,7 +83,7 @@ func (p *Pool) Submit(job func()) error {
 	return nil
 }
 
-// Running returns how many jobs run now. It is never more than Cap.
+// Running returns the number of jobs in progress. It is never more than Cap.
 func (p *Pool) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,13 +97,13 @@ func (p *Pool) Waiting() int {
 	return p.queue.Len()
 }
 
-// Cap returns how many jobs may run at once, the size given to New.
+// Cap returns the maximum number of jobs that run at once, as given to [New].
 func (p *Pool) Cap() int { return p.size }
 
-// Close makes Submit refuse further jobs, and waits until all submitted jobs have ended or ctx is done. If ctx
-// is done first, Close returns an error that wraps the cause and says how many jobs are left. They continue:
-// nothing is cancelled. Close may be called again to wait again. It does not wait for the goroutines, which end
-// soon after.
+// Close makes Submit refuse further jobs, and waits until all submitted jobs have ended or ctx is done. If ctx is done
+// first, Close returns an error that wraps the cause and says how many jobs are left. These jobs are not cancelled.
+// Close may be called again to continue waiting. It does not wait for the pool's goroutines, which exit soon
+// afterwards.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
@@ -131,7 +129,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
-// work is the function of a worker: it runs jobs until none waits, or until a job ends the goroutine.
+// work is the main function of a worker. It runs jobs until none is waiting or a job ends the goroutine.
 func (p *Pool) work() {
 	p.mu.Lock()
 	p.crew.Begin()
@@ -147,7 +145,7 @@ func (p *Pool) work() {
 	}
 }
 
-// runUnlocked runs job with the lock released. The lock is held again at the end, whatever job does.
+// runUnlocked runs job with the lock released. The lock is held again when runUnlocked ends, whatever job does.
 func (p *Pool) runUnlocked(job func()) {
 	p.mu.Unlock()
 	defer func() {

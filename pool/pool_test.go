@@ -27,7 +27,7 @@ type rig struct {
 	*testing.T
 	*Pool
 	release chan struct{} // releases the blocked jobs
-	ran     []int         // the numbers, in order; by jobs that run one at a time
+	ran     []int         // numbers of the jobs, in start order; written by jobs that run one at a time
 }
 
 // in runs f in a bubble with a pool of the given size. At the end the pool must finish its jobs and leave no goroutine
@@ -51,7 +51,7 @@ func in(t *testing.T, size int, f func(t *testing.T, p *rig), opts ...Option) {
 	})
 }
 
-// want waits until all is quiet, and fails the test unless these numbers of jobs are running and waiting.
+// want waits until all is quiet, and fails the test unless the given numbers of jobs are running and waiting.
 func (p *rig) want(running, waiting int) {
 	p.Helper()
 	synctest.Wait()
@@ -78,7 +78,7 @@ func (p *rig) block(n int) {
 	}
 }
 
-// number submits the jobs from up to to, exclusive, for a pool that runs one at a time.
+// number submits the jobs with the given range of numbers, excluding the last, to a pool that runs one job at a time.
 func (p *rig) number(from, to int) {
 	p.Helper()
 	for i := from; i < to; i++ {
@@ -86,7 +86,7 @@ func (p *rig) number(from, to int) {
 	}
 }
 
-// wantRan waits until all is quiet, and fails the test unless the jobs ran in order, once each.
+// wantRan waits until all is quiet, and fails the test unless the first n jobs ran in order, once each.
 func (p *rig) wantRan(n int) {
 	p.Helper()
 	synctest.Wait()
@@ -99,8 +99,8 @@ func (p *rig) wantRan(n int) {
 	}
 }
 
-// antsGoroutines counts the goroutines of the bubble that ants started. The default pool of ants has goroutines too,
-// and those of an earlier test may still be about to end.
+// antsGoroutines returns the number of goroutines in the bubble that ants started. It counts no others, because ants'
+// default pool also has goroutines, and goroutines of an earlier test may not have ended yet.
 func antsGoroutines() (n int) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -138,7 +138,7 @@ func TestNew_wrongArgument_isNamed(t *testing.T) {
 	}
 }
 
-// A mistake that only a programmer can make panics.
+// A programming error causes a panic.
 func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
 	in(t, 1, func(t *testing.T, p *rig) {
 		for want, f := range map[string]func(){
@@ -530,7 +530,7 @@ func TestPool_atRest_holdsNoGoroutineAfterASecond(t *testing.T) {
 			}
 			p.want(0, 0)
 			time.Sleep(time.Second / 2)
-			p.submit(func() {}) // another job postpones it
+			p.submit(func() {}) // another job postpones the end of the goroutines
 			testkit.Settle(time.Second - 1)
 			if n := antsGoroutines(); n == 0 {
 				t.Errorf("round %d: the goroutines are gone before their time", round)

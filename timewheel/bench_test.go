@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// bench runs f with few live tasks and with many: their number may affect the result only through memory access.
+// bench runs f with few live tasks and with many: the number of tasks may affect the result only through memory access.
 func bench(b *testing.B, f func(b *testing.B, live int)) {
 	b.Helper()
 	for _, live := range []int{1_000, 1_000_000} {
@@ -51,8 +51,8 @@ func mustAdd(b testing.TB, tw *TimeWheel, key string, d time.Duration) {
 	}
 }
 
-// Fresh keys are added, and removed in batches outside the measurement, so that the number of live tasks stays about
-// the same.
+// New keys are added, and removed in batches outside the measurement, so that the number of live tasks stays roughly
+// constant.
 func BenchmarkAdd(b *testing.B) {
 	bench(b, func(b *testing.B, live int) {
 		tw := benchWheel(b, benchKeys("live-", live))
@@ -120,7 +120,7 @@ func BenchmarkReschedule(b *testing.B) {
 	}
 }
 
-// A walk over all tasks when none has the prefix.
+// A walk over all tasks, none of which has the prefix.
 func BenchmarkAllPrefix(b *testing.B) {
 	bench(b, func(b *testing.B, live int) {
 		tw := benchWheel(b, benchKeys("live-", live))
@@ -132,7 +132,7 @@ func BenchmarkAllPrefix(b *testing.B) {
 	})
 }
 
-// A tick with few due tasks, while many wait in its slot for a later circle, and in all other slots.
+// A tick with few due tasks, while many tasks wait in its slot for a later circle and in all other slots.
 func BenchmarkLayout_tickWithFewDue(b *testing.B) {
 	const slots, due = 1024, 4
 	bench(b, func(b *testing.B, waiting int) {
@@ -172,8 +172,8 @@ func BenchmarkLayout_tickWithNothingDue(b *testing.B) {
 	})
 }
 
-// Five million tasks of half an hour, added within ten seconds: the longest visit before the first is due, and the
-// longest with due tasks, excluding the dispatcher's work.
+// Five million tasks with a delay of half an hour, added within ten seconds. The benchmark reports the longest visit
+// before the first task is due, and the longest visit with due tasks, excluding the dispatcher's work.
 func BenchmarkLayout_longestVisit(b *testing.B) {
 	for _, kind := range []Layout{Hashed, Hierarchical} {
 		b.Run(kind.String(), func(b *testing.B) {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Both layouts go through the same operations. After each step they must have run the same tasks, and report the same
-// about the waiting ones.
+// Both layouts perform the same operations. After each step they must have run the same tasks, and must report the same
+// information about the waiting tasks.
 func TestLayouts_anyOperations_differInNothing(t *testing.T) {
 	testkit.NotForRaces(t)
 	for seed := range uint64(150) {
@@ -46,7 +46,7 @@ func FuzzLayouts_differInNothing(f *testing.F) {
 	})
 }
 
-// runBoth reads numbers from the script until it ends.
+// runBoth reads numbers from the script until the script ends.
 func runBoth(t *testing.T, script []byte) {
 	draw := func(n int) int {
 		if len(script) == 0 {
@@ -88,14 +88,14 @@ func runBoth(t *testing.T, script []byte) {
 	})
 }
 
-// timed is a job that also notes the time.
+// timed is a job that also records the time.
 func (w *rig) timed(task *Task) {
 	w.runs.Lock()
 	defer w.runs.Unlock()
 	w.ran = append(w.ran, fmt.Sprint(task.Key, "@", w.hand.Fake.Now()))
 }
 
-// step does one operation and returns its result: the answer, the runs, the counters and all tasks.
+// step performs one operation and returns its result: the answer, the runs, the counters and all tasks.
 func (w *rig) step(op int, task *Task, d time.Duration) string {
 	var err error
 	switch op {
@@ -109,7 +109,7 @@ func (w *rig) step(op int, task *Task, d time.Duration) string {
 		err = w.SetTask(task)
 	case 6:
 		w.Start()
-		synctest.Wait() // otherwise chance decides whether overdue tasks run before the clock moves on
+		synctest.Wait() // without this, chance decides whether overdue tasks run before the clock advances
 	}
 	if op >= 6 {
 		for left := uint64(max(d, 0)); left > 0; { // tick by tick, unless there are too many
@@ -143,7 +143,7 @@ func TestHierarchy_oneTask_wakesTheLoopOnceALevel(t *testing.T) {
 			w.advance(time.Millisecond)
 		}
 		w.wantRuns("k")
-		if n := w.hand.sleeps.Load() - before; n > 6 { // three visits; it may be busy after one
+		if n := w.hand.sleeps.Load() - before; n > 6 { // three visits; the loop may be busy after one of them
 			t.Errorf("the loop went to sleep %d times in 850 ticks", n)
 		}
 	})

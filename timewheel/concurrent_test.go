@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The tests in this file make two goroutines meet. In a plain run they seldom meet at the step that matters; `make
-// interleave` makes them.
+// The tests in this file run two goroutines against each other. In a plain run the goroutines seldom interleave at the
+// step that matters; `make interleave` forces them to.
 
 // deadEntry returns an entry that needs no work from the loop. The entries spread over the inboxes.
 func deadEntry(i int) *entry {
@@ -27,15 +27,15 @@ func deadEntry(i int) *entry {
 	return e
 }
 
-// pause lets other goroutines run, each time for a different while.
+// pause lets other goroutines run, for a random time at each call.
 func pause(r *rand.Rand, n int) {
 	for range r.IntN(n) {
 		runtime.Gosched()
 	}
 }
 
-// A look no later than the next poll sees each post, whether the loop is at rest, busy, or about to rest. The last post
-// is the one that matters: earlier ones may be seen thanks to it.
+// The loop sees each post no later than at the next poll, whether it is at rest, busy, or about to rest. Only the last
+// post matters, because it may cause earlier posts to be seen.
 func TestPost_whileTheLoopFallsAsleep_isSeen(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -85,7 +85,7 @@ func TestPost_whileTheLoopEnds_isSeen(t *testing.T) {
 			mustAdd(t, w.TimeWheel, fmt.Sprint(p), time.Hour)
 			e := w.entry(fmt.Sprint(p))
 			posters.Go(func() {
-				for i := 0; !enough.Load(); i++ { // nearer and nearer, so the loop must be called
+				for i := 0; !enough.Load(); i++ { // due sooner each time, so the loop must be called
 					w.move(e, later(w.loop.now(), time.Hour-time.Duration(i%3000)*time.Second))
 				}
 			})
@@ -102,7 +102,7 @@ func TestPost_whileTheLoopEnds_isSeen(t *testing.T) {
 	}
 }
 
-// Callers can see that the loop is running before its first look. Otherwise one of them could post after that look, and
+// Callers can see that the loop is running before its first look. Otherwise a caller could post after that look and
 // wait for the lock until the loop is running and asleep.
 func TestLoop_firstLook_isMadeByARunningLoop(t *testing.T) {
 	for range 100 {
@@ -119,8 +119,8 @@ func TestLoop_firstLook_isMadeByARunningLoop(t *testing.T) {
 	}
 }
 
-// A caller finds no running loop and waits for the lock. When it gets the lock the loop is running, so the caller must
-// leave the layout alone.
+// A caller finds that the loop is not running and waits for the lock. When it acquires the lock, the loop is running,
+// so the caller must leave the layout alone.
 func TestPost_loopStartsWhileItWaitsForTheLock_doesNotLook(t *testing.T) {
 	w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60)}
 	defer w.TimeWheel.Stop()
@@ -130,7 +130,7 @@ func TestPost_loopStartsWhileItWaitsForTheLock_doesNotLook(t *testing.T) {
 	for w.posted() == 0 {
 		runtime.Gosched()
 	}
-	for range 1000 { // until it waits for the lock
+	for range 1000 { // until the caller waits for the lock
 		runtime.Gosched()
 	}
 	w.loop.running.Store(true)
@@ -189,8 +189,8 @@ func TestStop_returns_afterTheLastLook(t *testing.T) {
 	}
 }
 
-// Two goroutines move an entry, and the loop meets it. When all is quiet, the entry is not placed after its due time.
-// Each round makes few moves, because a later move would hide the damage of an earlier one.
+// Two goroutines move an entry while the loop handles it. Once all is quiet, the entry must not be placed after its due
+// time. Each round makes only a few moves, because a later move would hide the damage done by an earlier one.
 func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -225,7 +225,7 @@ func TestMove_byTwoWhileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	}
 }
 
-// The loop fires a task that is being moved. The Reschedule succeeds: whether it came first or withdrew the run, the
+// The loop fires a task that is being moved. The Reschedule succeeds. Whether it came first or withdrew the run, the
 // task waits for its new due time.
 func TestMove_whileTheLoopFires_wins(t *testing.T) {
 	for _, times := range []int{1, 3} {
@@ -290,7 +290,8 @@ func TestRemove_whileItIsMoved_isFinal(t *testing.T) {
 	}
 }
 
-// A Reschedule that meets a Pause or a Resume finds the entry replaced. It must not be lost with the old entry.
+// A Reschedule that coincides with a Pause or a Resume finds that the entry has been replaced. The new due time must
+// not be lost with the old entry.
 func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		r := random(1)
@@ -316,10 +317,10 @@ func TestPause_whileItIsMoved_losesNothing(t *testing.T) {
 	})
 }
 
-// If an entry ends while it is being moved, the end wins and the move reports it. Otherwise a Reschedule that meets a
-// Pause would be lost with the replaced entry.
+// If an entry ends while it is being moved, the end wins and the move reports failure. Otherwise a Reschedule that
+// coincides with a Pause would be lost with the replaced entry.
 func TestMove_ofAnEntryThatEndsMeanwhile_saysSo(t *testing.T) {
-	const enough, most = 100, 1_000_000 // how often they must meet, and how many attempts are made
+	const enough, most = 100, 1_000_000 // meetings required, and attempts allowed
 	tw := NewTimeWheel(time.Millisecond, 8)
 	defer tw.Stop()
 	var at atomic.Pointer[entry]
@@ -346,7 +347,7 @@ func TestMove_ofAnEntryThatEndsMeanwhile_saysSo(t *testing.T) {
 	t.Logf("they met %d times", met.Load())
 }
 
-// The same holds when the entry is paused, and a Resume reads the time left before the Reschedule writes it.
+// The same holds when the entry is paused, and a Resume reads the remaining delay before the Reschedule writes it.
 func TestSetLeft_ofAnEntryThatHasEnded_saysSo(t *testing.T) {
 	e := newEntry("k", ignore, 0, 1, 1)
 	for state, left := range map[uint32]bool{paused: true, removed: false} {
@@ -357,8 +358,8 @@ func TestSetLeft_ofAnEntryThatHasEnded_saysSo(t *testing.T) {
 	}
 }
 
-// Pausing and resuming a task again and again keeps replacing its entries. Throughout, the task is live, all its times
-// are valid, and Drain finds it.
+// Pausing and resuming a task repeatedly replaces its entry each time. Throughout, the task is live, all its times are
+// valid, and Drain finds it.
 func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
@@ -394,7 +395,7 @@ func TestPause_allTheTime_isLiveAllTheTime(t *testing.T) {
 	})
 }
 
-// Of two concurrent removals one wins. Of an add and a removal of the same key, both take effect.
+// Of two concurrent removals, one succeeds. A concurrent add and removal of the same key both take effect.
 func TestRemove_byTwo_oneWins(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(10))
 	defer tw.Stop()
@@ -492,7 +493,7 @@ func TestTimes_whileRunsAreQueuedAndWithdrawn_areExact(t *testing.T) {
 	}
 }
 
-// A worker begins the last run of a task while the task is removed: one of them wins.
+// A worker begins the last run of a task while the task is being removed: exactly one of the two wins.
 func TestBegin_whileTheTaskIsRemoved_oneWins(t *testing.T) {
 	for range 500 {
 		w := &rig{T: t, TimeWheel: NewTimeWheel(time.Millisecond, 60,
@@ -520,8 +521,8 @@ func TestBegin_whileTheTaskIsRemoved_oneWins(t *testing.T) {
 	}
 }
 
-// A worker has taken a run, the task is removed, and the wheel is stopped. When the worker gives the run back, it does
-// not run.
+// A worker has taken a run, the task is removed, and the wheel is stopped. The run must not begin, and the wheel must
+// become idle when the worker gives the run back.
 func TestGiveBack_afterStop_endsTheWheel(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -580,7 +581,7 @@ func TestAdd_thatIsRefused_isNeverSeen(t *testing.T) {
 	}
 }
 
-// Of concurrent adds only one takes the last place.
+// Only one of several concurrent adds takes the last place.
 func TestAdd_byMany_keepsTheBound(t *testing.T) {
 	const bound = 3
 	for range 300 {
@@ -605,7 +606,8 @@ func TestAdd_byMany_keepsTheBound(t *testing.T) {
 	}
 }
 
-// Of two Resets of a fired timer, one starts it and one moves it: there is one more call, not two.
+// When a fired timer is Reset twice concurrently, one Reset starts it and the other moves it. There is one more call,
+// not two.
 func TestTimer_twoResets_areOneSetting(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -634,7 +636,7 @@ func TestTimer_twoResets_areOneSetting(t *testing.T) {
 	})
 }
 
-// A Stop after a Reset cancels its setting, and a Stop before the Reset does not.
+// A Stop after a Reset cancels the new setting; a Stop before the Reset does not.
 func TestTimer_resetAndStop_oneComesSecond(t *testing.T) {
 	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -691,8 +693,8 @@ func TestSubmitter_calledAsItFallsAsleep_submits(t *testing.T) {
 	})
 }
 
-// The counters are not read at one instant, but in an order in which no task is counted as gone before it is counted as
-// added.
+// The counters are not read at the same instant. They are read in an order in which no task counts as gone before it
+// counts as added.
 func TestStats_whileATaskComesAndGoes_pendingIsNotNegative(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -732,7 +734,7 @@ func TestStartAndStop_byTwo_happenOnce(t *testing.T) {
 }
 
 // A worker stalls between taking a run and beginning it, until the task's next period comes. A Reschedule after the
-// start of the run takes effect, whatever the loop does about that period.
+// start of the run takes effect, whatever the loop does with that period.
 func TestReschedule_whileThePeriodAfterTheRunComes_holds(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithExecutor(executorFunc(func(func()) error { return nil })))
 	d := tw.dispatch

@@ -11,11 +11,11 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// AddAt adds a copy of the task as [TimeWheel.AddTask] does, with a first run that is due when the wall clock
-// shows the given time, or at once if that has passed. Delay must be 0; Interval is the time between two
-// runs, and may be 0 if there is one. AddAt returns an [ErrInvalidTask] also if at is not in the years 1970
-// to 2261. The section on wall-clock time in the package documentation says what happens when the clock is
-// set.
+// AddAt adds a copy of the task as [TimeWheel.AddTask] does, but the first run is due when the wall clock reaches the
+// given time. If that time has passed, the run is due at once. Delay must be 0; Interval is the time between runs, and
+// may be 0 if the task runs only once. AddAt also returns an error that wraps [ErrInvalidTask] if the year of that time
+// is not between 1970 and 2261. The section on wall-clock time in the package documentation describes what happens when
+// the clock is set.
 func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
 	e, err := tw.entryAt("AddAt", at, task)
 	if err != nil {
@@ -24,7 +24,7 @@ func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
 	return tw.add(e)
 }
 
-// SetAt is [TimeWheel.AddAt], but replaces any live task with the same key as [TimeWheel.SetTask] does.
+// SetAt is like [TimeWheel.AddAt], but replaces any live task with the same key as [TimeWheel.SetTask] does.
 func (tw *TimeWheel) SetAt(at time.Time, task *Task) error {
 	e, err := tw.entryAt("SetAt", at, task)
 	if err != nil {
@@ -33,7 +33,8 @@ func (tw *TimeWheel) SetAt(at time.Time, task *Task) error {
 	return tw.set(e)
 }
 
-// entryAt returns the entry for a valid task, due at the time of day.
+// entryAt returns an entry for the task, due at the given wall-clock time. It returns an error if the task or the time
+// is invalid, or if the wheel has been stopped.
 func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, error) {
 	if task != nil {
 		if year := at.Year(); year < 1970 || year > 2261 {
@@ -43,7 +44,7 @@ func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, err
 			return nil, fmt.Errorf("%w: delay %v of %q is not 0, and it has a time", ErrInvalidTask, task.Delay, task.Key)
 		}
 		delayed := *task
-		delayed.Delay = 1 // any: the time is in place of it
+		delayed.Delay = 1 // any positive delay will do: add replaces the due time
 		task = &delayed
 	}
 	e, err := tw.entryOf(verb, task)
@@ -53,30 +54,30 @@ func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, err
 	return e, err
 }
 
-// dates are the tasks of AddAt whose first run is still to come. Like all tasks they wait in a slot for a due time on
-// the monotonic clock. That clock does not notice when the wall clock is set, and may stand still while the machine is
-// suspended. So the loop compares the two regularly, and moves these tasks if the clocks have moved apart by a tick or
-// more.
+// dates holds the tasks added with AddAt or SetAt whose first run has not fallen due. Like all tasks, they wait in a
+// slot for a due time on the monotonic clock. That clock is not affected when the wall clock is set, and may stop while
+// the machine is suspended. So the loop compares the two clocks regularly, and moves these tasks if the clocks have
+// drifted apart by a tick or more.
 //
-// A verb that ends or moves a task drops its date, and so does a worker after the last run.
+// A method that ends or moves a task drops its date. So does a worker after the last run of a task.
 //
 // Nothing else in this package reads the wall clock.
 type dates struct {
 	clock clock.Clock
 	ticks ticks
-	every time.Duration // between two looks
-	next  uint64        // when to look again; the loop's
+	every time.Duration // time between two looks
+	next  uint64        // when to look again; owned by the loop
 
 	count atomic.Int64 // len(all), readable without the lock: usually 0
 
-	mu     sync.Mutex // protects all below
+	mu     sync.Mutex // protects the fields below
 	all    map[*entry]date
-	offset int64 // the wall clock less the clock, by which due times are computed
-	stale  bool  // some due times were computed with another offset
+	offset int64 // wall clock minus monotonic clock, used to compute due times
+	stale  bool  // whether some due times were computed with an earlier offset
 }
 
-// A date is when a task is due: by the wall clock, and by the offset. If the task is now due at another time, its first
-// run has fallen due.
+// A date is the time at which a task is due: by the wall clock, and as an instant computed with the offset. If the
+// entry now has a different due time, its first run has fallen due.
 type date struct {
 	wall int64 // nanoseconds since 1970
 	due  uint64
@@ -89,7 +90,8 @@ func newDates(c clock.Clock, t ticks) *dates {
 	return &dates{clock: c, ticks: t, every: glance, all: make(map[*entry]date)}
 }
 
-// add makes the entry, which nothing else knows yet, due at the time of day, or at once if that has passed.
+// add makes the entry due at the given wall-clock time, or at once if that time has passed. Nothing else may refer to
+// the entry yet.
 func (d *dates) add(e *entry, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +103,7 @@ func (d *dates) add(e *entry, at time.Time) {
 	d.count.Store(int64(len(d.all)))
 }
 
-// drop forgets the entry, if it has a time of day.
+// drop forgets the date of the entry, if it has one.
 func (d *dates) drop(e *entry) {
 	if d.count.Load() == 0 {
 		return
@@ -112,7 +114,8 @@ func (d *dates) drop(e *entry) {
 	d.count.Store(int64(len(d.all)))
 }
 
-// passed forgets the entry if its first run has come. The loop calls it for an entry that is to run again.
+// passed forgets the date of the entry if its first run has fallen due. The loop calls it for entries that it places
+// again.
 func (d *dates) passed(e *entry) {
 	if d.count.Load() == 0 {
 		return
@@ -125,7 +128,8 @@ func (d *dates) passed(e *entry) {
 	}
 }
 
-// look returns the entries whose due time it has changed, and when to call it again. The loop calls it.
+// look compares the clocks and updates due times if necessary. It returns the entries whose due time it has changed,
+// and when it must be called again. Only the loop calls it.
 func (d *dates) look(now uint64) (moved []*entry, next uint64) {
 	if d.count.Load() == 0 {
 		return nil, never
@@ -143,14 +147,14 @@ func (d *dates) look(now uint64) (moved []*entry, next uint64) {
 	for e, at := range d.all {
 		to := d.dueLocked(at.wall)
 		if to = max(to, now); to == now && at.due <= now {
-			to = at.due // it was due before
+			to = at.due // it was already due
 		}
 		if !e.follow(at.due, to) {
 			delete(d.all, e)
 			continue
 		}
 		d.all[e] = date{at.wall, to}
-		if e.placed() { // otherwise it was not posted yet, and may still be refused
+		if e.placed() { // an entry in no slot has not been posted yet, and may still be refused
 			moved = append(moved, e)
 		}
 	}
@@ -158,7 +162,7 @@ func (d *dates) look(now uint64) (moved []*entry, next uint64) {
 	return moved, d.next
 }
 
-// readLocked compares the clocks.
+// readLocked compares the clocks, and updates the offset if they have drifted apart by a tick or more.
 func (d *dates) readLocked() {
 	offset := d.clock.Time(0).UnixNano()
 	if moved := offset - d.offset; moved >= int64(d.ticks) || moved <= -int64(d.ticks) {
@@ -171,10 +175,11 @@ func (d *dates) dueLocked(wall int64) uint64 {
 	if wall < d.offset {
 		return 0
 	}
-	return later(uint64(wall)-uint64(d.offset), time.Duration(d.ticks)) // the present is one tick ahead, too
+	return later(uint64(wall)-uint64(d.offset), time.Duration(d.ticks)) // now is also one tick ahead of the clock
 }
 
-// follow changes the entry's due time, and reports false if its due time is not from.
+// follow changes the due time of the entry from one instant to another. It reports false if the entry was due at a
+// different instant or has changed its state.
 func (e *entry) follow(from, to uint64) bool {
 	if !e.state.CompareAndSwap(scheduled, moving) {
 		return false

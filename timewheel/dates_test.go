@@ -13,7 +13,7 @@ import (
 // at returns the wall time d from now.
 func (w *rig) at(d time.Duration) time.Time { return w.hand.Time(w.hand.Fake.Now()).Add(d) }
 
-// dated adds a task that is due once, when the wall clock shows the time that is d ahead of its current time.
+// dated adds a task that is due once, when the wall clock has advanced by d.
 func (w *rig) dated(key string, d time.Duration) {
 	w.Helper()
 	w.addAt(d, &Task{Key: key})
@@ -52,8 +52,8 @@ func TestT7_at_isDueByTheWallClock(t *testing.T) {
 	})
 }
 
-// The clock is set, or the machine was suspended: either way the wall clock is suddenly ahead of the monotonic clock,
-// or behind it. The task is due when the wall clock shows its time, or within a second after the change.
+// When the clock is set, or the machine has been suspended, the wall clock is suddenly ahead of the monotonic clock or
+// behind it. The task is due when the wall clock shows its time, or within a second after the change.
 func TestT7_at_followsTheWallClock(t *testing.T) {
 	const ahead, second = 40 * time.Minute, time.Second
 	plan{}.in(t, func(t *testing.T, w *rig) {
@@ -79,7 +79,7 @@ func TestT7_at_followsTheWallClock(t *testing.T) {
 
 		w.dated("later", time.Hour)
 		w.hand.SetWall(ahead - time.Hour) // back
-		w.advance(41 * time.Minute)       // 60 have passed since the first run of repeats
+		w.advance(41 * time.Minute)       // 60 minutes have passed since the first run of repeats
 		w.wantRuns("repeats")
 		w.advance(29 * time.Minute)
 		w.wantRuns("delayed")
@@ -101,7 +101,7 @@ func TestT7_addedWhileTheClockIsSetAndSetBack_isDueByTheClockInTheEnd(t *testing
 		w.dated("before", 10*time.Minute)
 		w.advance(10 * time.Millisecond)
 		w.hand.SetWall(time.Hour)
-		w.dated("meanwhile", 70*time.Minute) // 130 by the clock after it is set back
+		w.dated("meanwhile", 70*time.Minute) // 130 minutes by the clock after it has been set back
 		w.hand.SetWall(0)
 		w.advance(time.Second)
 		w.advance(10*time.Minute - time.Second - 20*time.Millisecond)
@@ -176,7 +176,7 @@ func TestT7_movedPausedOrReplaced_followsNoMore(t *testing.T) {
 	}
 }
 
-// A dated task leaves nothing behind when it is removed or has run, nor when it is refused.
+// A dated task leaves nothing behind after it has run or has been removed or refused.
 func TestDates_tasksThatAreGone_areForgotten(t *testing.T) {
 	plan{opts: []Option{WithMaxPending(2)}}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -251,7 +251,7 @@ func TestDates_clocksMoveApartByLessThanATick_movesNothing(t *testing.T) {
 	}
 }
 
-// The loop looks while the entry is not yet in the index. If the index refuses the entry, it must not run.
+// The loop looks while the entry is not yet in the index. If the index refuses the entry, the task must not run.
 func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -272,7 +272,7 @@ func TestDates_clockIsSetWhileATaskIsRefused_itDoesNotRun(t *testing.T) {
 	})
 }
 
-// The wall clock jumps back and forth while tasks with a date come, go, are moved and fall due.
+// The wall clock jumps back and forth while tasks with a date are added, removed and moved, and fall due.
 func TestDates_whileTheClockIsSetAllTheTime_loseNothing(t *testing.T) {
 	plan{opts: []Option{WithPoolSize(4)}}.in(t, func(t *testing.T, w *rig) {
 		w.loop.dates.every = 1

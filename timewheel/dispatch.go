@@ -14,47 +14,47 @@ import (
 )
 
 // A dispatcher receives due entries, a tick at a time, and runs them on its own workers or the user's executor. Due
-// runs wait in its queue, from which they can be withdrawn. It knows neither the loop nor the TimeWheel; package crew
-// has the rule for the number of workers.
+// runs wait in its queue, from which they can be withdrawn. It refers to neither the loop nor the TimeWheel. Package
+// crew contains the rule for the number of workers.
 //
-// No memory that may be missing from the processor's cache is read under the lock. The loop has read the entries just
-// before it queues them. A worker takes a run out of the queue, which is one stretch of memory, and reads its entry
-// only then, without the lock. The compare-and-swap of the state decides whether the run begins, or was withdrawn in
-// between.
+// Code that holds the lock reads only memory that is probably in the processor's cache. The loop reads the entries just
+// before it queues them. A worker takes a run from the queue, which is contiguous memory, and reads the run's entry
+// only after it has released the lock. The compare-and-swap of the state decides whether the run begins or has been
+// withdrawn in the meantime.
 type dispatcher struct {
 	ticks  ticks
 	clock  clock.Clock
 	index  *index
 	dates  *dates
 	report report
-	ctx    context.Context // of the runs
+	ctx    context.Context // context of all runs
 
-	size int // how many runs may be running at once; 0 if an executor decides that
+	size int // maximum number of runs in progress; 0 if an executor decides
 
-	mu      sync.Mutex // protects all below
+	mu      sync.Mutex // protects the fields below
 	queue   crew.Queue[dueRun]
 	callers callers
-	workers []*worker     // that have begun and not ended, in no order
-	running int           // runs
-	stopped bool          // no further run begins
-	idle    chan struct{} // closed when stopped and nothing runs
-	once    sync.Once     // for idle
+	workers []*worker     // workers that have begun and not ended, in no particular order
+	running int           // number of runs in progress
+	stopped bool          // whether no further run may begin
+	idle    chan struct{} // closed when the dispatcher is stopped and no run is in progress
+	once    sync.Once     // closes idle once
 
-	taken                          uint64        // runs, including those given back
-	due, started, missed, panicked uint64        // runs
-	withdrawn                      atomic.Uint64 // runs; counted before the entry is scheduled again
-	finished                       uint64        // tasks
+	taken                          uint64        // number of runs taken by workers, including runs given back
+	due, started, missed, panicked uint64        // numbers of runs
+	withdrawn                      atomic.Uint64 // number of runs; incremented before the entry is scheduled again
+	finished                       uint64        // number of tasks
 }
 
 // A dueRun is a run that is due.
 type dueRun struct {
 	e          *entry
-	due        uint64 // when it was due, and
-	dispatched uint64 // when the loop dispatched it
-	left       int64  // how many runs the task has after it, or Forever
+	due        uint64 // when the run was due
+	dispatched uint64 // when the loop dispatched the run
+	left       int64  // number of runs that the task has after this one, or Forever
 }
 
-// last reports whether it is the last run of its task.
+// last reports whether r is the last run of its task.
 func (r *dueRun) last() bool { return r.left == 0 }
 
 func newDispatcher(ctx context.Context, t ticks, c config, x *index, dates *dates) *dispatcher {
@@ -71,19 +71,20 @@ func newDispatcher(ctx context.Context, t ticks, c config, x *index, dates *date
 	return d
 }
 
-// callers is where workers come from: a crew of the wheel's own, or the user's executor.
+// callers is the source of workers: the wheel's own crew or the user's executor.
 type callers interface {
-	Call(waiting int) // calls one more if one is needed
-	Begin()           // one begins
-	End(waiting int)  // one ends
+	Call(waiting int) // calls one more worker if one is needed
+	Begin()           // records that a worker begins
+	End(waiting int)  // records that a worker ends
 	Close()
 }
 
-// fire queues the entries that are due by the given instant. It appends to again the entries that have a further run,
-// are being moved, or were moved beyond that instant. None of the entries is in a slot.
+// fire queues the entries that are due by the given instant. It returns the slice again, extended by the entries that
+// must be placed again: entries that have a further run, are being moved, or were moved beyond that instant. None of
+// the entries may be in a slot.
 func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*entry {
 	for _, e := range entries {
-		e.load() // brings all of them into the cache, many at a time, before the lock is taken
+		e.load() // brings the entries into the cache, many at a time, before the lock is acquired
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +97,7 @@ func (d *dispatcher) fire(entries []*entry, by, now uint64, again []*entry) []*e
 	return again
 }
 
-// fireLocked reports whether the entry is to be placed again.
+// fireLocked queues the run of the entry if it is due, and reports whether the entry must be placed again.
 func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 	for {
 		switch s := e.state.Load(); s & stateMask {
@@ -127,7 +128,7 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 		case waiting:
 			due := e.due.Load()
 			if e.state.Load() != s {
-				continue // a worker has begun the run, and the due time may be that of a Reschedule
+				continue // a worker has begun the run, and a Reschedule may have set the due time
 			}
 			d.nextPeriodLocked(e, due, now, 0)
 			return true
@@ -138,16 +139,16 @@ func (d *dispatcher) fireLocked(e *entry, by, now uint64) (again bool) {
 	}
 }
 
-// nextPeriodLocked makes the entry due at its first period after now. The periods that have begun from the
-// one at due on were missed, except for the dispatched ones.
+// nextPeriodLocked makes the entry due at its first period after now. Of the periods that have begun from the old due
+// time onwards, all except the given number of dispatched ones were missed.
 func (d *dispatcher) nextPeriodLocked(e *entry, due, now, dispatched uint64) {
-	// The present is that of the ticks: a period whose own tick has not come cannot have been missed. By the
-	// clock, a task with an interval of one tick that is due just after a tick would miss every other period:
-	// the loop wakes up some microseconds after each tick.
+	// The current time is rounded down to a tick, because a period whose own tick has not come cannot have been missed.
+	// Without rounding, a task with an interval of one tick that is due just after a tick would miss every other
+	// period, because the loop wakes up some microseconds after each tick.
 	passed := max(due, d.ticks.instant(d.ticks.down(now)))
 	begun, next := grid(due, passed, max(e.interval, time.Duration(d.ticks)))
 	if !e.due.CompareAndSwap(due, next) {
-		return // a worker has begun the run that waited, and since then the entry was moved
+		return // a worker has begun the waiting run, and the entry has been moved since
 	}
 	d.due += begun - dispatched
 	d.missed += begun - dispatched
@@ -161,9 +162,9 @@ func (d *dispatcher) waitingLocked() int {
 	return d.queue.Len()
 }
 
-// withdraw removes the run of a waiting entry from the queue and sets the state of the entry, moving or removed. It
-// returns when the run was due, and whether it succeeded. If a worker already has the run, it is about to begin: then
-// the entry can still be removed, but no longer moved.
+// withdraw removes the run of a waiting entry from the queue and changes the entry's state to the given one, moving or
+// removed. It returns when the run was due, and whether it succeeded. If a worker has already taken the run and is
+// about to begin it, the entry can still be removed but no longer moved.
 func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,20 +184,20 @@ func (d *dispatcher) withdraw(e *entry, then uint32) (due uint64, ok bool) {
 		e.times.Store(left + 1)
 	}
 	if queued {
-		e.state.Store(then) // nothing else changes it: the loop would need this lock, and no worker has the run
+		e.state.Store(then) // nothing else changes it: the loop would need this lock, and no worker has taken the run
 		d.withdrawn.Add(1)
 	}
 	return r.due, true
 }
 
-// times returns how many runs of the entry have not begun, and when the waiting run was due, if one waits.
+// times returns how many runs of the entry have not begun, and when the waiting run was due, if there is one.
 func (d *dispatcher) times(e *entry) (left int, due uint64, waits bool) {
 	for {
 		withdrawn := d.withdrawn.Load()
 		s := e.state.Load()
 		if s&stateMask != waiting {
-			// The state may be the same again: a run may have been queued, which takes it off times, and then
-			// withdrawn.
+			// An unchanged state is not enough: in the meantime a run may have been queued, which decrements times, and
+			// then withdrawn.
 			if times := e.times.Load(); e.state.Load() == s && d.withdrawn.Load() == withdrawn {
 				return int(times), 0, false
 			}
@@ -213,7 +214,7 @@ func (d *dispatcher) times(e *entry) (left int, due uint64, waits bool) {
 		if times != Forever {
 			times++
 		}
-		if !ok { // a worker has it and is about to begin it
+		if !ok { // a worker has taken the run and is about to begin it
 			return int(times), e.due.Load(), false
 		}
 		return int(times), r.due, true
@@ -241,7 +242,7 @@ func (d *dispatcher) start() {
 	}
 }
 
-// stop lets no run begin from here on.
+// stop prevents any further run from beginning.
 func (d *dispatcher) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -89,8 +89,8 @@ func TestDispatch_veryManyDue_areQueuedInChunks(t *testing.T) {
 	})
 }
 
-// A worker that has ended a run waits for the lock, and the others rely on it to take the next run. It may end its
-// goroutine instead.
+// A worker that has ended a run waits for the lock, and the other workers rely on it to take the next run. It may end
+// its goroutine instead.
 func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 64, WithPoolSize(4), WithLogger(testkit.Quiet()))
 	defer tw.Stop()
@@ -109,7 +109,7 @@ func TestDispatch_jobsEndTheirGoroutines_noneIsLeftWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runs.Wait() // forever, if one is left
+	runs.Wait() // waits forever if a run is left
 }
 
 // However many tasks are due, few workers are about to start, and each worker that begins calls the next.
@@ -136,7 +136,7 @@ func TestDispatch_workers_areCalledByTheHandful(t *testing.T) {
 	})
 }
 
-// One Submit is one run. The function runs the task that has waited longest, but never a removed one.
+// One Submit results in one run. The function runs the task that has waited longest, but never a removed task.
 func TestExecutor_oneSubmit_isOneRun(t *testing.T) {
 	var works []func()
 	p := with(func(work func()) error {
@@ -198,7 +198,7 @@ func TestDispatch_functionCalledTwice_runsEachTaskOnce(t *testing.T) {
 	})
 }
 
-// A run may fall due after the submitter has found none, and before it waits for a call.
+// A run may fall due after the submitter has found no waiting run, and before it waits for a call.
 func TestSubmitter_calledBeforeItWaits_keepsTheCall(t *testing.T) {
 	s := newSubmitter(nil, nil)
 	s.Call(1)
@@ -265,7 +265,8 @@ func TestSubmitter_stopWhileTheExecutorRefuses_endsIt(t *testing.T) {
 	})
 }
 
-// An executor may run functions before Submit returns; a job that ends its goroutine then ends the submitter.
+// An executor may run functions before Submit returns; a job that ends its goroutine then ends the submitter's
+// goroutine.
 func TestSubmitter_jobEndsItsGoroutine_anotherSubmits(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	p := with(func(work func()) error {
@@ -320,7 +321,7 @@ func TestSubmitter_executorThatBlocks_doesNotHoldUpTheLoop(t *testing.T) {
 	})
 }
 
-// set gives the task a state that otherwise occurs only between two steps of another goroutine.
+// set puts the task into a state that otherwise occurs only between two steps of another goroutine.
 func (w *rig) set(key string, state uint32) *entry {
 	w.Helper()
 	synctest.Wait()
@@ -329,7 +330,8 @@ func (w *rig) set(key string, state uint32) *entry {
 	return e
 }
 
-// A Reschedule may be suspended between its two steps for any time. The loop looks at the entry again at every tick.
+// A Reschedule may be suspended between its two steps for any length of time. The loop looks at the entry again at
+// every tick.
 func TestFire_whileAReschedule_looksAgain(t *testing.T) {
 	for _, times := range []int{1, 2, Forever} {
 		plan{}.in(t, func(t *testing.T, w *rig) {
@@ -455,8 +457,8 @@ func (w *rig) drain() error {
 	return err
 }
 
-// One goroutine moves an entry as fast as it can, and the loop meets it as fast as it can. Whatever the interleaving,
-// the entry must be in its slot at the end.
+// One goroutine moves an entry as fast as it can, while the loop handles the entry as fast as it can. Whatever the
+// interleaving, the entry must be in its slot at the end.
 func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60)
 	defer tw.Stop()
@@ -472,7 +474,7 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 			}
 		}
 	})
-	const want, limit = 100, 200_000 // on a single processor it may never happen
+	const want, limit = 100, 200_000 // on a single processor they may never meet
 	for met, turns := 0, 0; met < want && turns < limit; turns++ {
 		l.mu.Lock()
 		l.lookLoop(l.now())
@@ -498,7 +500,7 @@ func TestMove_whileTheLoopMeetsTheEntry_losesNothing(t *testing.T) {
 	}
 }
 
-// take gives a worker the run that has waited longest, as the dispatcher does, and stops there.
+// take assigns the run that has waited longest to a worker, as the dispatcher does, but does not begin it.
 func (w *rig) take() *worker {
 	w.Helper()
 	wk := &worker{place: len(w.dispatch.workers)}
@@ -509,7 +511,7 @@ func (w *rig) take() *worker {
 	return wk
 }
 
-// A worker has taken a run and is suspended before it begins it. The task can still be removed, and then the run does
+// A worker has taken a run and is suspended before beginning it. The task can still be removed, and then the run does
 // not begin. It can no longer be moved.
 func TestTake_beforeTheRunBegins_theTaskCanBeRemoved(t *testing.T) {
 	for _, times := range []int{1, 2} {
@@ -586,8 +588,8 @@ func TestTake_beforeTheRunBegins_theTaskCanBePaused(t *testing.T) {
 	}
 }
 
-// RemoveWait waits for a worker that has taken a run. Whether it counts as a run is known only when the worker has
-// begun it or has not.
+// RemoveWait waits for a worker that has taken a run. Whether the run counts is known only once the worker has begun it
+// or has given it back.
 func TestRemoveWait_workerHasTakenTheRun_saysWhetherItBegan(t *testing.T) {
 	for _, begins := range []bool{false, true} {
 		with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
@@ -696,7 +698,7 @@ func TestWithdraw_whatWaits_letsNoRunBegin(t *testing.T) {
 	}
 }
 
-// Otherwise an add could slip in between, and there would be more tasks than WithMaxPending allows.
+// If the old task left room, an add could slip in, and there would be more tasks than WithMaxPending allows.
 func TestReplace_theOldTask_leavesNoRoomForAnother(t *testing.T) {
 	plan{opts: []Option{WithMaxPending(1)}}.in(t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
@@ -756,7 +758,8 @@ func TestReschedule_farther_isFoundOutAtTheOldTime(t *testing.T) {
 	})
 }
 
-// The loop and a worker both want a waiting entry that repeats: the loop for its next period, the worker to run it.
+// The loop and a worker both need the waiting entry of a repeating task: the loop for its next period, the worker to
+// run it.
 func TestFire_repeatingTaskThatWaits_isNotQueuedTwice(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -786,7 +789,7 @@ func TestFire_repeatingTaskThatWaits_isNotQueuedTwice(t *testing.T) {
 	})
 }
 
-// A task counts as finished once a worker has taken its last run. If it is then removed, Pending does not become
+// A task counts as finished once a worker has taken its last run. If the task is then removed, Pending must not become
 // negative.
 func TestTake_beforeTheRunBegins_pendingIsNotNegative(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
@@ -808,7 +811,7 @@ func TestTake_beforeTheRunBegins_pendingIsNotNegative(t *testing.T) {
 	})
 }
 
-// If a worker has taken a run and not begun it, Drain returns the task as due now, not as due for its next run.
+// If a worker has taken a run but has not begun it, Drain returns the task as due now, not as due at its next run.
 func TestDrain_runThatAWorkerHas_isDueNow(t *testing.T) {
 	with(func(func()) error { return nil }).in(t, func(t *testing.T, w *rig) {
 		w.Start()

@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// An unpaid order returns its stock.
+// The stock of an unpaid order is released.
 func Example() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 1024)
 	tw.Start()
@@ -45,7 +45,7 @@ func Example() {
 	// 0 orders are open
 }
 
-// Values from a configuration may be wrong. New returns an error where NewTimeWheel panics.
+// Values from a configuration file may be invalid. New returns an error where NewTimeWheel panics.
 func ExampleNew() {
 	for _, size := range []int{-1, 100} {
 		tw, err := timewheel.New(10*time.Millisecond, 1024,
@@ -90,7 +90,7 @@ func ExampleTimeWheel_AddTask() {
 	// false
 }
 
-// How a program may handle each error of AddTask.
+// A program may handle each error of AddTask differently.
 func ExampleTimeWheel_AddTask_errors() {
 	tw := timewheel.NewTimeWheel(time.Second, 60, timewheel.WithMaxPending(1))
 	add := func(key string, delay time.Duration) {
@@ -174,7 +174,7 @@ func ExampleTimeWheel_SetTask() {
 		})
 	}
 	fmt.Println(set("first version", time.Hour))
-	fmt.Println(set("second version", time.Millisecond)) // in place of the first
+	fmt.Println(set("second version", time.Millisecond)) // replaces the first
 	fmt.Println(<-done)
 	// Output:
 	// <nil>
@@ -227,7 +227,7 @@ func ExampleTimeWheel_Reschedule() {
 	// Output: idle for long enough: true
 }
 
-// Tasks that are left when the process ends can be written down, and added again by the next process.
+// Tasks that remain when the process ends can be saved and added again by the next process.
 func ExampleTimeWheel_Drain() {
 	tw := timewheel.NewTimeWheel(time.Second, 60)
 	for i, key := range []string{"last", "second", "first"} {
@@ -265,9 +265,9 @@ func ExampleTimeWheel_AfterFunc() {
 	timeout := tw.AfterFunc(time.Hour, func() { fired <- "timeout" })
 	tw.AfterFunc(time.Millisecond, func() { fired <- "tea is ready" })
 	fmt.Println(<-fired)
-	fmt.Println(timeout.Reset(time.Millisecond)) // it was active
+	fmt.Println(timeout.Reset(time.Millisecond)) // the timer was active
 	fmt.Println(<-fired)
-	fmt.Println(timeout.Stop()) // it has fired
+	fmt.Println(timeout.Stop()) // the timer has fired
 	// Output:
 	// tea is ready
 	// true
@@ -286,7 +286,7 @@ func ExampleTask_Context() {
 		Delay: time.Millisecond,
 		Job: func(task *timewheel.Task) {
 			began <- true
-			<-task.Context().Done() // as a query with this context does
+			<-task.Context().Done() // as a database query with this context would
 			ended <- task.Context().Err()
 		},
 	})
@@ -369,7 +369,7 @@ func ExampleTimeWheel_Pause() {
 	fmt.Println(tw.Pause("print"))
 	info, _ := tw.Get("print")
 	fmt.Println("paused:", info.Paused, "and", tw.Stats().Paused, "in all")
-	fmt.Println(tw.Resume("print")) // it is due after the rest of the 20 ms
+	fmt.Println(tw.Resume("print")) // due after the remainder of the 20 ms
 	fmt.Println(<-printed)
 	// Output:
 	// <nil>
@@ -378,7 +378,7 @@ func ExampleTimeWheel_Pause() {
 	// print
 }
 
-// A file may be deleted once no job writes to it.
+// A file may be deleted once no job is writing to it.
 func ExampleTimeWheel_RemoveWait() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
 	tw.Start()
@@ -444,7 +444,7 @@ func ExampleTimeWheel_AddAt() {
 	midnight := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, time.Local)
 	report := &timewheel.Task{Key: "report", Job: func(*timewheel.Task) {}}
 	fmt.Println(tw.AddAt(midnight, report))
-	fmt.Println(tw.SetAt(midnight.Add(8*time.Hour), report)) // in place of the first
+	fmt.Println(tw.SetAt(midnight.Add(8*time.Hour), report)) // replaces the first
 	info, _ := tw.Get("report")
 	fmt.Println("due at eight:", info.Next.Sub(midnight.Add(8*time.Hour)).Abs() < time.Second)
 	// Output:
@@ -546,7 +546,7 @@ func ExampleWithSlog() {
 }
 
 func ExampleWithPanicHandler() {
-	quiet := logrus.New() // a panic is logged in any case
+	quiet := logrus.New() // a panic is always logged
 	quiet.SetOutput(io.Discard)
 	panics := make(chan string)
 	tw := timewheel.NewTimeWheel(time.Millisecond, 60,
@@ -616,7 +616,7 @@ func ExampleTimeWheel_Stats() {
 	// 1 due = 1 started + 0 missed + 0 waiting + 0 withdrawn
 }
 
-// Where the tasks of a wheel wait: sixty slots of a minute, in four parts.
+// Occupancy shows where the tasks of a wheel wait: here, sixty slots of one minute in four sectors.
 func ExampleTimeWheel_Occupancy() {
 	tw := timewheel.NewTimeWheel(time.Minute, 60)
 	defer tw.Stop()
@@ -670,7 +670,7 @@ func ExampleTimeWheel_LongestRuns() {
 	// Output: import is running
 }
 
-// How a log line or a debugger shows a wheel and a task.
+// A wheel and a task as a log line or a debugger shows them.
 func ExampleStats_String() {
 	tw := timewheel.NewTimeWheel(10*time.Millisecond, 512)
 	defer tw.Stop()

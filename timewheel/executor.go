@@ -7,33 +7,33 @@ import (
 	"log/slog"
 )
 
-// An Executor runs functions on goroutines of its own. [WithExecutor] makes a wheel use one in place of its
+// An Executor runs functions on its own goroutines. [WithExecutor] makes a wheel use an Executor instead of its own
 // pool.
 //
-// The wheel submits one function for each due run. The function runs the run that has waited longest; if that was
-// withdrawn and no other waits, it does nothing. Submit may refuse with an error: the wheel submits again a little
-// later and loses nothing. It may also block, or call the function before it returns: neither holds up the event loop.
-// An accepted function must be called exactly once.
+// The wheel submits one function for each due run. The function executes the run that has waited longest. If that run
+// was withdrawn and no other is waiting, the function does nothing. Submit may return an error to refuse the function:
+// the wheel then tries again a little later and loses no run. Submit may also block, or call the function before it
+// returns; neither delays the event loop. An accepted function must be called exactly once.
 type Executor interface {
 	Submit(func()) error
 }
 
-// A submitter submits to the user's executor, on a goroutine of its own, since Submit may block.
+// A submitter submits functions to the user's executor. It does so on its own goroutine, because Submit may block.
 type submitter struct {
 	exec Executor
 	d    *dispatcher
 	quit chan struct{}
-	wake chan struct{} // has room for one
+	wake chan struct{} // buffers one value
 
-	submitted int // functions not called yet; under the dispatcher's lock
+	submitted int // functions submitted but not yet called; guarded by the dispatcher's lock
 }
 
 func newSubmitter(exec Executor, d *dispatcher) *submitter {
 	return &submitter{exec: exec, d: d, quit: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-// Call wakes the submitter if more runs wait than functions were submitted. Begin notes the call of a function, which
-// may be called twice. These are for the dispatcher, under its lock.
+// Call wakes the submitter if more runs are waiting than functions have been submitted. Begin records that a function
+// was called; it tolerates an executor that calls a function twice. The dispatcher calls these methods under its lock.
 func (s *submitter) Call(waiting int) {
 	if waiting > s.submitted {
 		select {
@@ -47,7 +47,7 @@ func (s *submitter) Begin()  { s.submitted = max(s.submitted-1, 0) }
 func (s *submitter) End(int) {}
 func (s *submitter) Close()  { close(s.quit) }
 
-// next reports whether to submit one more function, and if so counts it as submitted.
+// next reports whether one more function must be submitted and, if so, counts it as submitted.
 func (s *submitter) next() bool {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *submitter) next() bool {
 	return true
 }
 
-// refused undoes that count.
+// refused undoes the count made by next, for a function that was refused.
 func (s *submitter) refused() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *submitter) run() {
 	over := false
 	defer func() {
 		if !over {
-			// Submit has ended this goroutine: an executor that calls functions here was given such a job, or
-			// it did so by itself.
+			// Submit ended this goroutine: either the executor called a function here whose job called runtime.Goexit,
+			// or the executor called it itself.
 			go s.run()
 		}
 	}()
@@ -110,7 +110,8 @@ func (s *submitter) submit() (err error) {
 		if value != nil {
 			err = fmt.Errorf("executor panicked: %v", value)
 		} else if !returned {
-			// Submit has ended the goroutine, and may not have taken the function: one too many does no harm.
+			// Submit ended the goroutine and may not have accepted the function. Submitting one function too many does
+			// no harm.
 			s.refused()
 		}
 	}()

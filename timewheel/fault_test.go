@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Faults of the clock, and wheels of extreme shapes. The faults of jobs, executors, loggers and callers are in
-// test/faults_test.go. The rig checks the internal structure and the counters at the end.
+// The tests in this file cover clock faults and wheels of extreme shapes. The faults of jobs, executors, loggers and
+// callers are covered in test/faults_test.go. The rig checks the internal structure and the counters at the end.
 
 func TestFault_clockJumpsAnHour_overdueTasksRunOnceInTheOrderOfTheirTicks(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
@@ -60,9 +60,9 @@ func TestFault_clockStandsStill_allButTheRunsGoesOn(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(time.Hour) // of the bubble, not of the wheel's clock
+		time.Sleep(time.Hour) // an hour in the bubble, not on the wheel's clock
 		w.wantRuns()
-		if n := w.hand.sleeps.Load() - before; n > 1000+10 { // it may look once for each removal
+		if n := w.hand.sleeps.Load() - before; n > 1000+10 { // the loop may look once for each removal
 			t.Errorf("the loop went to sleep %d times while the clock stood still", n)
 		}
 		w.advance(time.Second)

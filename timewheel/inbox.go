@@ -4,23 +4,23 @@ package timewheel
 
 import "sync"
 
-// An inbox takes entries from many callers to the owner of the layout. Its lock is held for an append, and
-// for the exchange of two slices when it is emptied, and never while another lock is taken.
+// An inbox passes entries from many callers to the owner of the layout. Its lock is held only to append an entry or,
+// when the inbox is emptied, to swap two slices. No other lock is acquired while it is held.
 //
-// A wheel has several, so that callers seldom wait for each other. It does not matter which one an entry goes
-// into, nor in which order two of them are emptied: see loop.
+// A wheel has several inboxes, so that callers seldom wait for each other. Which inbox an entry goes into does not
+// matter, nor does the order in which the inboxes are emptied; see loop.
 type inbox struct {
-	mu sync.Mutex // protects all below
+	mu sync.Mutex // protects the fields below
 	in []*entry
 
-	// Entries are counted here, under a lock that is needed anyway. Separate counters would move from one processor to
-	// the other at every add.
+	// Entries are counted here because this lock is needed anyway. Separate counters would move from one processor's
+	// cache to another at every add.
 	counts [kinds]uint64
 
-	_ [64]byte // so that two inboxes do not share a line of the cache
+	_ [64]byte // keeps two inboxes from sharing a cache line
 }
 
-// A kind is the reason for posting an entry. The loop ignores it; the statistics use the first two.
+// A kind is the reason for posting an entry. The loop ignores it; the statistics use added and ended.
 type kind int
 
 const (
@@ -37,7 +37,7 @@ func (b *inbox) put(e *entry, why kind) {
 	b.mu.Unlock()
 }
 
-// empty returns all entries, and leaves the empty slice spare for the next ones.
+// empty removes and returns all entries. Later entries go into spare, which must be empty.
 func (b *inbox) empty(spare []*entry) []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,16 +49,16 @@ func (b *inbox) empty(spare []*entry) []*entry {
 // inboxes holds all inboxes of a wheel.
 type inboxes [1 << inboxBits]inbox
 
-// inboxBits makes 32 inboxes, so that two of a few dozen callers seldom meet at one.
+// inboxBits results in 32 inboxes, so that among a few dozen callers two seldom meet at the same inbox.
 const inboxBits = 5
 
-// of returns the inbox for an entry, by its due time. The due time is hashed because the clock and the delays may have
-// round numbers (Fibonacci hashing, Knuth, "The Art of Computer Programming" 3, 6.4).
+// of returns the inbox for an entry, chosen by its due time. The due time is hashed because clock readings and delays
+// may be round numbers (Fibonacci hashing, Knuth, "The Art of Computer Programming" 3, 6.4).
 func (all *inboxes) of(e *entry) *inbox {
 	return &all[e.due.Load()*0x9E3779B97F4A7C15>>(64-inboxBits)]
 }
 
-// count returns how many entries were posted for that reason.
+// count returns how many entries have been posted for the given reason.
 func (all *inboxes) count(why kind) (n uint64) {
 	for i := range all {
 		b := &all[i]

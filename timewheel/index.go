@@ -9,19 +9,19 @@ import (
 	cmap "github.com/orcaman/concurrent-map/v2"
 )
 
-// An index maps keys to tasks. The state of an entry, not its presence in the index, decides whether the task is live.
-// The state changes first, and a dead entry in the index counts as none. So every verb takes effect at one instant. The
-// callbacks run under the lock of a shard. They may take the dispatcher's lock, under which no lock of a shard is
-// taken.
+// An index maps keys to entries. The state of an entry, not its presence in the index, determines whether its task is
+// live. The state changes first, and a dead entry in the index counts as absent, so every method takes effect at a
+// single instant. Callbacks run under a shard's lock. They may acquire the dispatcher's lock; a shard's lock is never
+// acquired under the dispatcher's lock.
 //
-// The shard of a key is found with a randomly seeded hash. With concurrent-map's own hash, an attacker can choose keys
-// that all fall into one shard.
+// A randomly seeded hash selects the shard of a key. With concurrent-map's own hash, an attacker could choose keys that
+// all fall into one shard.
 type index struct {
 	m    cmap.ConcurrentMap[string, *entry]
 	seed maphash.Seed
 
-	max   int64        // of the live tasks, timers too; 0: no bound
-	count atomic.Int64 // the live tasks, timers too; kept only if there is a bound
+	max   int64        // maximum number of live tasks, including timers; 0: no limit
+	count atomic.Int64 // number of live tasks, including timers; maintained only if there is a limit
 }
 
 func newIndex(maxPending int64) *index {
@@ -32,8 +32,8 @@ func newIndex(maxPending int64) *index {
 
 func (x *index) hash(key string) uint32 { return uint32(maphash.String(x.seed, key)) }
 
-// admit counts one more task, if the bound allows it. It never waits: a task that is just ending, or just being
-// refused, still takes room.
+// admit counts one more task if the limit allows it, and reports whether there was room. It never waits: a task that is
+// ending or being refused at that moment still counts.
 func (x *index) admit() bool {
 	if x.max > 0 && x.count.Add(1) > x.max {
 		x.count.Add(-1)
@@ -42,7 +42,7 @@ func (x *index) admit() bool {
 	return true
 }
 
-// enter counts one more task regardless of the bound. leave counts one less: a task that has ended and was not
+// enter counts one more task regardless of the limit. leave counts one task fewer, after a task has ended without being
 // replaced.
 func (x *index) enter() {
 	if x.max > 0 {
@@ -57,7 +57,7 @@ func (x *index) leave() {
 }
 
 // add adds e. It returns ErrDuplicateTaskKey if a live task has its key, and otherwise ErrFull if there is no room.
-// Both are checked under the lock, so that a failed add never takes the room of another.
+// Both are checked under the lock, so that a failed add never takes up room that another add needs.
 func (x *index) add(e *entry) (err error) {
 	x.m.Upsert(e.key, e, func(ok bool, in, e *entry) *entry {
 		if ok && in.live() {
@@ -76,8 +76,8 @@ func (x *index) add(e *entry) (err error) {
 	return err
 }
 
-// set adds e or replaces the live entry of its key, which it ends with end and returns. If there is none, it returns
-// ErrFull if there is no room.
+// set adds e. If the key has a live entry, set ends that entry by calling end, replaces it and returns it. Otherwise
+// set returns ErrFull if there is no room.
 func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	x.m.Upsert(e.key, e, func(ok bool, in, e *entry) *entry {
 		switch {
@@ -95,8 +95,9 @@ func (x *index) set(e *entry, end func(e *entry) bool) (old *entry, err error) {
 	return old, err
 }
 
-// swap replaces the live entry of the key. next ends it and returns its replacement; or it returns the same entry, or
-// nil if it is dead. swap returns the ended entry, if any, and whether there was a live one.
+// swap replaces the live entry of the key. It calls next with the entry. next either ends the entry and returns its
+// replacement, or returns the same entry to keep it, or returns nil if the entry is dead. swap returns the replaced
+// entry, if any, and reports whether there was a live entry.
 func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok bool) {
 	var none *entry
 	x.m.Upsert(key, nil, func(there bool, in, _ *entry) *entry {
@@ -119,9 +120,9 @@ func (x *index) swap(key string, next func(e *entry) *entry) (old *entry, ok boo
 	return old, ok
 }
 
-// get returns the live entry of the key, or nil. An entry may be replaced after it is found and before its state is
-// checked. The key is then still live, so get looks until it finds the same entry twice. (A replaced entry dies under
-// the lock under which its replacement is added.)
+// get returns the live entry of the key, or nil. An entry may be replaced between the lookup and the check of its
+// state. The key then still has a live entry, so get retries until it finds the same dead entry twice. (A replaced
+// entry dies under the lock that also guards the addition of its replacement.)
 func (x *index) get(key string) *entry {
 	var last *entry
 	for {
@@ -136,12 +137,12 @@ func (x *index) get(key string) *entry {
 	}
 }
 
-// forget removes the entry, if its key still maps to it.
+// forget removes e if its key still maps to it.
 func (x *index) forget(e *entry) {
 	x.m.RemoveCb(e.key, func(_ string, in *entry, ok bool) bool { return ok && in == e })
 }
 
-// remove removes and returns the live entry of the key, if end reports that it has ended it.
+// remove removes and returns the live entry of the key, provided that end reports that it has ended the entry.
 func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 	x.m.RemoveCb(key, func(_ string, e *entry, ok bool) bool {
 		if ok && end(e) {
@@ -152,7 +153,7 @@ func (x *index) remove(key string, end func(e *entry) bool) (ended *entry) {
 	return ended
 }
 
-// entries returns the entries of the index, in no order, including dead ones.
+// entries returns the entries of the index, including dead ones, in no particular order.
 func (x *index) entries() []*entry {
 	all := make([]*entry, 0, x.m.Count())
 	x.m.IterCb(func(_ string, e *entry) { all = append(all, e) })

@@ -7,15 +7,15 @@ import (
 	"math"
 )
 
-// A Layout is how a wheel keeps waiting tasks. The layouts differ only in cost; the package documentation compares
-// them.
+// A Layout is the way in which a wheel stores waiting tasks. The layouts differ only in cost; the package documentation
+// compares them.
 type Layout int
 
 const (
-	// Hashed is one wheel, in each slot of which the tasks are kept by circle.
+	// Hashed is a single wheel whose slots store their tasks by circle.
 	Hashed Layout = iota
-	// Hierarchical is a wheel for the near tasks and, made when a delay needs them, further wheels whose
-	// slots span more and more ticks. Tasks move down from them as they near.
+	// Hierarchical is a wheel for tasks due soon, plus further wheels whose slots span more and more ticks. A further
+	// wheel is created when a delay needs it. Tasks move down from wheel to wheel as their due time approaches.
 	Hierarchical
 )
 
@@ -27,8 +27,8 @@ func (l Layout) String() string {
 	return fmt.Sprintf("Layout(%d)", int(l))
 }
 
-// position returns the slot of a wheel with n slots in which an entry for the given tick waits, and how many
-// more circles it waits; now is the last tick passed. It is the same for every layout.
+// position returns the slot of a wheel with n slots in which an entry waits for the tick at, and how many more circles
+// it waits. now is the last tick that has passed. The result is the same for every layout.
 func position(at, now, n uint64) (slot, circle int) {
 	if at > now {
 		circle = int(min((at-now-1)/n, math.MaxInt))
@@ -36,78 +36,80 @@ func position(at, now, n uint64) (slot, circle int) {
 	return int(at % n), circle
 }
 
-// A layout keeps the entries by the tick at which the loop must look at them. It knows no clock, no goroutine and no
-// task: ticks are numbers passed in, and the only fields of an entry that it uses are at and place. The loop owns it.
+// A layout stores entries by the tick at which the loop must look at them. It uses no clocks, goroutines or tasks:
+// ticks are numbers passed in, and the only entry fields that it uses are at and place. The loop owns it.
 //
 // # Two layouts, one structure
 //
-// Tick t belongs to slot t mod n and is number t div n there. A slot keeps its entries by number on levels,
-// and a level in lists. With width w:
+// Tick t belongs to slot t mod n, where its number is t div n. A slot stores its entries by number, on levels that
+// consist of lists. With width w:
 //
-//	level 0   a list for each number, 2w of them: what is less than 2w numbers ahead
-//	level 1   a list for w numbers each, 2w of them: what is less than 2w² ahead, or a little less
-//	level 2   a list for w² numbers each, ...
+//	level 0   2w lists of one number each, for entries less than 2w numbers ahead
+//	level 1   2w lists of w numbers each, for entries less than 2w² numbers ahead, or slightly less
+//	level 2   2w lists of w² numbers each, ...
 //
 // [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). It has n slots, and
-// the number of a tick is that of the circle in which the hand meets it. The paper's scheme visits every task of a slot
-// in each circle. Here the levels, with a small w, directly find the tasks of one circle.
+// the number of a tick is the number of the circle in which the hand reaches it. The paper's scheme visits every task
+// of a slot in each circle. Here the levels, with a small w, give direct access to the tasks of one circle.
 //
-// [Hierarchical] is scheme 7, as in Kafka's timer. It has one slot, so that the number of a tick is the tick,
-// and w is the number of slots that the user gave, up to 4,096. Each level is a wheel whose slots span a turn of
-// the one below. The loop makes a level when an entry needs it. With more slots than that the loop would be held
-// up: a level of 16,777,216 takes 2 GB and 250 ms.
+// [Hierarchical] is scheme 7, as in Kafka's timer. It has one slot, so the number of a tick is the tick itself, and w
+// is the number of slots that the user specified, up to 4,096. Each level is a wheel whose slots span one circle of the
+// level below. The loop creates a level when an entry needs it. Without the limit this would delay the loop: creating a
+// level of 16,777,216 slots takes 2 GB and 250 ms.
 //
 // # Moving down
 //
-// A list of level 1 and up is moved down, level by level, before its first number comes. The lists of a level reach
-// twice as far as they would have to. So a list may begin to move one span ahead, and has that whole span to do so. At
-// most maxVisit entries move at one tick, and the next tick continues. That may not be enough with more than maxVisit
-// entries for each tick of the span (with 10 ms ticks and 1,024 slots, 8 million that are due within 10 s), or after a
-// stall. Then the rest has to move when the first number has come; that, too, is done in pieces of maxVisit. An entry
-// moves once for each level below its first: with Hashed never if it is due within 31 turns, once within 496, twice
-// within 7,936.
+// A list on level 1 or above is moved down, level by level, before its first number comes. The lists of a level reach
+// twice as far as necessary, so a list may begin to move one span ahead, and has that whole span to finish. At most
+// maxVisit entries move at one tick, and the next tick continues. That may not be enough after a stall, or with more
+// than maxVisit entries for each tick of the span. With 10 ms ticks and 1,024 slots, that would be 8 million entries
+// due within 10 s. In that case the remaining entries must move when the first number has come, again at most maxVisit
+// at a time. An entry moves once for each level below its first. With Hashed, it never moves if it is due within 31
+// circles, moves once if due within 496, and twice if due within 7,936.
 //
-// # What always holds
+// # Invariants
 //
 //   - Every entry in the layout has at > now.
 //   - An entry is returned at its tick, no sooner and no later.
-//   - next is never after the at of an entry, so that nothing is missed by sleeping until then. It may be
-//     sooner, to move entries.
+//   - next is never after the at of any entry, so the loop misses nothing by sleeping until then. It may be
+//     earlier, to move entries.
 type layout struct {
-	turn   uint64 // slots of the wheel, as the user gave them
+	turn   uint64 // number of slots that the user specified
 	width  uint64 // w
 	slots  []slot // n
 	visits tree   // by slot, the tick of the next visit
-	now    uint64 // the last tick passed
-	moved  int    // entries, at the tick after now, and
-	at     uint64 // that tick
+	now    uint64 // the last tick that has passed
+	moved  int    // number of entries moved at the tick at
+	at     uint64 // the tick of the last piece of work
 
-	spare []*level // empty
-	few   bucket   // what advance returned, if that was little
+	spare []*level // empty levels, for reuse
+	few   bucket   // buffer for the entries that advance returns, if they are few
 }
 
 type slot struct {
-	levels []*level // lowest first; nil if empty
+	levels []*level // lowest level first; nil if the level is empty
 }
 
 type level struct {
 	lists  []bucket // 2w
-	visits tree     // by list, the number from which on it is handed out (level 0) or moves down
+	visits tree     // by list, the number at which its entries are returned (level 0) or begin to move down
 }
 
 const (
-	// circles is the width of the levels of Hashed. With 64 a level takes 5 KB and not 1, and with 4 half an
-	// hour of 10 ms ticks in 1,024 slots takes three levels and not two.
+	// circles is the width of the levels of Hashed. With 64, a level would take 5 KB instead of 1 KB. With 4, half an
+	// hour of 10 ms ticks in 1,024 slots would take three levels instead of two.
 	circles = 16
 
-	// maxWidth bounds the width of the levels of Hierarchical, and so how long the loop makes one: 330 KB.
+	// maxWidth limits the width of the levels of Hierarchical, and so the time that the loop needs to create one. A
+	// level of this width takes 330 KB.
 	maxWidth = 1 << 12
 
-	// maxVisit bounds how many entries the loop moves down at one tick, or looks at for Upcoming, to what takes
-	// well below a millisecond.
+	// maxVisit limits how many entries the loop moves down at one tick, or looks at for Upcoming. Handling that many
+	// entries takes well below a millisecond.
 	maxVisit = 8192
 
-	// maxSpare bounds the levels that are kept for later: with Hashed to 1.4 MB, if each list keeps its room.
+	// maxSpare limits the number of levels that are retained for reuse. With Hashed they take up to 1.4 MB, if each
+	// list retains its capacity.
 	maxSpare = 256
 )
 
@@ -116,7 +118,7 @@ func newLayout(kind Layout, slots int, passed uint64) *layout {
 	l := &layout{turn: uint64(slots), width: circles, now: passed}
 	n := slots
 	if kind == Hierarchical {
-		// With one list to a level it would reach no farther than the one below.
+		// A level of width 1 would reach no farther than the level below.
 		n, l.width = 1, uint64(min(max(slots, 2), maxWidth))
 	}
 	l.slots, l.visits, l.few = make([]slot, n), newTree(n), make(bucket, 0, keepRoom)
@@ -126,7 +128,7 @@ func newLayout(kind Layout, slots int, passed uint64) *layout {
 // place adds e, which must be in no slot.
 func (l *layout) place(e *entry) {
 	if e.at <= l.now {
-		panic("timewheel: entry placed at a tick that has passed") // a bug: it would wait for ever
+		panic("timewheel: entry placed at a tick that has passed") // a bug: the entry would wait for ever
 	}
 	n := uint64(len(l.slots))
 	i := e.at % n
@@ -150,15 +152,15 @@ func (l *layout) unlink(e *entry) {
 		}
 		return
 	}
-	panic("timewheel: entry is not in its slot") // a bug: it would be lost
+	panic("timewheel: entry is not in its slot") // a bug: the entry would be lost
 }
 
 // next returns the tick of the next piece of work, or never.
 func (l *layout) next() uint64 { return l.visits.least() }
 
-// advance does the next piece of work up to the given tick, which must be before never. It returns the
-// entries that are due at a tick, and that tick. The entries are then in no slot, though their place still
-// says so. more is false when nothing is left, and all ticks up to the given one have passed.
+// advance performs the next piece of work up to the given tick, which must be before never. It returns the entries that
+// are due at a tick, and that tick. The returned entries are in no slot, although their place still says otherwise.
+// more is false when no work is left and all ticks up to the given one have passed.
 func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
 	tick = l.visits.least()
 	if tick > upTo {
@@ -168,7 +170,7 @@ func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
 	l.now = max(l.now, tick-1)
 	own, i := tick%uint64(len(l.slots)), uint64(l.visits.leaf())
 	if l.visits[0][own] == tick && l.now < tick {
-		i = own // before others, which only need to move entries at this tick
+		i = own // before the other slots, which only need to move entries at this tick
 	}
 	s, coming := &l.slots[i], l.coming(i)
 	if l.at != tick {
@@ -189,7 +191,7 @@ func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
 				lv.lists[d] = nil
 				l.vacate(s, 0, d)
 			case len(due) > 0:
-				due = append(l.few[:0], due...) // the list keeps its room
+				due = append(l.few[:0], due...) // the list retains its capacity
 				l.vacate(s, 0, d)
 			}
 		}
@@ -199,7 +201,7 @@ func (l *layout) advance(upTo uint64) (due bucket, tick uint64, more bool) {
 	return due, tick, true
 }
 
-// upcoming yields the entries whose tick comes within one turn, the soonest tick first.
+// upcoming yields the entries whose tick comes within one circle, soonest tick first.
 func (l *layout) upcoming(yield func(e *entry) bool) {
 	n := uint64(len(l.slots))
 	last := l.now + min(l.turn, never-1-l.now)
@@ -221,7 +223,7 @@ func (l *layout) upcoming(yield func(e *entry) bool) {
 	})
 }
 
-// drain removes all entries, in no order.
+// drain removes and yields all entries, in no particular order.
 func (l *layout) drain(yield func(e *entry)) {
 	for i := range l.slots {
 		for k, lv := range l.slots[i].levels {
@@ -250,13 +252,13 @@ func (l *layout) coming(i uint64) uint64 {
 	return (l.now-i)/uint64(len(l.slots)) + 1
 }
 
-// put hangs e, which has the number, into the lowest level that reaches it.
+// put adds e, which has the given number, to the lowest level that reaches that number.
 func (l *layout) put(s *slot, coming, number uint64, e *entry) {
 	unit := uint64(1)
 	for k := 0; ; k++ {
 		x := number / unit
 		if x-coming/unit >= 2*l.width {
-			unit *= l.width // no overflow: otherwise every number would have fitted here
+			unit *= l.width // cannot overflow: a level this wide would have accepted every number
 			continue
 		}
 		for k >= len(s.levels) {
@@ -268,7 +270,7 @@ func (l *layout) put(s *slot, coming, number uint64, e *entry) {
 		lv, d := s.levels[k], x%(2*l.width)
 		if lv.lists[d].add(e); len(lv.lists[d]) == 1 {
 			if k > 0 {
-				x = (x - 1) * unit // one span ahead; x is 2 at least
+				x = (x - 1) * unit // one span ahead; x is at least 2
 			}
 			lv.visits.set(int(d), x)
 		}
@@ -276,11 +278,11 @@ func (l *layout) put(s *slot, coming, number uint64, e *entry) {
 	}
 }
 
-// moveDown moves entries of the slot down from lists whose time has come, as many as may move at this tick. It reports
-// whether an entry is left that may be due.
+// moveDown moves entries of the slot down from lists whose time has come, up to the limit for this tick. It reports
+// whether any entry that may be due is left.
 func (l *layout) moveDown(s *slot, coming uint64) (overdue bool) {
 	unit := l.width
-	for k := 1; k < len(s.levels); k, unit = k+1, unit*l.width { // the lowest level first: it is the most urgent
+	for k := 1; k < len(s.levels); k, unit = k+1, unit*l.width { // lowest level first, because it is the most urgent
 		for lv := s.levels[k]; lv != nil && lv.visits.least() <= coming; lv = s.levels[k] {
 			d := uint64(lv.visits.leaf())
 			all := &lv.lists[d]
@@ -309,7 +311,7 @@ func (l *layout) schedule(i, earliest uint64) {
 		}
 		v := lv.visits.least()
 		if k > 0 && v <= coming {
-			at = earliest // as soon as can be
+			at = earliest // as soon as possible
 			break
 		}
 		at = min(at, v*n+i)
@@ -335,7 +337,7 @@ func (l *layout) newLevel() *level {
 	return &level{lists: make([]bucket, 2*l.width), visits: newTree(int(2 * l.width))}
 }
 
-// vacate notes that list d of level k is empty.
+// vacate records that list d of level k is empty, and sets the level aside for reuse if all its lists are empty.
 func (l *layout) vacate(s *slot, k int, d uint64) {
 	lv := s.levels[k]
 	lv.lists[d].empty()

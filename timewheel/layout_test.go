@@ -13,9 +13,9 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A modelled layout goes through the same operations as the simplest possible model. After each operation the two must
-// agree, and the layout must be consistent. Entries may only have moved one level down, and not more than the allowed
-// number of them.
+// A modelled layout performs the same operations as the simplest possible model. After each operation the two must
+// agree, and the layout must be consistent. Entries may have moved down by one level only, and no more of them than
+// allowed.
 type modelled struct {
 	*testing.T
 	*layout
@@ -63,7 +63,7 @@ func (m *modelled) add(at uint64) *entry {
 	return e
 }
 
-// forget takes an entry out of the model.
+// forget removes an entry from the model.
 func (m *modelled) forget(e *entry) {
 	m.model = slices.DeleteFunc(m.model, func(o *entry) bool { return o == e })
 	delete(m.levels, e)
@@ -79,7 +79,7 @@ func (m *modelled) remove(e *entry) {
 	m.verify()
 }
 
-// pass passes every tick up to the given one, as the loop does, and returns what fell due.
+// pass passes every tick up to the given one, as the loop does, and returns the entries that fell due.
 func (m *modelled) pass(upTo uint64) (due []*entry) {
 	m.Helper()
 	want := slices.DeleteFunc(slices.Clone(m.model), func(e *entry) bool { return e.at > upTo })
@@ -135,7 +135,7 @@ func (m *modelled) empty() {
 	m.verify()
 }
 
-// look makes the layout yield the tasks due within a circle, and stops it in the middle.
+// look makes the layout yield the tasks due within a circle, and stops the iteration in the middle.
 func (m *modelled) look(r *rand.Rand) {
 	m.Helper()
 	last := m.now + min(m.turn, never-1-m.now)
@@ -286,8 +286,8 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 		at    uint64
 	}{
 		{Hashed, 64, 64*100 + 7}, {Hashed, 64, 64*1000 + 7}, {Hierarchical, 64, 64*3 + 7}, {Hierarchical, 64, 64*64*3 + 7},
-		{Hashed, 1, 100}, {Hierarchical, 1, 5}, // with less than a circle to do it in
-		{Hashed, 1, 112}, {Hierarchical, 1, 6}, // with as much, and due at the first number of their list
+		{Hashed, 1, 100}, {Hierarchical, 1, 5}, // with less than a circle for the moves
+		{Hashed, 1, 112}, {Hierarchical, 1, 6}, // with the same time, and due at the first number of their list
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			l := newLayout(c.kind, c.slots, 0)
@@ -348,8 +348,8 @@ func TestLayout_manyEntriesOfOneTick_moveDownInPieces(t *testing.T) {
 	}
 }
 
-// The walks of the textbooks: at which tick the entry is in which list of which level. It moves down one span before
-// the first tick of its list, because many entries may have to move.
+// The walks from the textbooks: the level and the list that contain the entry at each tick. The entry moves down one
+// span before the first tick of its list, because many entries may have to move.
 func TestLayout_walksOfTheTextbooks(t *testing.T) {
 	type step struct {
 		tick  uint64
@@ -494,7 +494,7 @@ func TestLayout_room_isUsedAgainAndGivenBack(t *testing.T) {
 	})
 }
 
-// A tick touches due tasks only: every other task has a tick here that would show if it was touched.
+// A tick touches only due tasks. Every other task here has a tick that would reveal that the task was touched.
 func TestLayout_tick_touchesOnlyWhatIsDue(t *testing.T) {
 	const slots, each = 4, 3
 	eachLayout(t, func(t *testing.T, kind Layout) {
@@ -539,7 +539,8 @@ func TestLayout_tick_touchesOnlyWhatIsDue(t *testing.T) {
 	})
 }
 
-// A list of a high level does not keep a lower one from moving in time: no tick moves more entries than allowed.
+// A list on a high level does not keep a list on a lower level from moving in time. No tick moves more entries than
+// allowed.
 func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
 	testkit.NotForRaces(t)
 	for _, slots := range []int{16, 64} {
@@ -550,7 +551,7 @@ func TestLayout_listsOfTwoLevels_moveInTheirTime(t *testing.T) {
 			many[i].at = 4*span + uint64(i)%span
 			l.place(&many[i])
 		}
-		one := entry{at: 3*span + width} // on level 1, while the others move
+		one := entry{at: 3*span + width} // on level 1, while the other entries move
 		l.place(&one)
 		high := func() (n int) {
 			if lv := l.slots[0].level(2); lv != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// WithLogger makes the wheel log to l instead of logrus.StandardLogger(). The wheel logs panics with key and stack as
-// errors, an executor that refuses as a warning, and its start and stop as debug messages. It never logs a tick, an add
-// or a run. The last of WithLogger and [WithSlog] wins. WithLogger panics if l is nil.
+// WithLogger makes the wheel log to l instead of logrus.StandardLogger(). The wheel logs panics (with key and stack) as
+// errors, refusals by the executor as warnings, and its own start and stop as debug messages. It never logs ticks, adds
+// or runs. If both WithLogger and [WithSlog] are given, the last one takes effect. WithLogger panics if l is nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	if l == nil {
 		panic("timewheel: nil logger")
@@ -22,7 +22,7 @@ func WithLogger(l logrus.FieldLogger) Option {
 	}
 }
 
-// WithSlog is [WithLogger] for a logger of package log/slog. It panics if l is nil.
+// WithSlog is like [WithLogger], but for a logger from package log/slog. It panics if l is nil.
 func WithSlog(l *slog.Logger) Option {
 	if l == nil {
 		panic("timewheel: nil slog logger")
@@ -35,10 +35,9 @@ func WithSlog(l *slog.Logger) Option {
 	}
 }
 
-// A logger writes to the user's logger. It discards that logger's panics, because there is no other place to report
-// them.
+// A logger writes to the user's logger. It discards that logger's panics, because there is nowhere else to report them.
 type logger struct {
-	write func(level slog.Level, message string, fields ...any) // pairs of name and value, as in package slog
+	write func(level slog.Level, message string, fields ...any) // fields are name-value pairs, as in package slog
 }
 
 func newLogger() logger { return logger{toLogrus(logrus.StandardLogger())} }

@@ -11,27 +11,27 @@ import (
 	"github.com/seed581295f1/timewheel/internal/crew"
 )
 
-// A loop is the event loop and what it owns: the layout, and the places of the entries in it. Callers post entries to
-// it, never keys or commands: an entry in an inbox means "look at it again". The loop compares the entry's place with
-// its state and due time, and moves it if they differ. So the order in which entries arrive does not matter, nor
-// whether the reason for posting has passed.
+// A loop is the event loop together with the data that it owns: the layout, and the places of the entries in it.
+// Callers post entries to the loop, never keys or commands: an entry in an inbox means "look at this entry again". The
+// loop compares the entry's place with its state and due time, and moves the entry if they do not match. So it does not
+// matter in which order entries arrive, or whether the reason for a post still applies.
 //
 // # Ownership of the layout
 //
-// While the loop is running, it owns the layout. Before and after that, the holder of mu does: a caller then does the
-// loop's work itself. Functions whose names end in Loop are for the owner.
+// While the loop is running, it owns the layout. Before and after that, the holder of mu owns it, and callers do the
+// loop's work themselves. Only the owner may call functions whose names end in Loop.
 //
 // # When the loop wakes up
 //
-// Waking a goroutine costs more than an add. So not every entry wakes the loop. It sleeps until the next tick with
-// work, or until it is called. It publishes an alarm: the instant at which it will look into its inboxes anyway. If its
-// entry is due before the alarm, a caller wakes the loop.
+// Waking a goroutine costs more than an add, so not every entry wakes the loop. The loop sleeps until the next tick
+// with work, or until it is called. It publishes an alarm: the instant at which it will look into its inboxes without
+// being called. A caller wakes the loop only if its entry is due before the alarm.
 //
-//	at rest   nothing arrived since the last look; the alarm is never, so the next entry calls the loop
-//	busy      entries arrive; the alarm is one poll away, and only what is due sooner calls the loop
+//	at rest   no entry has arrived since the last look; the alarm is never, so the next entry wakes the loop
+//	busy      entries are arriving; the alarm is one poll away, and only entries due sooner wake the loop
 //
-// After setting an alarm the loop looks once more: an entry that arrives before the look is seen by it, and the caller
-// of a later entry sees the alarm.
+// After setting an alarm the loop looks once more. This look sees every entry that arrived before it, and the caller of
+// any later entry sees the alarm.
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
@@ -39,27 +39,28 @@ type loop struct {
 	dispatch *dispatcher
 
 	inboxes  inboxes
-	requests chan func()   // for the owner to call
-	calls    chan struct{} // wakes the loop up; one is enough for many callers
+	requests chan func()   // functions for the loop to call
+	calls    chan struct{} // wakes the loop; one value serves many callers
 	quit     chan struct{}
 	ended    chan struct{}
-	alarm    atomic.Uint64 // 0 if the loop was called since it was set
+	alarm    atomic.Uint64 // 0 if the loop has been called since the alarm was set
 	running  atomic.Bool
 
-	mu sync.Mutex // makes its holder the owner, while the loop does not run
+	mu sync.Mutex // makes its holder the owner of the layout while the loop is not running
 
 	layout *layout
 	census census
-	again  []*entry // entries that the dispatcher returned; empty between two ticks
-	read   []*entry // entries taken from an inbox; empty between two looks
+	again  []*entry // entries returned by the dispatcher; empty between ticks
+	read   []*entry // entries taken from an inbox; empty between looks
 }
 
 const (
-	// poll is how often a busy loop looks into its inboxes, and how long a submitter waits after a refusal.
+	// poll is the interval at which a busy loop looks into its inboxes, and the time that a submitter waits after a
+	// refusal.
 	poll = time.Millisecond
 
-	// noHurry is the instant for a post that nothing waits for: later than any alarm of a busy loop, and before the
-	// alarm of a loop at rest.
+	// noHurry is the instant to pass with a post that is not urgent: later than any alarm of a busy loop, and before
+	// the alarm of a loop at rest.
 	noHurry = never - 1
 )
 
@@ -80,7 +81,7 @@ func newLoop(tick time.Duration, slots int, layout Layout, c clock.Clock, dates 
 	return l
 }
 
-// now returns the present.
+// now returns the current instant.
 func (l *loop) now() uint64 { return l.ticks.now(l.clock) }
 
 // start makes the loop the owner of the layout and starts it.
@@ -108,7 +109,7 @@ func (l *loop) run() {
 			alarm = l.setAlarm(busy, now)
 			l.lookLoop(now)
 		}
-		watch := l.watchLoop(now) // after the looks: entries that they found may have a date
+		watch := l.watchLoop(now) // after the looks, because entries found by them may have a date
 		l.advanceLoop(now)
 		if at := min(alarm, watch, l.ticks.instant(l.layout.next())); at == never {
 			timer.Stop()
@@ -127,7 +128,7 @@ func (l *loop) run() {
 	}
 }
 
-// setAlarm publishes and returns when the loop will look into its inboxes without being called.
+// setAlarm publishes and returns the instant at which the loop will look into its inboxes without being called.
 func (l *loop) setAlarm(busy bool, now uint64) uint64 {
 	alarm := uint64(never)
 	if busy {
@@ -137,7 +138,7 @@ func (l *loop) setAlarm(busy bool, now uint64) uint64 {
 	return alarm
 }
 
-// watchLoop makes entries with a date follow the wall clock, and returns when to call it again.
+// watchLoop makes entries with a date follow the wall clock, and returns when it must be called again.
 func (l *loop) watchLoop(now uint64) (next uint64) {
 	moved, next := l.dates.look(now)
 	for _, e := range moved {
@@ -146,7 +147,8 @@ func (l *loop) watchLoop(now uint64) (next uint64) {
 	return next
 }
 
-// end leaves the layout to the callers. The loop handles everything that they posted before they see that it has ended.
+// end leaves the layout to the callers. Before callers can see that the loop has ended, it handles everything they have
+// posted.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,10 +157,10 @@ func (l *loop) end() {
 	close(l.ended)
 }
 
-// post makes the owner look at the entry, by the given instant.
+// post makes the owner look at the entry no later than the given instant.
 func (l *loop) post(e *entry, why kind, by uint64) {
 	l.inboxes.of(e).put(e, why)
-	if l.running.Load() { // then the loop looks once more before it ends
+	if l.running.Load() { // the loop will look once more before it ends
 		if alarm := l.alarm.Load(); by < alarm && alarm != 0 && l.alarm.CompareAndSwap(alarm, 0) {
 			select {
 			case l.calls <- struct{}{}:
@@ -174,7 +176,8 @@ func (l *loop) post(e *entry, why kind, by uint64) {
 	}
 }
 
-// do makes the owner call f, after it has handled all earlier posts, and the ticks that have come if it is running.
+// do makes the owner call f after it has handled all earlier posts and, if the loop is running, all ticks that have
+// come.
 func (l *loop) do(f func()) {
 	finished := make(chan struct{})
 	g := func() {
@@ -213,14 +216,14 @@ func (l *loop) lookLoop(now uint64) (came bool) {
 		clear(all)
 		l.read = all[:0]
 		if cap(all) > maxVisit/len(l.inboxes) {
-			l.read = nil // it was for a burst
+			l.read = nil // only a burst needs a slice of this size
 		}
 	}
 	return came
 }
 
-// settleLoop moves the entry if its place does not match its state and due time. An entry that is due later than its
-// place says stays there until that tick: a deadline that is postponed many times costs one move.
+// settleLoop moves the entry if its place does not match its state and due time. An entry that is due later than the
+// tick of its place stays there until that tick, so a deadline that is postponed many times costs only one move.
 func (l *loop) settleLoop(e *entry, now uint64) {
 	switch e.load() {
 	case scheduled, moving:
@@ -243,7 +246,8 @@ func (l *loop) settleLoop(e *entry, now uint64) {
 	}
 }
 
-// placeLoop places an entry that is in no slot at the tick, or at the next one if that has passed.
+// placeLoop places an entry that is in no slot. It places the entry at the given tick, or at the next tick if the given
+// one has passed.
 func (l *loop) placeLoop(e *entry, tick uint64) {
 	e.at = max(tick, l.layout.now+1)
 	l.census.add(e.at, 1)
@@ -255,17 +259,17 @@ func (l *loop) unlinkLoop(e *entry) {
 	l.layout.unlink(e)
 }
 
-// advanceLoop passes every tick that has come, and dispatches the entries due at it. The clock determines the number of
-// ticks: a loop that was held up finds more.
+// advanceLoop handles every tick that has come, and dispatches the entries due at that tick. The clock determines the
+// number of ticks, so a loop that was delayed handles several.
 func (l *loop) advanceLoop(now uint64) {
 	upTo := l.ticks.down(now)
 	for due, tick, more := l.layout.advance(upTo); more; due, tick, more = l.layout.advance(upTo) {
 		l.census.add(tick, -len(due))
 		for len(due) > 0 {
-			n := min(len(due), crew.BlockSize) // few, so that no worker waits long for the dispatcher's lock
+			n := min(len(due), crew.BlockSize) // few at a time, so that no worker waits long for the dispatcher's lock
 			for _, e := range due[:n] {
 				if e.place = 0; e.at != tick {
-					panic("timewheel: entry in the wrong slot") // a bug: it would run at the wrong time
+					panic("timewheel: entry in the wrong slot") // a bug: the entry would run at the wrong time
 				}
 			}
 			l.fireLoop(due[:n], l.ticks.instant(tick), now)
@@ -275,12 +279,12 @@ func (l *loop) advanceLoop(now uint64) {
 	}
 }
 
-// fireLoop dispatches the entries that are due by the given instant. It places entries again if they have a further
-// run, were moved, or are being moved. None of the entries is in a slot.
+// fireLoop dispatches the entries that are due by the given instant. It places an entry again if the entry has a
+// further run, was moved, or is being moved. None of the entries may be in a slot.
 func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.dispatch.fire(due, by, now, l.again)
 	for _, e := range l.again {
-		// A moving entry may still have the old due time: then the loop looks at it again at the next tick.
+		// A moving entry may still have its old due time. In that case the loop looks at it again at the next tick.
 		l.dates.passed(e)
 		l.placeLoop(e, l.ticks.up(e.due.Load()))
 	}
@@ -288,12 +292,12 @@ func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	l.again = l.again[:0]
 }
 
-// A census counts the entries in the layout by the slot of the wheel, or by block of slots if there are very
-// many. The loop owns it.
+// A census counts the entries in the layout by slot of the wheel, or by block of slots if the wheel has very many
+// slots. The loop owns it.
 type census struct {
 	slots uint64
-	shift uint8    // a block is 1<<shift slots, except the last
-	tasks []uint32 // by block
+	shift uint8    // a block is 1<<shift slots; the last block may be smaller
+	tasks []uint32 // number of entries, by block
 }
 
 func newCensus(slots int) census {
@@ -305,7 +309,7 @@ func newCensus(slots int) census {
 	return c
 }
 
-// add counts n more entries that wait for the tick.
+// add adds n to the count of entries that wait for the tick.
 func (c *census) add(tick uint64, n int) { c.tasks[tick%c.slots>>c.shift] += uint32(n) }
 
 // sector returns the blocks from first up to end, exclusive, as one sector.

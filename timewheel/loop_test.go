@@ -29,7 +29,7 @@ func TestLoop_nothingDueSoon_sleeps(t *testing.T) {
 		if n := w.hand.sleeps.Load() - before; n != 0 {
 			t.Errorf("in 1000 ticks with nothing due the loop woke up %d times", n)
 		}
-		w.advance(time.Second - 20*poll) // since the rest, 2 s in all
+		w.advance(time.Second - 20*poll) // 2 s since the loop came to rest
 		for range 3597 {
 			w.advance(time.Second)
 		}
@@ -85,12 +85,12 @@ func TestLoop_atRest_hearsOfAnOperationAtOnce(t *testing.T) {
 		}
 		w.once("k", time.Second)
 		synctest.Wait()
-		w.advance(2 * time.Second) // and the rest of a tick
+		w.advance(2 * time.Second) // and the remainder of a tick
 		w.wantRuns("k")
 	})
 }
 
-// busy makes a loop at rest find a post, after which it polls for further ones.
+// busy makes a loop at rest find a post, after which it polls for further posts.
 func (w *rig) busy() {
 	w.Helper()
 	synctest.Wait()
@@ -230,7 +230,7 @@ func TestLoop_stall_repeatingTaskRunsOnceAndRejoinsItsGrid(t *testing.T) {
 	})
 }
 
-// The loop wakes up a little after each tick. A task that is due just after a tick, and again a tick later, must not
+// The loop wakes up slightly after each tick. A task that is due just after a tick, and again a tick later, must not
 // miss every other period because of that: a run whose tick has not yet come is not late.
 func TestLoop_lateByLessThanATick_missesNoPeriod(t *testing.T) {
 	testkit.NotForRaces(t)
@@ -316,7 +316,8 @@ func TestLoop_wallClockIsSet_nothingHappens(t *testing.T) {
 	})
 }
 
-// A wheel may be created on a clock that has been running for long, and may outlast it: the clock ends after 584 years.
+// A wheel may be created on a clock that has been running for a long time, and may outlast the clock, which ends after
+// 584 years.
 func TestLoop_oldClock_makesNoDifference(t *testing.T) {
 	const year = 365 * 24 * uint64(time.Hour)
 	for name, start := range map[string]uint64{
@@ -382,7 +383,7 @@ func TestLoop_manyPosts_beforeStartAndAfterStop(t *testing.T) {
 	})
 }
 
-// No caller waits for a loop that is held up.
+// No caller waits for a delayed loop.
 func TestLoop_heldUp_holdsUpNoVerb(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -414,11 +415,11 @@ func TestLoop_heldUp_holdsUpNoVerb(t *testing.T) {
 	})
 }
 
-// Each inbox reuses the slice of the previous one for new posts. The slice of a burst is not kept.
+// Each inbox reuses the slice of the previous inbox for new posts. The slice of a burst is not retained.
 func TestLoop_look_givesTheRoomOfABurstBack(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.once("k", time.Hour)
-		w.loop.running.Store(true) // but there is none, so posts stay in the inbox
+		w.loop.running.Store(true) // but no loop is running, so posts stay in the inbox
 		for range 10 * maxVisit {
 			w.loop.post(w.entry("k"), moved, noHurry)
 		}
@@ -437,7 +438,7 @@ func TestLoop_look_givesTheRoomOfABurstBack(t *testing.T) {
 // A post that arrives during a look is left for the next look. Otherwise callers could keep the loop from its ticks.
 func TestLoop_look_emptiesEachInboxOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
-		w.loop.running.Store(true) // but there is none, so posts stay in the inbox
+		w.loop.running.Store(true) // but no loop is running, so posts stay in the inbox
 		w.once("k", time.Hour)
 		e := w.entry("k")
 		if !w.loop.lookLoop(w.loop.now()) || w.posted() != 0 || !e.placed() {
@@ -458,7 +459,7 @@ func TestLoop_look_emptiesEachInboxOnce(t *testing.T) {
 
 func TestLoop_end_letsNobodyWait(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
-		w.loop.running.Store(true) // but there is none, so posts stay in the inbox
+		w.loop.running.Store(true) // but no loop is running, so posts stay in the inbox
 		const callers = 100
 		for i := range callers {
 			w.once(fmt.Sprint(i), time.Hour)
@@ -497,7 +498,7 @@ func TestLoop_heldUp_firesInTheOrderOfTheTicks(t *testing.T) {
 	})
 }
 
-// A caller may be suspended between reading the clock and its operation. By then the tick has passed.
+// A caller may be suspended between reading the clock and posting the entry. The tick may then have passed.
 func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -506,7 +507,7 @@ func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.advance(10*time.Second + 1)
-		w.loop.do(func() {}) // after which it passes the ticks that have come
+		w.loop.do(func() {}) // afterwards the loop handles the ticks that have come
 		synctest.Wait()
 		if err := w.index.add(e); err != nil {
 			t.Fatal(err)
@@ -522,7 +523,7 @@ func TestLoop_tickHasPassed_firesAtOnce(t *testing.T) {
 	})
 }
 
-// A stopped loop may also meet a tick that has passed: nothing is due at it.
+// The tick of an entry may also have passed when the loop is stopped. Nothing falls due then.
 func TestLoop_stopped_keepsWhatIsDueNow(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
 		w.Start()
@@ -579,7 +580,7 @@ func TestLoop_entryInTheWrongSlot_panics(t *testing.T) {
 	tw.loop.advanceLoop(tw.loop.now())
 }
 
-// The real clock reads the bubble's time, so this wheel runs for hours exactly as a user's does.
+// The real clock reads the bubble's time, so this wheel runs for hours exactly as a user's wheel does.
 func TestLoop_realClock_sleepsThroughTheNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := NewTimeWheel(time.Millisecond, 4096)

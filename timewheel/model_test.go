@@ -26,41 +26,41 @@ import (
 // same operations to a wheel and to its model, and draws them from a script. After each step it compares everything
 // observable, and checks the wheel's internal structure.
 //
-// One worker runs all jobs, so their order is certain. A gate can hold it up in the middle of a job, so that due runs
-// wait. The clock is fake: it moves tick by tick, or leaps.
+// One worker runs all jobs, so their order is deterministic. A gate can hold up the worker in the middle of a job, so
+// that due runs wait. The clock is fake: it moves tick by tick, or leaps.
 type model struct {
 	tick, now uint64
-	tasks     map[string]*modelTask // live tasks; timers under a name that is no key
+	tasks     map[string]*modelTask // live tasks; the names of timers are not valid keys
 	offset    int64                 // the wall clock minus the monotonic clock
-	queue     []*modelTask          // due runs that wait
+	queue     []*modelTask          // waiting runs
 	atWork    *modelTask            // the run that the gate holds up
-	gate      bool                  // closed: a job that begins is held up
-	leap      bool                  // the clock leaps: jobs do not touch other tasks
+	gate      bool                  // whether the gate is closed and holds up any job that begins
+	leap      bool                  // whether the clock leaps; jobs then do not touch other tasks
 	started   bool
 	stopped   bool
 	max       int
 	stats     Stats
-	runs      []string                 // what ran, in order, since the last comparison
-	hint      func(n int) (key string) // the key of the wheel's n-th run: within one tick the order is free
+	runs      []string                 // runs since the last comparison, in order
+	hint      func(n int) (key string) // key of the wheel's n-th run, as the order within a tick is unspecified
 }
 
 type modelTask struct {
 	key      string
 	interval uint64
-	due      uint64 // of the next period
+	due      uint64 // when the next period is due
 	times    int
 	does     behaviour
 
 	waiting bool
-	since   uint64 // when the waiting run was due, and
-	fired   uint64 // the tick at which it was dispatched
-	ended   bool   // the last run waits: there is no next period
+	since   uint64 // when the waiting run was due
+	fired   uint64 // tick at which the waiting run was dispatched
+	ended   bool   // whether the last run is waiting, so that there is no next period
 	paused  bool
-	left    uint64 // if it is paused: the time until the next run
-	wall    int64  // when the first run is due by the wall clock; 0 if the task does not, or no longer, follow it
+	left    uint64 // time until the next run, if the task is paused
+	wall    int64  // when the first run is due by the wall clock; 0 if the task does not follow it
 }
 
-// A behaviour is an action of a job in addition to being counted.
+// A behaviour is something that a job does in addition to being counted.
 type behaviour struct {
 	kind  int
 	other string
@@ -81,7 +81,7 @@ const (
 
 func (m *model) up(due uint64) uint64 { return (due-1)/m.tick + 1 } // nothing is due at instant 0
 
-// sum stays below the end of time.
+// sum returns the instant d later, but stays below the end of time.
 func sum(instant, d uint64) uint64 {
 	if instant > math.MaxUint64-1-d {
 		return math.MaxUint64 - 1
@@ -271,7 +271,7 @@ func (m *model) resume(key string) error {
 	return err
 }
 
-// follow makes dated tasks follow the wall clock, as the wheel does when it looks at it.
+// follow makes dated tasks follow the wall clock, as the wheel does when it looks at the clock.
 func (m *model) follow() {
 	for _, t := range m.tasks {
 		due := uint64(max(t.wall-m.offset, 0)) + m.tick
@@ -307,11 +307,11 @@ type walk struct {
 	keys   []string
 	timers map[string]*Timer
 	gate   chan struct{}
-	runs   []string // only the one worker appends, and nothing reads it at the same time
+	runs   []string // only the one worker appends, and nothing reads runs at the same time
 	step   string
 }
 
-// draw returns a number below n from the script, and 0 when that has ended.
+// draw returns a number below n from the script, or 0 when the script has ended.
 func (w *walk) draw(n int) int { return int(w.draw64(int64(n))) }
 
 func (w *walk) draw64(n int64) int64 {
@@ -326,7 +326,7 @@ func (w *walk) draw64(n int64) int64 {
 	return v % n
 }
 
-// runWalk walks as the script says, and returns how many steps that were.
+// runWalk performs the walk that the script describes, and returns the number of steps.
 func runWalk(t *testing.T, script []byte) (steps int) {
 	w := &walk{t: t, script: script, timers: make(map[string]*Timer), gate: make(chan struct{})}
 	ticks := []uint64{1, 10, 1000, 1 << 20, 1<<20 + 1}
@@ -349,7 +349,7 @@ func runWalk(t *testing.T, script []byte) (steps int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.tw.loop.dates.every = 1 // so that it looks at the wall clock whenever it wakes up
+	w.tw.loop.dates.every = 1 // so that the loop looks at the wall clock whenever it wakes up
 	w.setWall(0)
 	defer w.finish()
 	if w.draw(4) > 0 {
@@ -457,7 +457,7 @@ func (w *walk) job(name string, does behaviour) Job {
 	}
 }
 
-// do draws one step and applies it to both.
+// do draws one step and applies it to both the wheel and the model.
 func (w *walk) do() {
 	m, key := &w.model, w.keys[w.draw(len(w.keys))]
 	switch w.draw(20) {
@@ -589,7 +589,7 @@ func (w *walk) removeWait(key string) {
 	}
 }
 
-// prefix does something to the tasks with a prefix: one key, or all tasks with a key.
+// prefix applies an operation to the tasks with a prefix, which matches either one key or all keys.
 func (w *walk) prefix(prefix string) {
 	m, moves, d := &w.model, w.draw(2) == 0, w.delay()
 	if w.draw(2) == 0 {
@@ -799,7 +799,7 @@ func (w *walk) compareView() {
 		w.t.Fatalf("after %s: the hand is at %d, want %d", w.step, hand.Slot, now)
 	}
 	if !w.tw.IsRunning() {
-		return // the circle is that of the last passed tick
+		return // the circle is relative to the last tick that has passed
 	}
 	for _, n := range []int{1, 3, 100} {
 		upcoming := w.tw.Upcoming(n)

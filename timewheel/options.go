@@ -8,16 +8,16 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// An Option changes how a wheel made by [New] behaves.
+// An Option configures a wheel created by [New].
 type Option func(*config) error
 
-// config is what the options set.
+// config holds the settings that options change.
 type config struct {
 	clock      clock.Clock
 	layout     Layout
 	poolSize   int
-	executor   Executor // nil: workers of the wheel's own, at most poolSize
-	maxPending int64    // 0: no bound
+	executor   Executor // nil: the wheel's own workers, at most poolSize
+	maxPending int64    // 0: no limit
 	report     report
 }
 
@@ -36,8 +36,8 @@ func newConfig(opts []Option) (config, error) {
 	return c, nil
 }
 
-// WithPoolSize sets how many jobs may run at once; the default is 1024. Further due runs wait, first in,
-// first out. It is an error if n is not positive. The option has no effect with [WithExecutor].
+// WithPoolSize sets the maximum number of jobs that run at once; the default is 1024. Further due runs wait, first in,
+// first out. New returns an error if n is not positive. WithPoolSize has no effect if [WithExecutor] is given.
 func WithPoolSize(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {
@@ -48,8 +48,8 @@ func WithPoolSize(n int) Option {
 	}
 }
 
-// WithExecutor makes the wheel run jobs by e instead of on goroutines of its own. Stop does not close e.
-// WithExecutor panics if e is nil.
+// WithExecutor makes the wheel run jobs on e instead of on its own goroutines. Stop does not close e. WithExecutor
+// panics if e is nil.
 func WithExecutor(e Executor) Option {
 	if e == nil {
 		panic("timewheel: nil executor")
@@ -60,7 +60,8 @@ func WithExecutor(e Executor) Option {
 	}
 }
 
-// WithLayout sets how the wheel keeps waiting tasks; the default is [Hashed]. It is an error if the layout is unknown.
+// WithLayout sets how the wheel stores waiting tasks; the default is [Hashed]. New returns an error if the layout is
+// unknown.
 func WithLayout(l Layout) Option {
 	return func(c *config) error {
 		if l != Hashed && l != Hierarchical {
@@ -71,10 +72,10 @@ func WithLayout(l Layout) Option {
 	}
 }
 
-// WithMaxPending bounds the number of live tasks: when there are n, AddTask returns [ErrFull], and so does
-// SetTask for a new key. An add that meets the bound while another add is being refused, or a task is just
-// ending, may be refused as well. A [Timer] counts, but AfterFunc, which has no error to return, is never
-// refused. Without this option there is no bound. It is an error if n is not positive.
+// WithMaxPending limits the number of live tasks to n. When the limit is reached, AddTask returns [ErrFull], and so
+// does SetTask for a new key. An add that would just fit may also be refused if, at the same moment, another add is
+// being refused or a task is ending. A [Timer] counts towards the limit, but AfterFunc is never refused, because it
+// cannot return an error. By default there is no limit. New returns an error if n is not positive.
 func WithMaxPending(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {
@@ -85,10 +86,10 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job ended its
-// goroutine with runtime.Goexit, the value is an error that says so. h runs on the worker, after the panic was logged;
-// a panic in h is logged as well. If the option is given more than once, every handler is called. WithPanicHandler
-// panics if h is nil.
+// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job called
+// runtime.Goexit, the value is an error that says so. h runs on the worker, after the panic has been logged; a panic in
+// h is also logged. If the option is given more than once, every handler is called. WithPanicHandler panics if h is
+// nil.
 func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	if h == nil {
 		panic("timewheel: nil panic handler")
@@ -99,7 +100,7 @@ func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	}
 }
 
-// WithErrorHandler calls h when the function of a [JobFunc] returns an error, with the task and the error. The wheel
+// WithErrorHandler calls h when a function passed to [JobFunc] returns an error, with the task and the error. The wheel
 // then does not log the error. h runs on the worker; a panic in h is logged. If the option is given more than once,
 // every handler is called. WithErrorHandler panics if h is nil.
 func WithErrorHandler(h func(task *Task, err error)) Option {
@@ -112,9 +113,9 @@ func WithErrorHandler(h func(task *Task, err error)) Option {
 	}
 }
 
-// WithObserver calls o with each run after its end, on the worker that ran it: a slow observer delays no other run, but
-// occupies the worker. A panic in o is logged. If the option is given more than once, every observer is called.
-// WithObserver panics if o is nil.
+// WithObserver calls o with each run after the run has ended, on the worker that ran it. A slow observer occupies its
+// worker, but delays no other run directly. A panic in o is logged. If the option is given more than once, every
+// observer is called. WithObserver panics if o is nil.
 func WithObserver(o func(Run)) Option {
 	if o == nil {
 		panic("timewheel: nil observer")

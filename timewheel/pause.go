@@ -4,13 +4,14 @@ package timewheel
 
 import "time"
 
-// Pause keeps the task from running until [TimeWheel.Resume]. After Pause has returned nil no run of it starts: a due
-// run that waited for a worker is withdrawn. A run in progress is not interrupted. Pausing a paused task does nothing.
-// The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
+// Pause keeps the task from running until [TimeWheel.Resume]. After Pause returns nil, no run of the task starts; a due
+// run that was waiting for a worker is withdrawn. A run in progress is not interrupted. Pausing a paused task does
+// nothing. The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 //
-// A paused task is live: Exist, GetTaskTimes, Get, All and Len count it, [Info] and [Stats] say that it is paused, and
-// its key is taken. It waits in no slot, so it costs only its memory, and Upcoming leaves it out. Reschedule changes
-// how long after Resume it is due. SetTask replaces it with a task that is not paused. RemoveTask and Drain remove it.
+// A paused task is live: its key stays taken, Exist, GetTaskTimes, Get, All and Len include it, and [Info] and [Stats]
+// report it as paused. It is in no slot, so it costs nothing but memory, and Upcoming omits it. Reschedule changes how
+// long after Resume the task is due. SetTask replaces it with a task that is not paused. RemoveTask and Drain remove
+// it.
 func (tw *TimeWheel) Pause(key string) error {
 	if err := tw.accepts("Pause", key); err != nil {
 		return err
@@ -38,10 +39,10 @@ func (tw *TimeWheel) Pause(key string) error {
 	return nil
 }
 
-// Resume lets a paused task run again. Its next run is due after the time that was left when it was paused, or at the
-// next tick if it was already due. Later runs follow at Interval from there. The periods during the pause do not count
-// as missed. A task added with AddAt no longer follows the wall clock. Resuming a task that is not paused does nothing.
-// The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
+// Resume lets a paused task run again. Its next run is due after the delay that remained when it was paused, or at the
+// next tick if it was already due. Later runs follow at the task's Interval. Periods that pass during the pause do not
+// count as missed. A task added with AddAt no longer follows the wall clock. Resuming a task that is not paused does
+// nothing. The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Resume(key string) error {
 	if err := tw.accepts("Resume", key); err != nil {
 		return err
@@ -74,10 +75,10 @@ func (tw *TimeWheel) Resume(key string) error {
 // setLeft changes the remaining delay of a paused entry. It reports false if the entry is dead.
 func (e *entry) setLeft(d time.Duration) bool {
 	e.due.Store(uint64(d))
-	return e.load() == paused // then the verb that ends it reads the due time after this
+	return e.load() == paused // if so, a verb that ends the entry later reads this due time
 }
 
-// again returns an entry for the task of e, which has ended, with another due time.
+// again returns a new entry for the task of e, with the given due time. e must have ended.
 func (e *entry) again(due uint64) *entry {
 	return newEntry(e.key, e.job, e.interval, due, int(e.times.Load()))
 }

@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// A report is the logger and the user's functions that receive the outcome of a run. A panic in such a function is
-// logged, and the others are still called.
+// A report holds the logger and the user's functions that are called with the outcome of a run. A panic in one of these
+// functions is logged, and the remaining functions are still called.
 type report struct {
 	log       logger
 	handlers  []func(task *Task, value any, stack []byte)
@@ -32,7 +32,7 @@ func (r *report) observe(run Run) {
 	each(r.observers, r.log, "observer", func(o func(Run)) { o(run) })
 }
 
-// each calls do for every function, even after one of them has panicked or ended the goroutine.
+// each calls do for every function, even if one of them panics or ends the goroutine.
 func each[F any](all []F, log logger, what string, do func(f F)) {
 	if len(all) == 0 {
 		return

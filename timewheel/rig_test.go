@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/clock"
 )
 
-// A watchedClock is a fake clock that counts how often a timer is set or stopped: the loop does that once each time it
-// goes to sleep. It can also call a function when it is read.
+// A watchedClock is a fake clock that counts how often a timer is set or stopped, which the loop does once each time it
+// goes to sleep. It can also call a function when the clock is read.
 type watchedClock struct {
 	*clock.Fake
 	sleeps atomic.Int64
@@ -56,7 +56,7 @@ type rig struct {
 	ran  []string   // the keys, in start order
 }
 
-// A plan is how a rig is made. The clock starts at the given instant.
+// A plan describes how to create a rig. The clock starts at the given instant.
 type plan struct {
 	tick  time.Duration // 10 ms by default
 	slots int           // 60 by default
@@ -71,13 +71,13 @@ func (p plan) in(t *testing.T, f func(t *testing.T, w *rig)) {
 	eachLayout(t, func(t *testing.T, kind Layout) { p.with(kind, t, f) })
 }
 
-// with is in for one layout.
+// with is like in, but for a single layout.
 func (p plan) with(kind Layout, t *testing.T, f func(t *testing.T, w *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { p.build(kind, t, f) })
 }
 
-// build is with inside a bubble.
+// build is like with, but runs inside an existing bubble.
 func (p plan) build(kind Layout, t *testing.T, f func(t *testing.T, w *rig)) {
 	t.Helper()
 	w := &rig{T: t, hand: &watchedClock{Fake: clock.NewFake(p.clock)}}
@@ -172,7 +172,7 @@ func (w *rig) entry(key string) *entry {
 	return e
 }
 
-// wantTicks is wantRuns for keys by tick: tasks due at one tick run in any order.
+// wantTicks is like wantRuns, but takes the keys grouped by tick: tasks due at one tick run in any order.
 func (w *rig) wantTicks(ticks ...[]string) {
 	w.Helper()
 	w.runs.Lock()

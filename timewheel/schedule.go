@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// AddTask adds a copy of the task. The first run is due after Delay, or after Interval if Delay is 0. It
-// never starts early, and starts less than one tick late, plus scheduling and any wait for a worker. Further
-// runs are due at Interval from there, wherever the ticks fall: lateness does not add up.
+// AddTask adds a copy of the task. The first run is due after Delay, or after Interval if Delay is 0. It never starts
+// early, and starts less than one tick late, plus scheduling and any wait for a worker. Later runs are due at multiples
+// of Interval after the first due time, regardless of tick boundaries, so lateness does not accumulate.
 //
-// When AddTask returns nil the task is live: Exist reports it and RemoveTask finds it. Otherwise nothing has changed,
-// and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. Of several concurrent adds of
-// one key exactly one wins. AddTask also works before Start, and the delay counts from the call.
+// When AddTask returns nil, the task is live: Exist reports true and RemoveTask can remove it. Otherwise nothing has
+// changed, and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. If several
+// goroutines add the same key at once, exactly one of them succeeds. AddTask may be called before Start; the delay
+// counts from the call.
 func (tw *TimeWheel) AddTask(task *Task) error {
 	e, err := tw.entryOf("AddTask", task)
 	if err != nil {
@@ -37,7 +38,7 @@ func (tw *TimeWheel) add(e *entry) error {
 }
 
 // SetTask adds a copy of the task as AddTask does, replacing any live task with the same key. The replaced task counts
-// as removed and starts no new run once SetTask has returned. Exist never reports false in between. If it fails,
+// as removed and starts no new run once SetTask has returned. Exist never reports false in between. If SetTask fails,
 // nothing has changed, and the error wraps [ErrInvalidTask], [ErrFull] or [ErrStopped].
 func (tw *TimeWheel) SetTask(task *Task) error {
 	e, err := tw.entryOf("SetTask", task)
@@ -61,10 +62,10 @@ func (tw *TimeWheel) set(e *entry) error {
 	return nil
 }
 
-// RemoveTask removes the live task of the key. After RemoveTask has returned nil no new run of that task starts, not
-// even one that was due and waited for a worker. A run in progress is not interrupted. The garbage collector can free
-// the task and its job as soon as the loop has handled the removal. If there is no such task, or its last run has
-// begun, the error wraps [ErrTaskKeyNotFound].
+// RemoveTask removes the live task with the given key. After RemoveTask returns nil, no new run of that task starts,
+// not even a due run that was waiting for a worker. A run in progress is not interrupted. The garbage collector can
+// reclaim the task and its job as soon as the loop has handled the removal. If there is no such task, or its last run
+// has begun, the error wraps [ErrTaskKeyNotFound].
 func (tw *TimeWheel) RemoveTask(key string) error {
 	e := tw.index.remove(key, tw.end)
 	if e == nil {
@@ -76,11 +77,11 @@ func (tw *TimeWheel) RemoveTask(key string) error {
 	return nil
 }
 
-// Reschedule makes the next run of the task due d from now. Later runs follow at its Interval from there, and their
-// number does not change. A due run that waits for a worker is withdrawn. A paused task stays paused, and is due d
-// after it is resumed. A task added with AddAt no longer follows the wall clock. d must not be negative; 0 means the
-// next tick. Postponing is cheap: the task moves only when its old due time is reached. If Reschedule fails, nothing
-// has changed, and the error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped].
+// Reschedule makes the next run of the task due d from now. Later runs follow at the task's Interval, and the number of
+// remaining runs does not change. A due run that is waiting for a worker is withdrawn. A paused task stays paused, and
+// is due d after it is resumed. A task added with AddAt no longer follows the wall clock. d must not be negative; 0
+// means the next tick. Postponing is cheap: the task moves only when its old due time is reached. If Reschedule fails,
+// nothing has changed, and the error wraps [ErrInvalidTask], [ErrTaskKeyNotFound] or [ErrStopped].
 func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	if err := checkDelay(key, d); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (tw *TimeWheel) Reschedule(key string, d time.Duration) error {
 	return notFound(key)
 }
 
-// checkDelay returns an error, with the key or the prefix, if the delay is negative.
+// checkDelay returns an error that names the key or prefix if the delay is negative.
 func checkDelay(key string, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%w: delay %v of %q is negative", ErrInvalidTask, d, key)
@@ -108,7 +109,7 @@ func checkDelay(key string, d time.Duration) error {
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }
 
-// accepts returns ErrStopped, with the verb and key, if the wheel was stopped.
+// accepts returns an error that wraps ErrStopped and names the verb and key if the wheel has been stopped.
 func (tw *TimeWheel) accepts(verb, key string) error {
 	if tw.stopped.Load() {
 		return fmt.Errorf("%w: %s of %q", ErrStopped, verb, key)
@@ -116,7 +117,8 @@ func (tw *TimeWheel) accepts(verb, key string) error {
 	return nil
 }
 
-// entryOf returns the entry for a valid task, due from now.
+// entryOf returns an entry for the task, with its due time counted from now. It returns an error if the task is invalid
+// or the wheel has been stopped.
 func (tw *TimeWheel) entryOf(verb string, task *Task) (*entry, error) {
 	if err := task.check(); err != nil {
 		return nil, err
@@ -128,7 +130,7 @@ func (tw *TimeWheel) entryOf(verb string, task *Task) (*entry, error) {
 	return newEntry(task.Key, task.Job, task.Interval, due, cmp.Or(task.Times, 1)), nil
 }
 
-// refusal adds the details to the error of the index.
+// refusal adds the key, and the limit for ErrFull, to an error from the index.
 func (tw *TimeWheel) refusal(err error, e *entry) error {
 	tw.dates.drop(e)
 	if err == ErrFull {
@@ -137,14 +139,15 @@ func (tw *TimeWheel) refusal(err error, e *entry) error {
 	return fmt.Errorf("%w: %q", err, e.key)
 }
 
-// end ends a live task, and reports whether this call did so. The caller updates the index and the loop.
+// end ends the task of e if it is live, and reports whether this call did so. The caller must update the index and the
+// loop.
 func (tw *TimeWheel) end(e *entry) bool {
 	_, ok := tw.endDue(e)
 	return ok
 }
 
-// endDue is end, and returns when the next run was due, or for a paused task when it would be due if it were resumed
-// now.
+// endDue is like end, but also returns when the next run was due or, for a paused task, when the next run would be due
+// if the task were resumed now.
 func (tw *TimeWheel) endDue(e *entry) (due uint64, ok bool) {
 	for {
 		switch s := e.state.Load(); s & stateMask {
@@ -167,7 +170,7 @@ func (tw *TimeWheel) endDue(e *entry) (due uint64, ok bool) {
 	}
 }
 
-// move gives a live entry that is not paused another due time. It reports false if the entry is dead.
+// move changes the due time of a live entry that is not paused. It reports false if the entry is dead.
 func (tw *TimeWheel) move(e *entry, due uint64) bool {
 	for {
 		by := due
@@ -179,7 +182,7 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 				continue
 			}
 			if due >= e.due.Load() {
-				by = never // it is in a slot, or on the way to one, where the loop meets it in time
+				by = never // the entry is in a slot or on its way to one, so the loop reaches it in time
 			}
 		case waiting:
 			if _, ok := tw.dispatch.withdraw(e, moving); !ok {
@@ -192,7 +195,7 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 		}
 		e.due.Store(due)
 		if !e.state.CompareAndSwap(moving, scheduled) {
-			return false // it was removed or paused meanwhile
+			return false // it was removed or paused in the meantime
 		}
 		if by != never {
 			tw.loop.post(e, moved, by)
@@ -201,12 +204,12 @@ func (tw *TimeWheel) move(e *entry, due uint64) bool {
 	}
 }
 
-// Exist reports whether a live task has the key. A task is live from its AddTask until its last run begins or
-// it is removed, without a gap between two runs, paused or not.
+// Exist reports whether a live task has the key. A task is live from AddTask until its last run begins or it is
+// removed. It stays live between runs and while it is paused.
 func (tw *TimeWheel) Exist(key string) bool { return tw.index.get(key) != nil }
 
-// GetTaskTimes returns how many runs of the task have not begun: a number, [Forever], or 0 if no live task
-// has the key.
+// GetTaskTimes returns how many runs of the task have not begun. It returns [Forever] if the task runs until it is
+// removed, and 0 if no live task has the key.
 func (tw *TimeWheel) GetTaskTimes(key string) int {
 	e := tw.index.get(key)
 	if e == nil {
@@ -216,25 +219,26 @@ func (tw *TimeWheel) GetTaskTimes(key string) int {
 	return times
 }
 
-// Get returns the live task of the key, and whether there is one.
+// Get returns a description of the live task with the given key, and reports whether there is one.
 func (tw *TimeWheel) Get(key string) (Info, bool) { return tw.infoOf(key, tw.index.get(key)) }
 
-// All returns an iterator that walks over all tasks of the wheel and yields the live ones with a key, in no particular
-// order. No lock is held while it yields, so the loop may call every method. A task that is added or removed during the
-// walk may or may not be seen; any other is seen once. The walk needs 8 bytes for each task.
+// All returns an iterator over the live tasks that have a key, in no particular order. It holds no lock while it
+// yields, so the body of the loop may call any method. A task that is added or removed during the walk may or may not
+// be seen; every other task is seen once. The walk visits all tasks of the wheel and allocates 8 bytes for each of
+// them.
 func (tw *TimeWheel) All() iter.Seq[Info] { return tw.AllPrefix("") }
 
 // Len returns the number of live tasks, timers included.
 func (tw *TimeWheel) Len() int { return tw.Stats().Pending }
 
-// Drain walks over all tasks of the wheel and removes every pending one, including timers and paused tasks. Then it
-// calls fn for each, in due order. The task passed to fn can be added again elsewhere. Its Times is the number of runs
-// that have not begun, and its Delay is the time to the next run, at least 1 ns. (A timer has no key.) Drain returns
-// the number of tasks; the error is always nil.
+// Drain walks over all tasks of the wheel and removes every live task, including timers and paused tasks. It then calls
+// fn for each removed task, in due order. The task passed to fn can be added to another wheel. Its Times is the number
+// of runs that have not begun, and its Delay is the time until the next run, at least 1 ns. The task of a timer has an
+// empty key. Drain returns the number of removed tasks; the error is always nil.
 //
-// Drain may miss a task that is added, paused or resumed at the same time, or a timer that is reset. Drain also works
-// before Start and after Stop. On a running wheel it holds up the ticks, for about half a second with a million tasks.
-// Drain panics if fn is nil.
+// Drain may miss a task that is being added, paused or resumed concurrently, or a timer that is being reset. It may be
+// called before Start and after Stop. On a running wheel it delays the ticks, by about half a second with a million
+// tasks. Drain panics if fn is nil.
 func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 	if fn == nil {
 		panic("timewheel: nil function for Drain")
@@ -250,7 +254,7 @@ func (tw *TimeWheel) Drain(fn func(task *Task)) (int, error) {
 		}
 	}
 	tw.loop.do(func() { tw.loop.drainLoop(end) })
-	// Tasks that are left were added meanwhile, or were in no slot because of a Reschedule.
+	// The remaining tasks were added in the meantime, or were in no slot because of a Reschedule.
 	for _, e := range tw.index.entries() {
 		end(e)
 	}
@@ -285,7 +289,7 @@ func (l *loop) drainLoop(end func(e *entry)) {
 	}
 }
 
-// infoOf returns the info of e or, if that is dead or nil, of the live entry of the key, if any.
+// infoOf returns the info of e or, if e is dead or nil, the info of the key's live entry, if there is one.
 func (tw *TimeWheel) infoOf(key string, e *entry) (Info, bool) {
 	for ; e != nil; e = tw.index.get(key) {
 		if info, live := tw.info(e); live {
@@ -295,7 +299,7 @@ func (tw *TimeWheel) infoOf(key string, e *entry) (Info, bool) {
 	return Info{}, false
 }
 
-// info returns the info of e, if it is live.
+// info returns the info of e, and reports whether e is live.
 func (tw *TimeWheel) info(e *entry) (info Info, live bool) {
 	l := tw.loop
 	info = Info{Key: e.key, Interval: e.interval, Paused: e.load() == paused}

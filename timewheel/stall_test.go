@@ -52,8 +52,8 @@ func TestL1_indexIsLocked_timersFire(t *testing.T) {
 	}
 }
 
-// Fired timers are stopped all the time, as by deferred Stops. An add to the full wheel is still refused, and the loop
-// reaches its ticks.
+// Fired timers are stopped continually, as by deferred calls of Stop. An add to the full wheel is still refused at
+// once, and the loop still handles its ticks.
 func TestL3_addToAFullWheel_whileFiredTimersAreStopped_isRefusedAtOnce(t *testing.T) {
 	tw := NewTimeWheel(time.Millisecond, 60, WithMaxPending(1))
 	defer tw.Stop()

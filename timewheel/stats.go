@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Stats are the statistics of a wheel since [New]. While no verb is in progress and no run begins or ends, they are
-// consistent and two sums hold:
+// Stats contains the statistics of a wheel since [New]. While no method call is in progress and no run begins or ends,
+// they are consistent and satisfy two equations:
 //
 //	Added = Finished + Removed + Pending
 //	Due   = Started + Missed + Waiting + Withdrawn
 //
-// A [Timer] counts as a task, from AfterFunc or Reset until it fires or is stopped. A replaced or drained
-// task counts as removed, and its replacement as added.
+// A [Timer] counts as a task, from AfterFunc or Reset until it fires or is stopped. A replaced or drained task counts
+// as removed, and its replacement counts as added.
 type Stats struct {
 	Added    uint64 // tasks added
 	Finished uint64 // tasks whose last run has begun
 	Removed  uint64 // tasks removed before their last run began
 	Pending  int    // live tasks
-	Paused   int    // paused tasks, which are live
+	Paused   int    // live tasks that are paused
 
 	Due       uint64 // runs that fell due
 	Started   uint64 // runs that began
-	Missed    uint64 // runs of a repeating task that fell due while an earlier one waited or was overdue
-	Withdrawn uint64 // due runs whose task was removed, replaced, moved or paused while they waited
-	Panicked  uint64 // runs that ended with a panic or with runtime.Goexit
+	Missed    uint64 // runs that fell due while an earlier run of the same task was waiting or overdue
+	Withdrawn uint64 // due runs withdrawn because their task was removed, replaced, rescheduled or paused
+	Panicked  uint64 // runs that ended with a panic or runtime.Goexit
 	Waiting   int    // due runs waiting for a worker now
 	Running   int    // runs in progress now
 
-	Workers    int           // how many runs may be in progress at once; 0 if an executor decides that
-	OldestWait time.Duration // how long the first waiting run has waited for a worker; 0 if none waits
+	Workers    int           // maximum number of runs in progress at once; 0 if an executor decides
+	OldestWait time.Duration // how long the oldest waiting run has waited for a worker; 0 if no run is waiting
 }
 
-// String returns all fields in one line.
+// String returns all fields on one line.
 func (s Stats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d tasks pending", s.Pending)
@@ -59,15 +59,15 @@ func (s Stats) String() string {
 type Info struct {
 	Key      string
 	Interval time.Duration
-	Times    int       // runs that have not begun, as GetTaskTimes returns
-	Next     time.Time // when the next run is due; if Waiting, was due; if Paused, would be due if resumed now
-	Slot     int       // the slot of the wheel where it waits, and
-	Circle   int       // for how many more circles (with either layout); both are 0 in these states:
-	Waiting  bool      // the run is due and waits for a free worker
-	Paused   bool      // the task does not run until it is resumed
+	Times    int       // number of runs that have not begun, as returned by GetTaskTimes
+	Next     time.Time // when the next run is due, was due (if Waiting) or would be due if resumed now (if Paused)
+	Slot     int       // slot in which the task waits, with either layout; 0 if Waiting or Paused
+	Circle   int       // number of further circles to wait, with either layout; 0 if Waiting or Paused
+	Waiting  bool      // whether the next run is due and waiting for a worker
+	Paused   bool      // whether the task is paused
 }
 
-// String returns the fields in one line.
+// String returns the fields on one line.
 func (i Info) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q: ", i.Key)
@@ -91,14 +91,14 @@ func (i Info) String() string {
 	return b.String()
 }
 
-// Run describes one run, for [WithObserver]. Dispatched - Due is the delay added by the tick and the loop, less than
-// one tick unless the machine was busy. Started - Dispatched is the wait for a worker. Ended - Started is the duration
-// of the job.
+// Run describes one run of a task; see [WithObserver]. Dispatched - Due is the delay added by the tick and the loop:
+// less than one tick unless the machine was busy. Started - Dispatched is the wait for a worker. Ended - Started is the
+// duration of the job.
 type Run struct {
-	Key        string    // of the task; empty for a Timer
-	Due        time.Time // when it was due
-	Dispatched time.Time // when the event loop dispatched it
-	Started    time.Time // when a worker began it
-	Ended      time.Time // when the job returned
-	Panicked   bool      // it ended with a panic or with runtime.Goexit
+	Key        string    // key of the task; empty for a Timer
+	Due        time.Time // when the run was due
+	Dispatched time.Time // when the event loop dispatched the run
+	Started    time.Time // when a worker began the run
+	Ended      time.Time // when the job ended
+	Panicked   bool      // whether the job panicked or called runtime.Goexit
 }

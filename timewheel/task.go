@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// Forever as the Times of a [Task] means that it runs until it is removed.
+// Forever as the Times of a [Task] means that the task runs until it is removed.
 const Forever = -1
 
-// A Job is the function of a task. It is called on a goroutine of the wheel's pool, never on the event loop. It may
-// take any time and call every method of the wheel. Runs of one task may overlap if a run takes longer than the
-// interval; see [SkipIfRunning].
+// A Job is the function that a task runs. It is called on a goroutine of the wheel's pool, never on the event loop. It
+// may run for any length of time and call any method of the wheel. Runs of one task may overlap if a run takes longer
+// than the interval; see [SkipIfRunning].
 //
-// The task passed to the job is a copy that belongs to this run. Its Times is the value of [TimeWheel.GetTaskTimes]
-// when the run began: 0 in the last run, Forever if there is no last run. Its Delay is 0.
+// The task passed to the job is a copy that belongs to this run. Its Times is the number of runs that remained when the
+// run began, as returned by [TimeWheel.GetTaskTimes]: 0 in the last run, Forever if there is no last run. Its Delay is
+// 0.
 type Job func(task *Task)
 
-// A Task is a job with a key and its times. The simplest has a key, a delay and a job, and runs once. The wheel copies
-// the task, so the caller may change and reuse it.
+// A Task is a job with a key and a schedule. The simplest task has a key, a delay and a job, and runs once. The wheel
+// copies the task, so the caller may modify and reuse it.
 type Task struct {
 	// Key names the task. It must not be empty, and must be unique among the live tasks.
 	Key string
-	// Interval is the time between the starts of two runs, and before the first run unless Delay is set. It
-	// must not be negative, and must be positive if the task runs more than once or Delay is 0. An interval
+	// Interval is the time from the start of one run to the start of the next, and before the first run unless Delay is
+	// set. It must not be negative, and must be positive if the task runs more than once or Delay is 0. An interval
 	// below one tick of the wheel counts as one tick.
 	Interval time.Duration
 	// Delay is the time before the first run; 0 means Interval. It must not be negative.
@@ -34,14 +35,14 @@ type Task struct {
 	// Times is the number of runs. 0 means one, Forever means until the task is removed, and every other
 	// negative number is an error.
 	Times int
-	// Job is called at each run. It must not be nil.
+	// Job is called for each run. It must not be nil.
 	Job Job
 
-	by *dispatcher // of the run that the task was made for; nil in a user's task
+	by *dispatcher // dispatcher that created the task for a run; nil in a user's task
 }
 
-// Context returns, inside a run, a context that is done when the wheel is stopped by [TimeWheel.Stop].
-// [TimeWheel.Shutdown] does not cancel it while a run is in progress. Outside a run it is context.Background().
+// Context returns the context of the run, which is done when [TimeWheel.Stop] stops the wheel. [TimeWheel.Shutdown]
+// does not cancel it while a run is in progress. Outside a run, Context returns context.Background().
 func (t *Task) Context() context.Context {
 	if t.by == nil {
 		return context.Background()
@@ -49,7 +50,7 @@ func (t *Task) Context() context.Context {
 	return t.by.ctx
 }
 
-// check returns what is wrong with the task, wrapped in ErrInvalidTask.
+// check returns nil if the task is valid, and otherwise an error that wraps ErrInvalidTask and says what is wrong.
 func (t *Task) check() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalidTask, fmt.Sprintf(format, args...))
@@ -75,9 +76,9 @@ func (t *Task) check() error {
 	return nil
 }
 
-// JobFunc returns a job that calls f with the context of the run, [Task.Context], which carries no values. If f returns
-// an error, the handlers of [WithErrorHandler] are called; without one the error is logged. The error has no other
-// effect: the run is not repeated, and later runs take place. JobFunc panics if f is nil.
+// JobFunc returns a job that calls f with the run's [Task.Context], which carries no values. If f returns an error, the
+// handlers set with [WithErrorHandler] are called; if there are none, the error is logged. The error has no other
+// effect: the run is not retried, and later runs start as usual. JobFunc panics if f is nil.
 func JobFunc(f func(ctx context.Context) error) Job {
 	if f == nil {
 		panic("timewheel: nil function for JobFunc")
@@ -89,8 +90,8 @@ func JobFunc(f func(ctx context.Context) error) Job {
 	}
 }
 
-// SkipIfRunning returns a job that calls the given one, but does nothing while an earlier run of it is still in
-// progress. A skipped run counts as a run of its task. SkipIfRunning panics if job is nil.
+// SkipIfRunning returns a job that calls the given job, but does nothing while an earlier call is still in progress. A
+// skipped run counts as a run of its task. SkipIfRunning panics if job is nil.
 func SkipIfRunning(job Job) Job {
 	if job == nil {
 		panic("timewheel: nil job for SkipIfRunning")

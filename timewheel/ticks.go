@@ -41,14 +41,14 @@ func (t ticks) instant(tick uint64) uint64 {
 	return lo
 }
 
-// now returns the present. It starts one tick after the clock's origin, so that there is a tick before the
+// now returns the current instant. It starts one tick after the clock's origin, so that there is a tick before the
 // first.
 func (t ticks) now(c clock.Clock) uint64 { return later(c.Now(), time.Duration(t)) }
 
 // time returns the instant as a time of day.
 func (t ticks) time(c clock.Clock, instant uint64) time.Time { return c.Time(instant - uint64(t)) }
 
-// later returns the instant d after the given one, at most the last before never. d must not be negative.
+// later returns the instant d after the given one, but at most the last instant before never. d must not be negative.
 func later(instant uint64, d time.Duration) uint64 {
 	sum, carry := bits.Add64(instant, uint64(d), 0)
 	if carry != 0 || sum == never {
@@ -57,7 +57,7 @@ func later(instant uint64, d time.Duration) uint64 {
 	return sum
 }
 
-// until returns how long it is from now to the instant: 0 if that has come, and at most the longest Duration.
+// until returns how long it is from now to the instant: 0 if the instant has come, and at most the longest Duration.
 func until(instant, now uint64) time.Duration {
 	if instant <= now {
 		return 0
@@ -65,8 +65,8 @@ func until(instant, now uint64) time.Duration {
 	return time.Duration(min(instant-now, math.MaxInt64))
 }
 
-// grid returns how many periods have begun from the one due at the given instant up to now, and when the next
-// one is due. now must not be before due, and interval must be positive.
+// grid returns how many periods have begun from the one due at the given instant up to now, and when the next period is
+// due. now must not be before due, and interval must be positive.
 func grid(due, now uint64, interval time.Duration) (begun, next uint64) {
 	begun = (now-due)/uint64(interval) + 1
 	hi, ahead := bits.Mul64(begun, uint64(interval))

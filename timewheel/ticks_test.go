@@ -17,7 +17,7 @@ func near(r *rand.Rand) uint64 {
 	return max(edges[r.IntN(len(edges))], 4) + uint64(r.IntN(9)) - 4
 }
 
-// nearDuration draws a positive duration of that sort.
+// nearDuration draws a positive duration next to such a boundary.
 func nearDuration(r *rand.Rand) time.Duration {
 	return time.Duration(min(max(near(r), 1), maxInt64))
 }
@@ -134,7 +134,7 @@ func TestGrid_countsPeriodsAndRejoins(t *testing.T) {
 		{0, 1e15, 25e6, 4e7 + 1, 1e15 + 25e6},
 		{0, 0, math.MaxInt64, 1, maxInt64},
 		{0, maxInt64, math.MaxInt64, 2, never - 1},
-		{2, maxInt64 + 2, math.MaxInt64, 2, never - 1}, // the next would be past the end
+		{2, maxInt64 + 2, math.MaxInt64, 2, never - 1}, // the next period would be past the end
 		{0, never - 1, 1, never, never - 1},
 		{0, never - 1, math.MaxInt64, 3, never - 1}, // the periods reach beyond the end of the clock
 		{never - 1, never - 1, math.MaxInt64, 1, never - 1},
@@ -188,7 +188,7 @@ func TestGrid_anyPeriod_nextIsTheFirstAfterNowAndOnTheGrid(t *testing.T) {
 	}
 }
 
-// FuzzPlacement places one task with arbitrary parameters, and lets the layout visit until the task comes out.
+// FuzzPlacement places one task with arbitrary parameters, and lets the layout make visits until it returns the task.
 func FuzzPlacement(f *testing.F) {
 	const revolution = 60 * int64(time.Second)
 	delays := []int64{0, 1, revolution - 1, revolution, revolution + 1, math.MaxInt64, math.MinInt64}
@@ -212,7 +212,7 @@ func FuzzPlacement(f *testing.F) {
 			if due > now {
 				t.Fatalf("due at %d, after %d, and not after tick %d", due, now, passed)
 			}
-			return // it is due and goes into no slot
+			return // the entry is due and goes into no slot
 		}
 		slot, circle := position(at, passed, n)
 		if uint64(slot) != at%n || uint64(circle) != min((at-passed-1)/n, math.MaxInt) {

@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// A Timer is a single run of a function, with no key, made by [TimeWheel.AfterFunc]. It behaves like a
-// [time.Timer] made by time.AfterFunc, except that it fires up to a tick late, on a goroutine of the wheel's
-// pool.
+// A Timer represents a single future call of a function. It is created by [TimeWheel.AfterFunc] and has no key. It
+// behaves like a [time.Timer] created by time.AfterFunc, except that it fires up to a tick late and on a goroutine of
+// the wheel's pool.
 type Timer struct {
 	tw  *TimeWheel
 	job Job
 
-	mu sync.Mutex // protects e, so that of two Resets one comes second
-	e  *entry     // the last setting; nil if the wheel had been stopped
+	mu sync.Mutex // protects e, so that concurrent Resets take effect one after the other
+	e  *entry     // the latest setting; nil if the wheel had been stopped
 }
 
-// AfterFunc calls f on a goroutine of the pool d from now, or at the next tick if d is not positive. It returns a
-// [Timer] that can cancel the call. It works before Start, too. On a wheel that was stopped f is never called.
-// [WithMaxPending] does not refuse a timer, because there is no error to return. AfterFunc panics if f is nil.
+// AfterFunc calls f after d, or at the next tick if d is not positive, on a goroutine of the wheel's pool. It returns a
+// [Timer] that can be used to cancel the call. AfterFunc may be called before Start. On a stopped wheel f is never
+// called. [WithMaxPending] never causes a timer to be refused, because AfterFunc cannot return an error. AfterFunc
+// panics if f is nil.
 func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	if f == nil {
 		panic("timewheel: nil function for AfterFunc")
@@ -30,8 +31,8 @@ func (tw *TimeWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	return t
 }
 
-// Stop prevents the timer from firing. It returns true if the call stops the timer, false if the timer has
-// already fired or been stopped. Stop does not wait for f to end, or to begin, when the timer has fired.
+// Stop prevents the timer from firing. It returns true if the call stops the timer, false if the timer has already
+// fired or been stopped. If the timer has fired, Stop does not wait for f to begin or to end.
 func (t *Timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,9 +44,9 @@ func (t *Timer) Stop() bool {
 	return true
 }
 
-// Reset changes the timer to fire d from now. It returns true if the timer had been active, false if it had
-// fired or been stopped. In the latter case f may be called again, at the same time as a call that is
-// running. On a wheel that was stopped a timer that is not active stays so.
+// Reset changes the timer to fire d from now. It returns true if the timer had been active, false if it had fired or
+// been stopped. If it had fired, f is called again, possibly while the earlier call is still running. On a stopped
+// wheel an inactive timer stays inactive.
 func (t *Timer) Reset(d time.Duration) bool {
 	due := later(t.tw.loop.now(), max(d, 0))
 	t.mu.Lock()
@@ -57,7 +58,7 @@ func (t *Timer) Reset(d time.Duration) bool {
 	return false
 }
 
-// set makes an entry for the timer. The caller holds mu, or is the only one to know t.
+// set creates an entry for the timer. The caller must hold mu or have exclusive access to t.
 func (t *Timer) set(due uint64) {
 	if t.tw.stopped.Load() {
 		return

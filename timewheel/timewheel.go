@@ -10,38 +10,39 @@ import (
 	"time"
 )
 
-// maxSlots bounds the slots of a wheel. An empty one costs 32 bytes, or 64 on each level that is in use.
+// maxSlots is the maximum number of slots in a wheel. An empty slot takes 32 bytes with Hashed, and 64 bytes per level
+// in use with Hierarchical.
 const maxSlots = 1 << 24
 
-// A TimeWheel runs tasks at their due times. Make one with [New] or [NewTimeWheel]; the zero value is not
-// usable. All its methods may be called by any goroutine at any time, jobs of the wheel included.
+// A TimeWheel runs tasks at their due times. Create one with [New] or [NewTimeWheel]; the zero value is not usable. Its
+// methods may be called at any time from any goroutine, including from the wheel's own jobs.
 type TimeWheel struct {
 	config
-	cancel context.CancelFunc // of the runs
+	cancel context.CancelFunc // cancels the context of all runs
 
 	index    *index
 	dates    *dates
 	loop     *loop
 	dispatch *dispatcher
 
-	paused  atomic.Int64 // tasks
-	stopped atomic.Bool  // adds are refused
+	paused  atomic.Int64 // number of paused tasks
+	stopped atomic.Bool  // whether adds are refused
 
-	mu      sync.Mutex // protects all below; makes Start, Stop and Shutdown one after the other
+	mu      sync.Mutex // protects the fields below; serializes Start, Stop and Shutdown
 	started bool
 	ended   bool
 }
 
-// New returns a wheel with the given tick and number of slots. It can be used before [TimeWheel.Start], but runs
-// nothing until then.
+// New returns a wheel with the given tick and number of slots. The wheel can be used before [TimeWheel.Start], but runs
+// no task until then.
 //
-// The tick is how exactly runs are timed: a run starts less than one tick late on a machine that is not
-// overloaded. 1 ms to 1 s is usual; ticks shorter than about 100 µs cost CPU and gain nothing. The slots
-// bound nothing: a task that is due after tick × slots waits for a further turn, at no cost. 1,024 slots suit
-// nearly everything.
+// The tick is the timing resolution: a run starts less than one tick late on a machine that is not overloaded. Ticks
+// from 1 ms to 1 s are usual; ticks shorter than about 100 µs cost CPU and gain nothing. The number of slots does not
+// limit delays: a task due more than tick × slots from now waits for one or more further circles, at no cost. 1,024
+// slots suit nearly every program.
 //
-// It is an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option has an invalid
-// value. The error names the argument and its value. New panics if an option is nil.
+// New returns an error if tick is not positive, if slots is not between 1 and 16,777,216, or if an option has an
+// invalid value. The error names the argument and its value. New panics if an option is nil.
 func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	if tick <= 0 {
 		return nil, fmt.Errorf("timewheel: tick %v is not positive", tick)
@@ -62,7 +63,7 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 	return tw, nil
 }
 
-// NewTimeWheel is [New] for arguments known to be valid: it panics where New returns an error.
+// NewTimeWheel is like [New] but panics instead of returning an error. It is meant for arguments known to be valid.
 func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 	tw, err := New(tick, slots, opts...)
 	if err != nil {
@@ -71,8 +72,8 @@ func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 	return tw
 }
 
-// Start starts the wheel. The delays of tasks added before count from AddTask: overdue tasks run at once, in the order
-// of their ticks. Start does nothing if the wheel is running or was stopped: a wheel cannot be restarted.
+// Start starts the wheel. The delays of tasks added earlier count from AddTask, so overdue tasks run at once, in tick
+// order. Start does nothing if the wheel is running or has been stopped: a stopped wheel cannot be restarted.
 func (tw *TimeWheel) Start() {
 	tw.mu.Lock()
 	begins := !tw.started && !tw.ended
@@ -87,10 +88,10 @@ func (tw *TimeWheel) Start() {
 	}
 }
 
-// Stop stops the wheel for good. When it returns no further run starts, and the context of those in progress is done
-// (see [Task.Context]). It does not wait for them; [TimeWheel.Shutdown] does. Tasks that have not run can still be
-// inspected, removed or drained; adds return [ErrStopped]. Stopping a stopped wheel does nothing. The wheel's
-// goroutines end with the last run.
+// Stop stops the wheel permanently. After Stop returns, no run starts, and the context of the runs in progress is done
+// (see [Task.Context]). Stop does not wait for these runs; [TimeWheel.Shutdown] does. The remaining tasks can still be
+// inspected, removed or drained, but adds return [ErrStopped]. Stopping a stopped wheel does nothing. The wheel's
+// goroutines exit when the last run has ended.
 func (tw *TimeWheel) Stop() {
 	stopped := tw.halt()
 	tw.cancel()
@@ -99,10 +100,10 @@ func (tw *TimeWheel) Stop() {
 	}
 }
 
-// Shutdown stops the wheel as Stop does, but cancels no run: it waits until those in progress have ended, or until ctx
-// is done. In the first case it returns nil, in the second an error that wraps the cause and says how many runs are
-// still running. Then call Stop to cancel their contexts. A job that calls Shutdown waits for itself, until ctx is
-// done.
+// Shutdown stops the wheel without cancelling any run, and waits until the runs in progress have ended or ctx is done.
+// It returns nil if the runs have ended. If ctx is done first, it returns an error that wraps the cause and says how
+// many runs are still in progress; a call of Stop then cancels their contexts. A job that calls Shutdown waits for
+// itself until ctx is done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	if tw.halt() {
 		tw.report.log.lifecycle("stopped")
@@ -121,7 +122,7 @@ func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// halt ends everything except the runs in progress, and reports whether this call did so.
+// halt stops everything except the runs in progress. It reports whether this was the first call.
 func (tw *TimeWheel) halt() bool {
 	tw.stopped.Store(true)
 	tw.dispatch.stop()
@@ -146,7 +147,7 @@ func (tw *TimeWheel) Stats() Stats {
 	s := tw.dispatch.stats()
 	s.Paused = int(tw.paused.Load())
 	s.Removed = tw.loop.inboxes.count(ended)
-	s.Added = tw.loop.inboxes.count(added)                // last: finished and removed tasks were added before
+	s.Added = tw.loop.inboxes.count(added)                // read last: finished and removed tasks were added earlier
 	s.Pending = max(int(s.Added-s.Finished-s.Removed), 0) // but a task may be removed while its add is being counted
 	return s
 }

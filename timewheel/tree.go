@@ -2,9 +2,9 @@
 
 package timewheel
 
-// A tree is a tournament tree: it holds a tick for each of n leaves and knows the least of them. Each node is the least
-// of fanIn nodes of the level below. Reading the least is one load; a change compares at most fanIn neighbours on each
-// level. 4,096 leaves take two levels, a million takes four.
+// A tree is a tournament tree: it holds a tick for each of n leaves and maintains the least of them. Each node holds
+// the least tick of fanIn nodes on the level below. Reading the least tick is one load; changing a leaf compares at
+// most fanIn neighbours on each level. 4,096 leaves take two levels, and a million leaves take four.
 type tree [][]uint64
 
 const fanIn = 64
@@ -38,7 +38,7 @@ func (t tree) leaf() (i int) {
 	return i
 }
 
-// set gives leaf i a tick.
+// set sets the tick of leaf i.
 func (t tree) set(i int, tick uint64) {
 	for l, level := range t {
 		old := level[i]
@@ -52,7 +52,7 @@ func (t tree) set(i int, tick uint64) {
 		i /= fanIn
 		switch group := t[l+1][i]; {
 		case tick < group:
-		case old == group: // the least of the group may have gone
+		case old == group: // the old tick was the least of the group: find the new least tick
 			for _, u := range level[i*fanIn : min(i*fanIn+fanIn, len(level))] {
 				tick = min(tick, u)
 			}
@@ -68,7 +68,7 @@ func (t tree) upTo(tick uint64, first int, yield func(i int) bool) {
 	for k := 0; k < n; {
 		i := (first + k) % n
 		if i%fanIn == 0 && len(t) > 1 && t[1][i/fanIn] > tick {
-			k += min(fanIn, n-i) // none in the whole group
+			k += min(fanIn, n-i) // no leaf of this group qualifies
 			continue
 		}
 		if t[0][i] <= tick && !yield(i) {

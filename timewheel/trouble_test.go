@@ -120,7 +120,7 @@ func TestAddTask_allocatesTheEntryAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if perRun > 1 { // growing the map takes less than one allocation each, and AllocsPerRun rounds down
+	if perRun > 1 { // growing the map takes less than one allocation per run, and AllocsPerRun rounds down
 		t.Errorf("AddTask allocates %v times", perRun)
 	}
 }

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// The functions in this file ask the loop or the dispatcher, and take time that does not grow with the number
-// of tasks.
+// The functions in this file query the loop or the dispatcher. Their cost does not grow with the number of tasks.
 
-// maxSectors bounds what Occupancy returns.
+// maxSectors is the maximum number of sectors that Occupancy returns.
 const maxSectors = 1024
 
-// A Sector is a part of the wheel: some slots, and how many tasks wait in them, for this circle or a later one. A task
-// postponed by Reschedule stays in its slot until its old due time. A task that waits for a worker, and has no further
-// run, is in no slot.
+// A Sector is a range of adjacent slots, with the number of tasks that wait in them for the current circle or a later
+// one. A task postponed by Reschedule stays in its slot until its old due time. A task whose last run is waiting for a
+// worker is in no slot.
 type Sector struct{ Slots, Tasks int }
 
-// Occupancy returns the wheel divided into the given number of sectors, from slot 0 on, all of about the same
-// width. There is at least one sector, and at most 1,024 or one for each slot. The number of tasks is exact.
+// Occupancy divides the wheel into the given number of sectors of about equal size, starting at slot 0, and returns
+// them. It returns at least one sector, and at most 1,024 or one per slot, whichever is less. The task counts are
+// exact.
 func (tw *TimeWheel) Occupancy(sectors int) []Sector {
 	l := tw.loop
 	all := make([]Sector, min(max(sectors, 1), maxSectors, len(l.census.tasks)))
@@ -33,15 +33,15 @@ func (tw *TimeWheel) Occupancy(sectors int) []Sector {
 	return all
 }
 
-// A Hand is the position of a wheel's hand, with the size and tick of the wheel.
+// A Hand is the position of a wheel's hand, together with the wheel's size, tick and layout.
 type Hand struct {
-	Slot   int           // the slot of the last tick passed
-	Slots  int           // of the wheel
-	Tick   time.Duration // from one slot to the next
+	Slot   int           // slot of the last tick that has passed
+	Slots  int           // number of slots in the wheel
+	Tick   time.Duration // time from one slot to the next
 	Layout Layout
 }
 
-// Hand returns the position of the wheel's hand. It stands still before Start and after Stop.
+// Hand returns the position of the wheel's hand. The hand does not move before Start or after Stop.
 func (tw *TimeWheel) Hand() Hand {
 	l := tw.loop
 	h := Hand{Slots: int(l.layout.turn), Tick: time.Duration(l.ticks), Layout: tw.layout}
@@ -49,10 +49,10 @@ func (tw *TimeWheel) Hand() Hand {
 	return h
 }
 
-// Upcoming returns up to n live tasks, at most 8,192. Tasks that wait for a worker come first, the longest wait first.
-// Tasks due within one circle of the wheel follow, the soonest first. Timers are included; their key is empty. Of the
-// tasks of one tick it may return any. It looks at no more than 8,192 tasks of the wheel, including tasks postponed by
-// Reschedule. Paused tasks are left out.
+// Upcoming returns up to n live tasks, but no more than 8,192. Tasks waiting for a worker come first, longest wait
+// first, followed by tasks due within one circle of the wheel, in due order. Timers are included, with an empty key;
+// paused tasks are not. If not all tasks due at the same tick fit, it may return any of them. Upcoming examines at most
+// 8,192 tasks in the slots, including tasks postponed by Reschedule.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	n = min(n, maxVisit)
 	if n <= 0 {
@@ -67,7 +67,7 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 	tw.loop.do(func() {
 		l := tw.loop
 		queued = tw.dispatch.queued(n)
-		waits := make(map[*entry]bool) // a repeating task is in a slot as well
+		waits := make(map[*entry]bool) // a repeating task is also in a slot
 		for _, e := range queued {
 			waits[e] = true
 		}
@@ -93,7 +93,7 @@ func (tw *TimeWheel) Upcoming(n int) []Info {
 	return infos
 }
 
-// queued returns the first n entries that wait for a worker.
+// queued returns the first n entries waiting for a worker.
 func (d *dispatcher) queued(n int) []*entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,8 +107,9 @@ func (d *dispatcher) queued(n int) []*entry {
 	return all
 }
 
-// LongestRuns returns up to n runs in progress, the longest first. Ended is zero. Started is zero unless the wheel has
-// an observer ([WithObserver]): only then does it read the clock when a run begins.
+// LongestRuns returns up to n runs in progress, longest first. Their Ended field is zero. Their Started field is zero
+// unless the wheel has an observer (see [WithObserver]), because only then does the wheel read the clock when a run
+// begins.
 func (tw *TimeWheel) LongestRuns(n int) []Run {
 	d := tw.dispatch
 	type running struct {

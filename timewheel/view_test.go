@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-const turn = 60 * 10 * time.Millisecond // of a rig's wheel by default
+const turn = 60 * 10 * time.Millisecond // one circle of a rig's wheel by default
 
 func TestOccupancy_countsSlotBySlot(t *testing.T) {
 	plan{}.in(t, func(t *testing.T, w *rig) {
@@ -143,7 +143,8 @@ func TestUpcoming_returnsWhatIsDueWithinATurn(t *testing.T) {
 	})
 }
 
-// In a wheel whose tasks fall due all the time, the next tasks are exact, however many wait behind them.
+// In a wheel whose tasks fall due continually, Upcoming returns exactly the next tasks, however many tasks wait behind
+// them.
 func TestUpcoming_manyTasksFarAndNear_areTheVeryNext(t *testing.T) {
 	testkit.NotForRaces(t)
 	plan{slots: 1024}.in(t, func(t *testing.T, w *rig) {
@@ -316,7 +317,7 @@ func TestLongestRuns_longestFirst(t *testing.T) {
 	}
 }
 
-// The printed form names its numbers.
+// The printed form labels its numbers.
 func TestString_ofStatsAndInfo_reads(t *testing.T) {
 	s := Stats{Added: 9, Finished: 2, Removed: 3, Pending: 4, Due: 8, Started: 5, Missed: 1, Withdrawn: 2, Panicked: 6,
 		Running: 7, Workers: 10}

@@ -7,18 +7,18 @@ import (
 	"fmt"
 )
 
-// RemoveWait removes the live task of the key, as [TimeWheel.RemoveTask] does, and returns when no run of the key is in
-// progress. It reports whether one was. It also waits for a last run, which has freed the key, and for the runs of a
-// task that was replaced or removed before. It looks for runs once, after the removal: it does not wait for a run of a
-// later task that begins after that.
+// RemoveWait removes the live task with the given key, as [TimeWheel.RemoveTask] does, and waits until no run of the
+// key is in progress. It reports whether a run was in progress. It also waits for a last run, which has already freed
+// the key, and for runs of tasks that were replaced or removed earlier. It collects the runs once, after the removal,
+// so it does not wait for a run that a later task with the same key begins after that.
 //
-// If there is neither a live task nor a run in progress, the error wraps [ErrTaskKeyNotFound]. If ctx is done
-// before the runs have ended, the error wraps its cause and running is true; the task is removed in any case.
-// A job that calls RemoveWait with its own key waits for itself, until ctx is done. RemoveWait looks at every
-// run in progress.
+// If there is neither a live task nor a run in progress, the error wraps [ErrTaskKeyNotFound]. If ctx is done before
+// the runs have ended, the error wraps the cause of ctx and running is true; the task is removed in any case. A job
+// that calls RemoveWait with its own key waits for itself until ctx is done. The cost of RemoveWait grows with the
+// number of runs in progress.
 func (tw *TimeWheel) RemoveWait(ctx context.Context, key string) (running bool, err error) {
 	err = tw.RemoveTask(key)
-	if key == "" { // the runs without a key are those of timers
+	if key == "" { // runs without a key belong to timers
 		return false, err
 	}
 	for _, end := range tw.dispatch.endings(key) {
@@ -35,13 +35,13 @@ func (tw *TimeWheel) RemoveWait(ctx context.Context, key string) (running bool, 
 	return false, err
 }
 
-// An ending is the end of a run that a caller waits for.
+// An ending lets callers wait for the end of a run.
 type ending struct {
-	came chan struct{} // closed
-	ran  bool          // the run has begun, and was not withdrawn before; to be read when it came
+	came chan struct{} // closed when the run has ended
+	ran  bool          // whether the run began rather than being withdrawn; valid once came is closed
 }
 
-// endings returns the endings of the key's runs that workers have taken.
+// endings returns an ending for each of the key's runs that a worker has taken.
 func (d *dispatcher) endings(key string) (all []*ending) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,19 +8,20 @@ import (
 	"sync/atomic"
 )
 
-// A worker runs one run after the other. The dispatcher's lock protects it.
+// A worker executes one run after another. The dispatcher's lock protects it.
 type worker struct {
-	place    int     // in workers
-	run      dueRun  // the last one taken
-	number   uint64  // its number among all runs taken; 0 if it has ended
-	panicked bool    // it did
-	awaited  *ending // of it; nil if nothing waits for it
+	place    int     // index in the dispatcher's workers
+	run      dueRun  // the run that was taken last
+	number   uint64  // number of the run among all runs taken; 0 if the run has ended
+	panicked bool    // whether the run panicked
+	awaited  *ending // ending of the run; nil if nothing waits for it
 	began    atomic.Uint64
 }
 
 var errGoexit = errors.New("timewheel: job called runtime.Goexit")
 
-// work is the life of a worker. It runs waiting runs, or only one, until none waits or a job ends the goroutine.
+// work is the main function of a worker. It executes waiting runs, or only one if all is false, until no run is waiting
+// or a job ends the goroutine.
 func (d *dispatcher) work(all bool) {
 	w := new(worker)
 	d.mu.Lock()
@@ -29,11 +30,11 @@ func (d *dispatcher) work(all bool) {
 	d.callers.Begin()
 	d.mu.Unlock()
 	defer d.leave(w)
-	for d.serve(w, all) && all { // a job that panics ends one serve
+	for d.serve(w, all) && all { // serve returns when a job panics
 	}
 }
 
-// leave ends a worker.
+// leave ends the worker's last run and removes the worker.
 func (d *dispatcher) leave(w *worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,8 +47,8 @@ func (d *dispatcher) leave(w *worker) {
 	d.callers.End(d.waitingLocked())
 }
 
-// serve runs waiting runs, one after the other, until none waits or a job panics. It reports whether to call it again.
-// If a job ends the goroutine, that happens after everything is reported.
+// serve executes waiting runs, one after another, until no run is waiting or a job panics. It reports whether it must
+// be called again. If a job ends the goroutine, everything is reported before the goroutine ends.
 func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 	var task *Task
 	defer func() {
@@ -84,7 +85,8 @@ func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 	return false
 }
 
-// take ends the worker's run, if it has one, and gives it the next, if one waits.
+// take ends the worker's run, if it has one, and assigns the next waiting run to the worker. It reports whether there
+// was one.
 func (d *dispatcher) take(w *worker) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,8 +107,8 @@ func (d *dispatcher) take(w *worker) bool {
 	return true
 }
 
-// begin begins the run, unless its task was removed. Nothing else changes the state of an entry whose run a
-// worker has taken.
+// begin begins the run, unless its task has been removed. Once a worker has taken a run, only a removal or begin
+// changes the state of the entry.
 func (r *dueRun) begin() bool {
 	s := r.e.state.Load()
 	then := scheduled
@@ -130,15 +132,15 @@ func (d *dispatcher) giveBack(w *worker) {
 	d.idleLocked()
 }
 
-// failed reports a job that has panicked or ended the goroutine. Everything is reported even if a user's function
-// panics or ends the goroutine in turn.
+// failed reports a job that has panicked or ended the goroutine. Everything is reported even if one of the user's
+// handlers also panics or ends the goroutine.
 func (d *dispatcher) failed(w *worker, task *Task, value any) {
 	defer d.after(w)
 	d.report.panicked(w.run.e.key, task, value, debug.Stack())
 }
 
-// after finishes a run when its job has ended in any way. The key of an ended task has been free since its last run
-// began. The index holds the entry until here, so that a worker need not wait for the index before the job.
+// after finishes a run whose job has ended in any way. The key of an ended task has been free since its last run began.
+// The index holds the entry until now, so that a worker need not wait for the index before it runs the job.
 func (d *dispatcher) after(w *worker) {
 	e := w.run.e
 	if w.run.last() && e.key != "" {
@@ -171,7 +173,7 @@ func (d *dispatcher) endLocked(w *worker) {
 	d.idleLocked()
 }
 
-// releaseLocked notes that the worker no longer has a run, and whether the run had begun.
+// releaseLocked records that the worker no longer has a run, and whether the run had begun.
 func (w *worker) releaseLocked(ran bool) {
 	w.number, w.panicked = 0, false
 	if w.awaited != nil {

@@ -13,31 +13,31 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Cache holds values by key until their time to live is over. Make one with [New]; the zero value is not
-// usable. All its methods may be called by any goroutine at any time, OnEvict included.
+// A Cache stores values by key until their time to live has passed. Create one with [New]; the zero value is not
+// usable. All methods may be called at any time by any goroutine, including from OnEvict.
 type Cache[K comparable, V any] struct {
 	config Config[K, V]
 	tw     *timewheel.TimeWheel
-	origin time.Time // of the cache's clock
+	origin time.Time // origin of the cache's clock
 	seed   maphash.Seed
 	shards []*shard[K, V]
 	loads  loads[K, V]
 }
 
-// New returns an empty cache whose values expire by the wheel, which must be started. The wheel may serve other tasks
-// and caches, and the cache does not stop it.
+// New returns an empty cache that uses the given wheel to expire its values. The wheel must be started. It may serve
+// other tasks and caches, and the cache does not stop it.
 //
-// When the wheel is stopped, or its Drain has removed the timers of the cache, values may stay in memory. No
-// value is returned after its deadline even then. (Calling the Job of a drained task of the cache gives it a
-// new timer.)
+// After the wheel has been stopped, or its Drain has removed the cache's timers, values may stay in memory. Even then
+// no value is returned after its deadline. (Calling the Job of one of the cache's drained tasks creates a new timer for
+// the remaining values.)
 //
-// It is an error if tw is nil or a field of config is invalid; the error names the field and its value.
+// New returns an error if tw is nil or a field of config is invalid; the error names the field and its value.
 func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Cache[K, V], error) {
 	if err := config.check(tw); err != nil {
 		return nil, err
 	}
 	c := &Cache[K, V]{config: config, tw: tw, origin: time.Now(), seed: maphash.MakeSeed()}
-	n := 1 // with a bound, since only one shard has one least recently used value
+	n := 1 // with a limit, because several shards would have several least recently used values
 	if config.MaxEntries == 0 {
 		for n < min(4*runtime.GOMAXPROCS(0), 64) {
 			n *= 2
@@ -49,11 +49,11 @@ func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Ca
 	return c, nil
 }
 
-// Set stores a value that lives for the TTL of the [Config], replacing any value of the key.
+// Set stores a value that lives for the TTL of the [Config], replacing any existing value of the key.
 func (c *Cache[K, V]) Set(key K, value V) { c.SetTTL(key, value, c.config.TTL) }
 
-// SetTTL is like Set, with a time to live for this value, down to a nanosecond. A non-positive ttl deletes the
-// key. A key that is not equal to itself, such as NaN, is never stored.
+// SetTTL is like [Cache.Set], but with a separate time to live for this value, which may be as short as a nanosecond. A
+// non-positive ttl deletes the key. A key that is not equal to itself, such as NaN, is never stored.
 func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	if ttl <= 0 {
 		c.Delete(key)
@@ -67,8 +67,8 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	c.outdate(key) // a load that began in the meantime did not see the value
 }
 
-// unfindable reports whether the key is not equal to itself, as NaN is not. A value stored in a map under such
-// a key can be neither found nor deleted.
+// unfindable reports whether the key is not equal to itself, such as NaN. A value stored in a map under such a key can
+// be neither found nor deleted.
 func unfindable[K comparable](key K) bool {
 	same := key
 	return key != same
@@ -77,7 +77,7 @@ func unfindable[K comparable](key K) bool {
 // Get returns the value of the key, and reports whether there is one.
 func (c *Cache[K, V]) Get(key K) (V, bool) { return c.shardOf(key).lookUp(key) }
 
-// Touch restarts the time to live of the key's value. It reports whether there is one.
+// Touch restarts the time to live of the key's value, and reports whether there is a value.
 func (c *Cache[K, V]) Touch(key K) bool { return c.shardOf(key).touch(key) }
 
 // Delete removes the value of the key, and reports whether there was one. If GetOrLoad is loading a value for
@@ -97,9 +97,9 @@ func (c *Cache[K, V]) Len() int {
 	return n
 }
 
-// All returns an iterator over the keys and values, in no particular order. No lock is held while it yields.
-// A value that is set or removed during the walk may or may not be seen. The walk copies one part of the cache
-// at a time, or the whole cache if it has a bound.
+// All returns an iterator over the keys and values, in no particular order. It holds no lock while it yields. A value
+// that is set or removed during the walk may or may not be seen. The walk copies one shard of the cache at a time, or
+// the whole cache if its size is limited.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, s := range c.shards {
@@ -121,8 +121,8 @@ func (c *Cache[K, V]) Stats() Stats {
 	return stats
 }
 
-// Close removes all values and the cache's timers from the wheel. Values set after Close are not stored, so a
-// look-up finds nothing. Closing a cache again does nothing.
+// Close removes all values from the cache, and the cache's timers from the wheel. Values set after Close are not
+// stored, so lookups find nothing. Closing a closed cache does nothing.
 func (c *Cache[K, V]) Close() {
 	var left []departure[K, V]
 	for _, s := range c.shards {
@@ -131,10 +131,10 @@ func (c *Cache[K, V]) Close() {
 	c.shards[0].tell(left)
 }
 
-// now returns the time since the cache was made, on the monotonic clock.
+// now returns the time since the cache was created, on the monotonic clock.
 func (c *Cache[K, V]) now() int64 { return int64(time.Since(c.origin)) }
 
-// after returns the time d from now, or the latest possible time if that would overflow.
+// after returns the time d from now, or the latest possible time if the sum would overflow.
 func after(now int64, d time.Duration) int64 {
 	if int64(d) > math.MaxInt64-now {
 		return math.MaxInt64
@@ -142,7 +142,7 @@ func after(now int64, d time.Duration) int64 {
 	return now + int64(d)
 }
 
-// spread returns the time to live with the jitter: at least 1 ns.
+// spread returns the time to live with jitter applied, at least 1 ns.
 func (c *Cache[K, V]) spread(ttl time.Duration) time.Duration {
 	if c.config.Jitter == 0 {
 		return ttl

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package ttlcache is an in-memory cache whose values expire by a timing wheel.
+// Package ttlcache is an in-memory cache that uses a timing wheel to expire its values.
 //
 //	tw := timewheel.NewTimeWheel(10*time.Millisecond, 1024)
 //	tw.Start()
@@ -11,28 +11,26 @@
 //	sessions.Set(id, session)
 //	session, ok := sessions.Get(id)
 //
-// # What is promised
+// # Guarantees
 //
-// A value is never returned after its deadline, however late the wheel is: every look-up compares the deadline with the
-// monotonic clock. The wheel removes the value from memory and calls OnEvict a little later. The delay is at most 1/128
-// of the time to live (or 2^20 ns, about 1 ms), plus the lateness of a run of the wheel.
+// A value is never returned after its deadline, however late the wheel is, because every lookup compares the deadline
+// with the monotonic clock. The wheel removes the value from memory and calls OnEvict slightly later. The delay is at
+// most 1/128 of the time to live (or 2^20 ns, about 1 ms, if that is longer), plus the lateness of a run of the wheel.
 //
-// A key has one value and one deadline. Setting the key again moves the deadline, and leaves no timer of the old value
-// that could remove the new one. A key that has been set, overwritten and has expired leaves neither a timer nor memory
-// behind.
+// A key has one value and one deadline. Setting the key again moves the deadline, and leaves no old timer that could
+// remove the new value. A key that has been set, overwritten and expired leaves neither a timer nor memory behind.
 //
-// [Cache.GetOrLoad] calls the load function once for any number of callers that ask for a key at the same
-// time.
+// [Cache.GetOrLoad] calls the load function once for any number of callers that request a key at the same time.
 //
-// # How
+// # Implementation
 //
-// Items that expire at about the same time share a bucket, and a bucket has one timer in the wheel. Items with
-// the same time to live need at most 257 timers a shard, however many items there are. Removing a bucket costs
-// little more than deleting its keys from a map. An item whose deadline is postponed stays in its bucket until
-// the bucket ends, and only then moves to another.
+// Items that expire at about the same time share a bucket, and a bucket has one timer in the wheel. Items with the same
+// time to live need at most 257 timers per shard, however many items there are. Removing a bucket costs little more
+// than deleting its keys from a map. An item whose deadline is postponed stays in its bucket until the bucket ends, and
+// only then moves to another bucket.
 //
-// The cache is divided into shards, each with a lock of its own. A cache with a size bound has a single shard,
-// in which github.com/hashicorp/golang-lru/v2/simplelru keeps track of the least recently used item.
+// The cache is divided into shards, each with its own lock. A cache with a size limit has a single shard, in which
+// github.com/hashicorp/golang-lru/v2/simplelru tracks the least recently used item.
 //
 // Several caches may share a wheel with each other and with tasks.
 package ttlcache

@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// An item is a value in the cache. The lock of its shard guards it.
+// An item is a value in the cache. The lock of the item's shard guards it.
 type item[K comparable, V any] struct {
 	key      K
 	value    V
@@ -18,24 +18,23 @@ type item[K comparable, V any] struct {
 	deadline int64 // in nanoseconds of the cache's clock
 
 	bucket     *bucket[K, V]
-	prev, next *item[K, V] // the ring of the bucket
+	prev, next *item[K, V] // neighbours in the bucket's ring
 }
 
 // live reports whether the value may still be returned.
 func (i *item[K, V]) live(now int64) bool { return now < i.deadline }
 
-// A bucket is the items of a shard that leave together, however many there are. One timer of the wheel serves
-// all of them: a million items with the same time to live have at most 257 timers a shard.
+// A bucket holds the items of a shard that leave together, however many there are. One timer of the wheel serves all of
+// them, so a million items with the same time to live need at most 257 timers per shard.
 //
-// The items of a bucket are due within one span of 2^shift nanoseconds and leave at its end. Spans are
-// numbered from the origin of the cache's clock. A span is 1/256 to 1/128 of the time to live, but no less
-// than 2^20 ns. That is how long an item may stay in memory after its deadline, when look-ups no longer return
-// it.
+// The deadlines of the items in a bucket fall within one span of 2^shift nanoseconds, and the items leave at its end.
+// Spans are numbered from the origin of the cache's clock. A span is 1/256 to 1/128 of the time to live, but at least
+// 2^20 ns. An item may stay in memory for up to one span after its deadline, although lookups no longer return it.
 type bucket[K comparable, V any] struct {
 	bucketID
 	head   *item[K, V]
 	timer  *timewheel.Timer
-	ending bool // it is due: it has left the shard, and its items leave or move to other buckets
+	ending bool // the bucket is due: it has left the shard, and its items leave or move to other buckets
 }
 
 type bucketID struct {
@@ -43,7 +42,7 @@ type bucketID struct {
 	shift  uint8
 }
 
-// minShift gives the shortest span: 2^20 ns is about 1 ms.
+// minShift determines the shortest span: 2^20 ns, which is about 1 ms.
 const minShift = 20
 
 // bucketFor returns the bucket for an item with the given time to live and deadline.
@@ -52,7 +51,7 @@ func bucketFor(ttl time.Duration, deadline int64) bucketID {
 	return bucketID{number: (deadline-1)>>shift + 1, shift: shift}
 }
 
-// end returns when the bucket is due, which is not before any deadline in it.
+// end returns when the bucket is due, which is no earlier than any deadline in it.
 func (id bucketID) end() int64 {
 	if id.number > math.MaxInt64>>id.shift {
 		return math.MaxInt64

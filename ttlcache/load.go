@@ -12,32 +12,32 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// errGoexit is the error for the callers of a load that ended its goroutine.
+// errGoexit is the error returned to the callers of a load that ended its goroutine.
 var errGoexit = errors.New("ttlcache: load called runtime.Goexit")
 
-// loads are the load functions that are running.
+// loads tracks the load functions that are running.
 type loads[K comparable, V any] struct {
 	group singleflight.Group
 
-	going        atomic.Int64 // the number of flights
+	going        atomic.Int64 // number of flights
 	done, failed atomic.Uint64
 
-	mu      sync.Mutex // protects all below
+	mu      sync.Mutex // protects the fields below
 	flights map[K]*flight[V]
-	last    uint64 // the last id given
+	last    uint64 // the id that was assigned last
 }
 
-// A flight is a load and the callers that wait for it. It has an id of its own because the group takes only
-// strings, and two different keys may look the same as strings.
+// A flight is a load and the callers that are waiting for it. It has its own id because the group accepts only strings,
+// and two different keys may look the same as strings.
 //
-// The group ends the call as soon as load has returned. The result stays here until a caller stores it in the cache.
-// The caller does that on its own goroutine and not in the group, since storing may call OnEvict. A caller that asks in
-// between gets the result from here.
+// The group ends the call as soon as load has returned. The flight retains the result until a caller stores it in the
+// cache. The caller stores it on its own goroutine, not in the group, because storing may call OnEvict. A caller that
+// arrives in between gets the result from the flight.
 type flight[V any] struct {
 	id      string
 	callers int
-	result  *loaded[V] // if load has returned without an error
-	over    bool       // nothing is to be stored: it was, or the key was set or deleted since, or no caller waits
+	result  *loaded[V] // set when load has returned without an error
+	over    bool       // do not store the result: it was stored, the key was set or deleted since, or no caller waits
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
@@ -46,19 +46,20 @@ type flight[V any] struct {
 type loaded[V any] struct {
 	value    V
 	panicked bool
-	reason   any // of the panic
+	reason   any // the value of the panic
 }
 
-// GetOrLoad returns the value of the key. If there is none, it calls load and stores the result for the TTL of
-// the [Config].
+// GetOrLoad returns the value of the key. If there is none, it calls load and stores the result with the TTL of the
+// [Config].
 //
-// If several callers ask for a key at the same time, load is called once. All of them get its value, its error or its
-// panic. An error is not stored. The repeated panic has the value of the original one but not its stack. A load that
-// ends its goroutine is an error. A value set while load is running is newer and stays. After a Delete the loaded value
-// is not stored.
+// If several callers request a key at the same time, load is called once. All of them get its value, its error or its
+// panic. An error is not stored. The panic in each caller has the original value but not the original stack. If load
+// ends its goroutine, GetOrLoad returns an error. A value that is set while load is running is newer and is kept. If
+// the key is deleted while load is running, the loaded value is not stored.
 //
-// The context of load has the values of the first caller's ctx. It is done when no caller is waiting, and a result that
-// load returns after that is not stored. A caller whose own ctx is done returns at once with its cause.
+// The context passed to load carries the values of the first caller's ctx. It is done once no caller is waiting, and a
+// result that load returns after that is not stored. If a caller's own ctx is done, GetOrLoad returns at once with the
+// cause.
 func (c *Cache[K, V]) GetOrLoad(
 	ctx context.Context, key K, load func(ctx context.Context, key K) (V, error),
 ) (V, error) {
@@ -88,7 +89,7 @@ func (c *Cache[K, V]) GetOrLoad(
 	}
 }
 
-// load calls the user's function, unless the value was set since the caller looked.
+// load calls the user's function, unless a value has been set or loaded since the caller looked.
 func (c *Cache[K, V]) load(f *flight[V], key K, load func(context.Context, K) (V, error)) (loaded[V], error) {
 	if value, ok := c.shardOf(key).find(key); ok {
 		return loaded[V]{value: value}, nil
@@ -112,7 +113,7 @@ func (c *Cache[K, V]) load(f *flight[V], key K, load func(context.Context, K) (V
 	return l, nil
 }
 
-// keep stores the loaded value, if no other caller did and the key was neither set nor deleted since.
+// keep stores the loaded value, unless another caller has stored it, or the key has been set or deleted since.
 func (c *Cache[K, V]) keep(f *flight[V], key K, value V) {
 	s, x := c.shardOf(key), &c.loads
 	x.mu.Lock()
@@ -125,11 +126,11 @@ func (c *Cache[K, V]) keep(f *flight[V], key K, value V) {
 	s.tell(left)
 }
 
-// guarded calls f on a goroutine of its own, because f may end it. On a singleflight goroutine, this would leave the
-// other callers waiting forever.
+// guarded calls f on a separate goroutine, because f may end its goroutine. Ending a singleflight goroutine would leave
+// the other callers waiting forever.
 func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
 	ended := make(chan struct{})
-	err = errGoexit // until it has returned or panicked
+	err = errGoexit // until f has returned or panicked
 	go func() {
 		defer close(ended)
 		returned := false
@@ -146,7 +147,7 @@ func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
 	return l, err
 }
 
-// join returns the flight of the key, and makes one if there is none.
+// join adds a caller to the flight of the key, which it creates if necessary, and returns the flight.
 func (x *loads[K, V]) join(ctx context.Context, key K) *flight[V] {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -165,7 +166,7 @@ func (x *loads[K, V]) join(ctx context.Context, key K) *flight[V] {
 	return f
 }
 
-// leave ends a caller's part in the flight. The last caller ends the flight.
+// leave removes a caller from the flight. When the last caller leaves, the flight ends.
 func (x *loads[K, V]) leave(key K, f *flight[V]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -176,7 +177,7 @@ func (x *loads[K, V]) leave(key K, f *flight[V]) {
 	}
 }
 
-// outdate prevents the value being loaded for the key from being stored. A caller that asks from now on starts another
+// outdate prevents the value being loaded for the key from being stored. A caller that asks after that starts another
 // load.
 func (c *Cache[K, V]) outdate(key K) {
 	x := &c.loads

@@ -4,11 +4,11 @@ package ttlcache
 
 import "github.com/hashicorp/golang-lru/v2/simplelru"
 
-// An lruStore holds at most size items, and knows which was used least recently.
+// An lruStore holds at most size items, and tracks which item was used least recently.
 type lruStore[K comparable, V any] struct {
 	lru     *simplelru.LRU[K, *item[K, V]]
 	size    int
-	most    int         // the most items at once since lru was made
+	most    int         // largest number of items since lru was created
 	evicted *item[K, V] // the last item that lru evicted
 }
 
@@ -46,7 +46,7 @@ func (s *lruStore[K, V]) remove(key K) {
 	s.lru.Remove(key)
 	s.evicted = nil
 	if s.most > small && s.lru.Len() < s.most/shrink {
-		items := s.lru.Values() // the one used least recently first
+		items := s.lru.Values() // least recently used item first
 		s.clear()
 		for _, i := range items {
 			s.put(i)

@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// chunk is how many items of a bucket leave under one lock.
+// chunk is the maximum number of items that leave a bucket each time the lock is held.
 const chunk = 1024
 
-// A shard is a part of the cache with a lock of its own.
+// A shard is a part of the cache with its own lock.
 //
-// An item is in the store and in one bucket, or in neither. Its bucket ends at its deadline, or earlier if the
-// deadline was postponed. In that case the item moves to another bucket when this one ends, so postponing it
-// many times costs no more than once.
+// An item is in the store and in one bucket, or in neither. Its bucket ends at the item's deadline, or earlier if the
+// deadline was postponed. In that case the item moves to another bucket when its bucket ends, so postponing a deadline
+// many times costs no more than postponing it once.
 type shard[K comparable, V any] struct {
 	cache *Cache[K, V]
-	reads bool // a look-up changes nothing but the counters
+	reads bool // whether lookups change only the counters
 
-	mu      sync.RWMutex // protects all below
+	mu      sync.RWMutex // protects the fields below
 	store   store[K, V]
 	buckets map[bucketID]*bucket[K, V]
 	left    [reasons]uint64
 	closed  bool
 
 	hits, misses atomic.Uint64
-	_            [64]byte // so that two shards do not share a line of the processor's cache
+	_            [64]byte // keeps two shards from sharing a cache line
 }
 
-// A departure is a value that left the cache, for which OnEvict is to be called.
+// A departure is a value that left the cache, for which OnEvict must be called.
 type departure[K comparable, V any] struct {
 	key    K
 	value  V
@@ -51,8 +51,8 @@ func newShard[K comparable, V any](c *Cache[K, V]) *shard[K, V] {
 	return s
 }
 
-// tell calls OnEvict for each departure. If one call panics or ends the goroutine, the others are still made. No lock
-// may be held.
+// tell calls OnEvict for each departure. If one call panics or ends the goroutine, the remaining calls are still made.
+// The caller must not hold a lock.
 func (s *shard[K, V]) tell(left []departure[K, V]) {
 	if len(left) == 0 {
 		return
@@ -68,8 +68,8 @@ func (s *shard[K, V]) tell(left []departure[K, V]) {
 	}
 }
 
-// leaveLocked counts the item's value as gone, and appends it to the departures if there is an OnEvict. A value
-// past its deadline counts as expired, whatever made it leave.
+// leaveLocked counts the item's value as gone, and appends it to the departures if there is an OnEvict. A value past
+// its deadline counts as expired, whatever the given reason.
 func (s *shard[K, V]) leaveLocked(
 	to []departure[K, V], i *item[K, V], reason Reason, now int64,
 ) []departure[K, V] {
@@ -111,13 +111,13 @@ func (s *shard[K, V]) setAnd(key K, value V, ttl time.Duration, replace bool) (l
 	return left
 }
 
-// scheduleLocked gives the item a time to live from now on.
+// scheduleLocked sets the item's time to live, starting now.
 func (s *shard[K, V]) scheduleLocked(i *item[K, V], ttl time.Duration, now int64) {
 	i.ttl, i.deadline = ttl, after(now, ttl)
 	s.linkLocked(i, now)
 }
 
-// linkLocked puts the item into the bucket it leaves with, unless it is in one that ends no later.
+// linkLocked puts the item into the bucket for its deadline, unless it is already in a bucket that ends no later.
 func (s *shard[K, V]) linkLocked(i *item[K, V], now int64) {
 	id := bucketFor(i.ttl, i.deadline)
 	if i.bucket != nil {
@@ -135,8 +135,8 @@ func (s *shard[K, V]) linkLocked(i *item[K, V], now int64) {
 	b.add(i)
 }
 
-// unlinkLocked removes the item from its bucket and, if that leaves the bucket empty, the bucket's timer from the
-// wheel.
+// unlinkLocked removes the item from its bucket. If the bucket is then empty, it also removes the bucket's timer from
+// the wheel.
 func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 	b := i.bucket
 	b.remove(i)
@@ -149,7 +149,7 @@ func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 // expire removes the items of a bucket whose end has come.
 func (s *shard[K, V]) expire(b *bucket[K, V]) {
 	left, more := s.expireSome(b)
-	defer func() { // also if OnEvict panics or ends the goroutine
+	defer func() { // even if OnEvict panics or ends the goroutine
 		if more {
 			s.expire(b)
 		}
@@ -158,17 +158,17 @@ func (s *shard[K, V]) expire(b *bucket[K, V]) {
 }
 
 // expireSome removes the bucket from the shard and a chunk of items from the bucket. An item whose deadline was
-// postponed moves to another bucket. All items do if a drained wheel's timer is run too early.
+// postponed moves to another bucket. If a timer that was drained from the wheel is run too early, all items move.
 func (s *shard[K, V]) expireSome(b *bucket[K, V]) (left []departure[K, V], more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !b.ending {
 		if s.buckets[b.bucketID] != b {
-			return nil, false // it was emptied meanwhile, and another may have replaced it
+			return nil, false // it was emptied in the meantime, and another bucket may have replaced it
 		}
 		b.ending = true
 		delete(s.buckets, b.bucketID)
-		b.timer.Stop() // in case this is not the run of that timer
+		b.timer.Stop() // in case this call does not come from the timer
 	}
 	now := s.cache.now()
 	for n := 0; n < chunk && b.head != nil; n++ {
@@ -198,7 +198,7 @@ func (s *shard[K, V]) lookUp(key K) (value V, ok bool) {
 	return value, ok
 }
 
-// find is a look-up that does not count as a use.
+// find is a lookup that does not count as a use.
 func (s *shard[K, V]) find(key K) (value V, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -209,7 +209,7 @@ func (s *shard[K, V]) find(key K) (value V, ok bool) {
 	return i.value, true
 }
 
-// use is a look-up that counts as a use if it finds a live item.
+// use is a lookup that counts as a use if it finds a live item.
 func (s *shard[K, V]) use(key K) (value V, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

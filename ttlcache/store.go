@@ -2,11 +2,11 @@
 
 package ttlcache
 
-// A store finds the items of a shard by key. The shard's lock guards it.
+// A store maps keys to the items of a shard. The shard's lock guards it.
 type store[K comparable, V any] interface {
 	// get returns the item of the key, or nil, and counts as a use.
 	get(key K) *item[K, V]
-	// peek is get without counting as a use. It changes nothing: a lock for reading is enough.
+	// peek is like get, but does not count as a use. It changes nothing, so a read lock is enough.
 	peek(key K) *item[K, V]
 	// put adds an item whose key is not in the store. It returns the item that it evicted, or nil.
 	put(i *item[K, V]) (evicted *item[K, V])
@@ -16,14 +16,15 @@ type store[K comparable, V any] interface {
 	clear()
 }
 
-// A mapStore has no bound.
+// A mapStore is a store without a size limit.
 type mapStore[K comparable, V any] struct {
 	items map[K]*item[K, V]
-	most  int // the most items at once since items was made
+	most  int // largest number of items since items was created
 }
 
-// A Go map never shrinks. When it holds fewer than 1/shrink of the most entries it ever had, it is replaced by
-// a new one, unless it is small. Enough entries have left by then that copying the rest costs little for each.
+// A Go map never shrinks. So when a map holds fewer than 1/shrink of the most entries it ever held, it is replaced with
+// a new one, unless it is small. By that time so many entries have been removed that copying the remaining ones costs
+// little per removal.
 const (
 	shrink = 8
 	small  = 1024

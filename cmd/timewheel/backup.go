@@ -58,14 +58,14 @@ func defineBackup(p *program, f *flag.FlagSet) action {
 			if err != nil {
 				return err
 			}
-			defer func() { _ = store.Close() }() // nothing was written
+			defer func() { _ = store.Close() }() // nothing was written to the store
 			from = func(to io.Writer) error { return store.Backup(ctx, counted{to, new(int), so}) }
 		}
 		return p.create(name, from)
 	}
 }
 
-// A counted writer counts the bytes written to it.
+// A counted is a writer that counts the bytes written to it.
 type counted struct {
 	io.Writer
 	bytes *int
@@ -79,7 +79,7 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// fetch writes the backup served by a process.
+// fetch downloads the backup that a process serves at the URL, and copies it to a writer.
 func fetch(ctx context.Context, to io.Writer, url, header string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
@@ -117,7 +117,7 @@ the SQL, and needs no database.`
 func defineMigrate(p *program, f *flag.FlagSet) action {
 	var at place
 	var show bool
-	at.timeout = time.Hour // making an index of many tasks sends nothing for long
+	at.timeout = time.Hour // the server is silent while it builds an index over many tasks
 	at.defineDB(p, f)
 	f.BoolVar(&show, "print", false, "write the SQL, and do nothing")
 	return noArgs(func(ctx context.Context) error {

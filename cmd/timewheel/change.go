@@ -17,24 +17,25 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A deed is a change of tasks: of the tasks with given keys, or of all that a search finds.
+// A deed is a change to tasks: either the tasks with given keys, or all tasks that match a search.
 type deed struct {
 	ask  string // "Remove"
 	past string // "Removed"
 	json string // "removed", the field with the count
-	note string // said before the question; may be empty
+	note string // printed before the question; may be empty
 	do   durable.Action
-	only durable.State // tasks in other states are left alone
+	only durable.State // tasks in other states are left alone, unless it is AnyState
 	not  durable.State // tasks in this state are left alone
 
-	in     durable.State // the state a search selects; AnyState if a flag sets it
+	in     durable.State // the state that a search selects; AnyState if a flag sets it
 	spares durable.State // a search leaves tasks in this state alone
 
-	one    func(s *durable.Scheduler, ctx context.Context, key string) error // to the task of a key,
-	atOnce int                                                               // and the number of keys at the same time; 0 is 1
+	one    func(s *durable.Scheduler, ctx context.Context, key string) error // changes the task with the key
+	atOnce int                                                               // concurrent calls of one; 0 means 1
 
-	// all changes the tasks of a search, in place of do. It is nil if do is enough. tasks is their approximate number,
-	// or 0 if they were not counted. It calls so with the number changed so far.
+	// all changes the tasks that match a search. If all is nil, the action in do is applied instead. tasks is their
+	// approximate number, or 0 if they were not counted. all reports its progress by calling its last argument with the
+	// number of tasks changed so far.
 	all func(ctx context.Context, s *durable.Scheduler, q durable.Query, tasks int, so func(int)) (int, error)
 }
 
@@ -58,8 +59,8 @@ func runNow(s *durable.Scheduler, ctx context.Context, key string) error {
 	return s.Reschedule(ctx, key, 0)
 }
 
-// runAllNow does not use BulkStep: a waiting task that was made due still waits, and a further step would find it
-// again.
+// runAllNow makes all tasks of the query due. It does not use BulkStep, because a waiting task that was made due is
+// still waiting, and a further step would find it again.
 func runAllNow(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
 	return s.BulkReschedule(ctx, q, func(i int) time.Duration { so(i); return 0 })
 }
@@ -175,7 +176,7 @@ func defineRemove(p *program, f *flag.FlagSet) action {
 	}
 }
 
-// cancelRuns cancels the runs of the key, and returns an error if there are none.
+// cancelRuns cancels the runs of the task with the key, and returns an error if there are none.
 func cancelRuns(s *durable.Scheduler, ctx context.Context, key string) error {
 	ran, err := s.Cancel(ctx, key)
 	if ran || err != nil {
@@ -190,8 +191,8 @@ func cancelRuns(s *durable.Scheduler, ctx context.Context, key string) error {
 	return fmt.Errorf("%w: no run of task %s is in progress", errLeftAlone, quoteText(key))
 }
 
-// defineDeed defines a command that does the deed, with the flags of a place as where defines it. The deed may be
-// changed until the flags have been parsed.
+// defineDeed defines a command that carries out the deed. where defines the flags for the place. The caller may modify
+// the deed until the flags have been parsed.
 func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.FlagSet), d *deed) action {
 	var at place
 	var q search
@@ -222,7 +223,7 @@ func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 	}
 }
 
-// doKeys changes the tasks with the keys. It continues after an error of one key.
+// doKeys changes the tasks with the keys. After an error that concerns only one key, it continues with the other keys.
 func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, keys []string, asJSON bool) error {
 	n := 0
 	var undone error
@@ -239,7 +240,7 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, key
 			switch {
 			case err == nil:
 				n++
-			case errors.As(err, &running): // the task is removed
+			case errors.As(err, &running): // the task was removed
 				n++
 				undone = errors.Join(undone, fmt.Errorf("run %s: %w", quoteText(running.Token.String()), err))
 			case !broken:
@@ -260,7 +261,7 @@ func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, key
 
 var (
 	errLeftAlone = errors.New("left alone") // the deed does not apply to tasks in that state
-	errNoAnswer  = errors.New("no answer")  // from some node about whether it runs the task
+	errNoAnswer  = errors.New("no answer")  // a node did not report whether it runs the task
 )
 
 func (d *deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error {
@@ -284,7 +285,7 @@ func (d *deed) toKey(ctx context.Context, s *durable.Scheduler, key string) erro
 	return err
 }
 
-// doAll changes all tasks that the query finds, after a confirmation.
+// doAll changes all tasks that match the query, after asking for confirmation unless yes is set.
 func (p *program) doAll(
 	ctx context.Context, s *durable.Scheduler, d *deed, q durable.Query, yes, asJSON bool,
 ) error {
@@ -313,7 +314,7 @@ func (p *program) doAll(
 	return errors.Join(err, p.report(d, n, asJSON))
 }
 
-// inSteps makes the change in steps of about a second.
+// inSteps applies the change in steps of about a second each.
 func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
 	q.For = time.Second
 	for total := 0; ; {
@@ -330,7 +331,8 @@ func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Quer
 	}
 }
 
-// progress returns a function that reports once a second how many things were changed, if a person is watching.
+// progress returns a function that reports the number of processed items once a second, if standard error is a
+// terminal.
 func (p *program) progress(past, noun string) func(n int) {
 	last := time.Now()
 	return func(n int) {
@@ -341,7 +343,7 @@ func (p *program) progress(past, noun string) func(n int) {
 	}
 }
 
-// count returns how many tasks of the query the deed changes.
+// count returns the number of tasks of the query that the deed changes.
 func (d *deed) count(ctx context.Context, s *durable.Scheduler, q durable.Query) (int, error) {
 	not := cmp.Or(d.not, d.spares)
 	n, err := s.Bulk(ctx, q, durable.DoNothing)
@@ -363,7 +365,7 @@ func (p *program) report(d *deed, n int, asJSON bool) error {
 	return err
 }
 
-// confirm asks a question, and returns errNotConfirmed unless the answer is yes.
+// confirm asks the user a question and returns errNotConfirmed unless the answer is yes.
 func (p *program) confirm(ctx context.Context, question string) error {
 	if !p.asks {
 		return fmt.Errorf("%w: %s The standard input is not a terminal to ask at; use -yes",
@@ -414,7 +416,7 @@ func defineReschedule(p *program, f *flag.FlagSet) action {
 	})
 	f.Func("over", "spread the tasks evenly over a `DURATION` from then on, or from now on", duration(&over))
 	var began time.Time
-	nth := func(i, tasks int) time.Duration { // tasks found after the count are spread as well
+	nth := func(i, tasks int) time.Duration { // the remainder also spreads tasks that were added after the count
 		d := in
 		if !to.IsZero() {
 			d = to.Sub(began)

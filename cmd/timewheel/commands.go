@@ -27,18 +27,18 @@ const (
 	locked
 )
 
-// A command is one of the program's verbs. Its flags are set by define, which returns what it does.
+// A command is one of the program's commands. Its function define registers the flags and returns the action.
 type command struct {
 	name    string
 	group   string
 	summary string
-	args    string   // follow the flags
-	values  []string // of the arguments, for completion
-	about   string   // text of its help
+	args    string   // arguments after the flags, for the usage line
+	values  []string // possible arguments, for completion
+	about   string   // help text
 	define  func(p *program, f *flag.FlagSet) action
 }
 
-// An action runs a command, with the arguments that are not flags.
+// An action runs a command with the arguments that are not flags.
 type action func(ctx context.Context, args []string) error
 
 const (
@@ -48,7 +48,7 @@ const (
 	other  = "Other"
 )
 
-// commands returns the commands in the order of the help.
+// commands returns the commands in the order in which the help lists them.
 func commands() []*command {
 	return []*command{
 		{"ls", look, "list tasks: the next due ones, or those that a search finds", "", nil, aboutList, defineList},
@@ -82,7 +82,7 @@ func commands() []*command {
 	}
 }
 
-// find returns the command of a name, or nil.
+// find returns the command with the given name, or nil if there is none.
 func find(name string) *command {
 	all := commands()
 	if i := slices.IndexFunc(all, func(c *command) bool { return c.name == name }); i >= 0 {
@@ -107,10 +107,10 @@ func (e usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// errNotConfirmed is the error of an unconfirmed action.
+// errNotConfirmed is the error for an action that the user did not confirm.
 var errNotConfirmed = errors.New("nothing was done")
 
-// run runs the command in the arguments, and returns the exit code.
+// run runs the command that the arguments name and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
 	if len(args) == 0 {
 		p.help(p.err)
@@ -147,7 +147,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// complain writes an error message, with the program's name before each line.
+// complain writes an error message and prefixes each line with the program's name.
 func (p *program) complain(format string, args ...any) {
 	for line := range strings.Lines(fmt.Sprintf(format, args...) + "\n") {
 		fmt.Fprint(p.err, "timewheel: "+strings.TrimPrefix(line, "timewheel: "))
@@ -170,7 +170,7 @@ func codeOf(err error) int {
 	return failed
 }
 
-// hintFor returns a remedy for an error, or "".
+// hintFor returns a hint on how to fix an error, or "" if there is none.
 func hintFor(err error) string {
 	switch {
 	case errors.Is(err, pebble.ErrLocked):
@@ -209,8 +209,8 @@ func (c *command) start(ctx context.Context, p *program, args []string) error {
 	return act(ctx, args)
 }
 
-// parse sets the flags, which may come before, between and after the other arguments, and returns the others. Nothing
-// after -- is a flag.
+// parse parses the flags, which may come before, between and after the other arguments. It returns the arguments that
+// are not flags. Everything after -- is such an argument.
 func parse(f *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := f.Parse(args); err != nil {
@@ -227,7 +227,7 @@ func parse(f *flag.FlagSet, args []string) (rest []string, err error) {
 	}
 }
 
-// noArgs is an action without arguments.
+// noArgs returns an action that calls do and accepts no arguments.
 func noArgs(do func(ctx context.Context) error) action {
 	return func(ctx context.Context, args []string) error {
 		if len(args) > 0 {
@@ -237,7 +237,7 @@ func noArgs(do func(ctx context.Context) error) action {
 	}
 }
 
-// oneFile returns the name of the only argument, or that of the standard input or output.
+// oneFile returns the only argument, or "-" for standard input or output if there are no arguments.
 func oneFile(args []string) (string, error) {
 	switch len(args) {
 	case 0:
@@ -248,7 +248,7 @@ func oneFile(args []string) (string, error) {
 	return "", usagef("%q is one argument too many", args[1])
 }
 
-// help writes the help of the program.
+// help writes the program's help.
 func (p *program) help(to io.Writer) {
 	fmt.Fprint(to, "timewheel operates the durable tasks of timing wheels. It never runs one.\n\n"+
 		"usage: timewheel COMMAND [flags] [arguments]\n")
@@ -277,7 +277,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no task with a key, 4 not 
 `)
 }
 
-// help writes the help of the command with its flags.
+// help writes the command's help, including its flags.
 func (c *command) help(to io.Writer, f *flag.FlagSet) {
 	line := "usage: timewheel " + c.name
 	flags := 0

@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// completeCommand is the command that the scripts call, with the words of the command line up to the one to complete.
+// completeCommand is the command that the completion scripts call. Its arguments are the words of the command line, up
+// to the word to complete.
 const completeCommand = "__complete"
 
-// files is the output of complete if a file or a directory is expected.
+// files is the line that complete writes if a file or a directory is expected.
 const files = ":files"
 
 const aboutCompletion = `
@@ -81,7 +82,7 @@ func defineCompletion(p *program, _ *flag.FlagSet) action {
 	}
 }
 
-// complete writes the completions of the last word, one on each line.
+// complete writes the completions of the last word, one per line.
 func (p *program) complete(words []string) {
 	if len(words) == 0 {
 		return
@@ -94,7 +95,7 @@ func (p *program) complete(words []string) {
 	}
 }
 
-// candidates returns the words that may follow, with any beginning.
+// candidates returns the words that may come next, whether or not they begin with last.
 func (p *program) candidates(words []string, last string) (all []string) {
 	if len(words) == 0 {
 		for _, c := range commands() {

@@ -23,18 +23,18 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// lastDue is the due time of parked tasks, the last in due order.
+// lastDue is the due time of parked tasks, which come last in due order.
 const lastDue int64 = math.MaxInt64
 
-// A lineJSON is a task in an export. Payload and Record are everything that the store or engine keeps; the other fields
-// show their contents to people and filters.
+// A lineJSON is a task in an export. Payload and Record contain everything that the store or engine holds for the task.
+// The other fields show the same contents in a form for people and filters.
 type lineJSON struct {
 	taskJSON
-	Due    int64  `json:"due"`    // in nanoseconds since 1970; 9223372036854775807 if parked
-	Record []byte `json:"record"` // the part before the payload, in base64
+	Due    int64  `json:"due"`    // in nanoseconds since 1970; 9223372036854775807 if the task is parked
+	Record []byte `json:"record"` // the part of the stored data before the payload, in base64
 }
 
-// newLine returns the line of a record.
+// newLine returns the line for a record.
 func newLine(r engine.Record) (lineJSON, error) {
 	info, err := durable.InfoOf(r)
 	if err != nil {
@@ -47,7 +47,7 @@ func newLine(r engine.Record) (lineJSON, error) {
 	return lineJSON{recordJSON(info), r.Due, head}, nil
 }
 
-// parseLine returns the record of a line.
+// parseLine returns the record that a line contains.
 func parseLine(b []byte) (engine.Record, error) {
 	var l lineJSON
 	if err := json.Unmarshal(b, &l); err != nil {
@@ -67,7 +67,7 @@ func parseLine(b []byte) (engine.Record, error) {
 	return r, nil
 }
 
-// differs returns the name of a field in which two tasks differ, or "".
+// differs returns the name of the first field in which two tasks differ, or "" if they are equal.
 func differs(a, b taskJSON) string {
 	if a.Next.Equal(b.Next) {
 		a.Next = b.Next
@@ -144,8 +144,8 @@ func export(ctx context.Context, to io.Writer, all iter.Seq2[engine.Record, erro
 	return n, nil
 }
 
-// create calls write with a new file, or with the standard output if the name is "-". If create returns nil, the file
-// is complete and on the disk; otherwise there is no file.
+// create calls write with a new file, or with standard output if the name is "-". If create returns nil, the file is
+// complete and on disk. If it returns an error, it leaves no file behind.
 func (p *program) create(name string, write func(to io.Writer) error) error {
 	if name == "-" {
 		out := bufio.NewWriterSize(p.out, 1<<16)
@@ -211,25 +211,25 @@ func defineImport(p *program, f *flag.FlagSet) action {
 	}
 }
 
-// An importer adds tasks, a batch at a time.
+// An importer adds tasks in batches.
 type importer struct {
 	s       *durable.Scheduler
 	replace bool
-	so      func(line int) // reports the progress
+	so      func(line int) // reports progress
 
 	batch       []engine.Record
-	keys        map[string]int // of the batch, with their places
+	keys        map[string]int // the index in the batch for each key
 	size        int
-	first, line int // of the batch, and the last line read
+	first, line int // number of the first line in the batch, and of the last line read
 
 	added, replaced, skipped int
 }
 
 const (
-	// mostLine is more than the longest line of an export has: a payload and a record in base64.
+	// mostLine is greater than the length of the longest line in an export, which has a payload and a record in base64.
 	mostLine = 4 << 20
 
-	// A batch is added at once.
+	// These constants limit a batch, whose tasks are added together.
 	batchTasks = 1000
 	batchBytes = 4 << 20
 )
@@ -258,8 +258,8 @@ func (i *importer) read(ctx context.Context, from io.Reader) error {
 	return err
 }
 
-// put adds a record to the batch. If a batch has several with one key, the first is kept, or the last if they replace
-// each other.
+// put adds a record to the batch. If several records have the same key, the batch retains the first one, or the last
+// one with -replace.
 func (i *importer) put(ctx context.Context, r engine.Record) error {
 	if at, ok := i.keys[r.Key]; ok {
 		if !i.replace {
@@ -281,7 +281,7 @@ func (i *importer) put(ctx context.Context, r engine.Record) error {
 	return i.flush(ctx)
 }
 
-// flush adds the batch.
+// flush adds the tasks in the batch.
 func (i *importer) flush(ctx context.Context) error {
 	for len(i.batch) > 0 {
 		err := i.s.Restore(ctx, i.batch...)

@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A text is a key, a kind, a group or a trace context in JSON. If it is not UTF-8, which JSON cannot hold, it is
-// {"base64": …}.
+// A text is a key, a kind, a group or a trace context in JSON. JSON strings must be UTF-8, so any other text is encoded
+// as {"base64": …}.
 type text string
 
 type bytesJSON struct {
@@ -38,7 +38,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(t))
 }
 
-// Seconds is a duration in JSON: a decimal number, exact to the nanosecond.
+// A seconds is a duration in JSON: a decimal number of seconds, exact to the nanosecond.
 type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) {
@@ -62,32 +62,32 @@ func (s *seconds) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A taskJSON is a task in JSON. Times are in UTC, in the form of RFC 3339.
+// A taskJSON is a task in JSON. Times are in UTC and in RFC 3339 format.
 type taskJSON struct {
 	Key        text      `json:"key"`
 	Kind       text      `json:"kind"`
 	Interval   seconds   `json:"interval"`
-	Cron       string    `json:"cron,omitempty"`    // in place of interval
-	Times      int       `json:"times"`             // -1: until it is removed
-	Next       time.Time `json:"next,omitzero"`     // none if it is parked or paused
+	Cron       string    `json:"cron,omitempty"`    // set instead of interval
+	Times      int       `json:"times"`             // number of runs left; -1 means until the task is removed
+	Next       time.Time `json:"next,omitzero"`     // omitted if the task is parked or paused
 	Parked     bool      `json:"parked"`            //
-	Attempts   int       `json:"attempts"`          // failed attempts
-	Missed     uint64    `json:"missed"`            // periods
-	Failure    string    `json:"failure"`           // the error of the last attempt
-	Generation uint64    `json:"generation"`        // of the token
-	Seq        uint64    `json:"seq"`               // of the token
+	Attempts   int       `json:"attempts"`          // number of failed attempts
+	Missed     uint64    `json:"missed"`            // number of missed periods
+	Failure    string    `json:"failure"`           // the error of the last failed attempt
+	Generation uint64    `json:"generation"`        // the generation in the token
+	Seq        uint64    `json:"seq"`               // the sequence number in the token
 	Payload    []byte    `json:"payload"`           // in base64
-	Version    int       `json:"version,omitempty"` // of the payload; none if it is 1
-	Trace      text      `json:"trace,omitempty"`   // the trace context of its add
+	Version    int       `json:"version,omitempty"` // the version of the payload; omitted if it is 1
+	Trace      text      `json:"trace,omitempty"`   // the trace context of the call that added the task
 	Group      text      `json:"group,omitempty"`
-	Shift      seconds   `json:"shift,omitempty"`   // the delay of the runs after the instants of cron
+	Shift      seconds   `json:"shift,omitempty"`   // the delay of each run after its cron instant
 	Deadline   time.Time `json:"deadline,omitzero"` // the latest due time of the first run
-	Note       string    `json:"note,omitempty"`    // of the last complete run
+	Note       string    `json:"note,omitempty"`    // the note of the last completed run
 	State      string    `json:"state,omitempty"`
-	Node       string    `json:"node,omitempty"`   // that holds it
-	Started    time.Time `json:"started,omitzero"` // none if it is not running, or if unknown
+	Node       string    `json:"node,omitempty"`   // the node that holds the task
+	Started    time.Time `json:"started,omitzero"` // omitted if the task is not running, or if unknown
 
-	Failed []failureJSON `json:"failed,omitempty"` // the last failed attempts, the newest first
+	Failed []failureJSON `json:"failed,omitempty"` // the last failed attempts, newest first
 }
 
 type failureJSON struct {
@@ -95,7 +95,8 @@ type failureJSON struct {
 	Text string    `json:"text"`
 }
 
-// recordJSON returns the JSON form of a task in an export, without anything that depends on the time or on a node.
+// recordJSON returns the JSON form of a task for an export. It omits everything that depends on the current time or on
+// a node.
 func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
@@ -110,7 +111,7 @@ func recordJSON(i durable.Info) taskJSON {
 	return t
 }
 
-// infoJSON returns the JSON form of a task, as in a list.
+// infoJSON returns the JSON form of a task for a list.
 func infoJSON(i durable.Info) taskJSON {
 	t := recordJSON(i)
 	t.State, t.Node, t.Started = i.State.String(), i.Node, utc(i.Started)
@@ -120,7 +121,7 @@ func infoJSON(i durable.Info) taskJSON {
 	return t
 }
 
-// writeJSON writes a value as a line.
+// writeJSON writes a value as one line of JSON.
 func writeJSON(to io.Writer, v any) error {
 	e := json.NewEncoder(to)
 	e.SetEscapeHTML(false)

@@ -42,8 +42,8 @@ func defineList(p *program, f *flag.FlagSet) action {
 	})
 }
 
-// list lists a page of tasks, or all that the search finds. It writes one table for each page, because all tasks may
-// not fit in memory.
+// list lists a page of tasks, or all tasks that match the search. It writes a table for each page, because the tasks
+// might not all fit in memory.
 func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJSON bool) error {
 	left := q.Limit
 	if q.all {
@@ -88,7 +88,7 @@ func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJS
 	return nil
 }
 
-// pageOfAll is how many tasks are in memory while all are listed.
+// pageOfAll is the number of tasks held in memory at a time when all tasks are listed.
 const pageOfAll = 1000
 
 func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool) error {
@@ -119,14 +119,14 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 		}
 		t.add(quoteText(i.Key), quoteText(i.Kind), p.state(i), node, p.nextRun(i), times(i.Times), failed, failure)
 	}
-	if !held { // as of a store
+	if !held { // the tasks of a store are never held by a node
 		t.drop(3)
 	}
 	t.write(out, p.width)
 	return nil
 }
 
-// state returns the state of a task and, if it is running, for how long.
+// state returns the state of a task and, if the task is running, how long it has been running.
 func (p *program) state(i durable.Info) string {
 	if i.Started.IsZero() {
 		return i.State.String()
@@ -141,7 +141,7 @@ func (p *program) nextRun(i durable.Info) string {
 	return p.when(i.Next)
 }
 
-// times returns how many runs are left.
+// times formats the number of runs left.
 func times(n int) string {
 	if n == durable.Forever {
 		return "forever"
@@ -257,14 +257,14 @@ func (p *program) showTask(i durable.Info) {
 	}
 }
 
-// mostPayload is how many bytes of a payload are shown.
+// mostPayload is the maximum number of bytes shown of a payload.
 const mostPayload = 4 << 10
 
-// payloadText returns a payload for people: text as it is, and anything else in hexadecimal.
+// payloadText returns a payload for display: text unchanged, and anything else in hexadecimal.
 func payloadText(payload []byte) string {
 	shown := payload[:min(len(payload), mostPayload)]
 	for n := 0; n < utf8.UTFMax && len(shown) < len(payload) && !utf8.Valid(shown) && len(shown) > 0; n++ {
-		shown = shown[:len(shown)-1] // not within a character
+		shown = shown[:len(shown)-1] // do not cut within a character
 	}
 	s := string(shown)
 	control := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }

@@ -73,10 +73,10 @@ func defineStats(p *program, f *flag.FlagSet) action {
 	}
 }
 
-// countedBy are the values of -by.
+// countedBy holds the values of -by.
 var countedBy = []string{"kind", "group"}
 
-// defineLook defines a command with the flags of where and -json.
+// defineLook defines a command with the flags that where defines and the flag -json. The command calls do.
 func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.FlagSet), usage string,
 	do func(ctx context.Context, s *durable.Scheduler, asJSON bool) error,
 ) action {
@@ -89,8 +89,8 @@ func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 	})
 }
 
-// without returns the kinds of tasks that no node handles. It returns none if there are no nodes, or if one does not
-// report all its kinds.
+// without returns the kinds that have tasks but no handler on any node. It returns nil if there are no nodes, or if
+// some node does not report all of its kinds.
 func (h handling) without(c durable.Counts) (kinds []string) {
 	for _, k := range c.Kinds {
 		if h.nodes > 0 && !h.more && !slices.Contains(h.kinds, k.Kind) {
@@ -100,14 +100,14 @@ func (h handling) without(c durable.Counts) (kinds []string) {
 	return kinds
 }
 
-// An overdue is the number of waiting due tasks, and when the first of them was due.
+// An overdue holds the number of waiting due tasks, and the due time of the oldest one.
 type overdue struct {
 	tasks  int
-	oldest time.Time // zero if there is none
+	oldest time.Time // zero if there are none
 }
 
-// overdueOf does not use [durable.Scheduler.CatchUp], which leaves out kinds without a handler here: no kind has one
-// here.
+// overdueOf returns the overdue tasks. It does not use [durable.Scheduler.CatchUp], which omits kinds without a handler
+// in this process. In this program, no kind has a handler.
 func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error) {
 	waiting := durable.Query{State: durable.Waiting, Limit: 1, For: time.Minute}
 	first, err := s.Find(ctx, waiting)
@@ -119,7 +119,7 @@ func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error)
 	return o, err
 }
 
-// wholeCensus waits until all tasks of a store are counted.
+// wholeCensus waits until all tasks of a store have been counted, and returns the counts.
 func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Counts, error) {
 	const every = 20 * time.Millisecond
 	for {
@@ -174,7 +174,7 @@ type statsJSON struct {
 	Parked  int          `json:"parked"`
 	Paused  int          `json:"paused"`
 	Kinds   []kindJSON   `json:"kinds"`
-	Overdue *overdueJSON `json:"overdue"` // null if none is
+	Overdue *overdueJSON `json:"overdue"` // null if no task is overdue
 	Pauses  pausesJSON   `json:"pauses"`
 
 	Unhandled []text `json:"unhandled,omitempty"` // kinds that no node handles
@@ -209,7 +209,7 @@ func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, unhandl
 	return s
 }
 
-// groups writes the number of tasks in each group, for all tasks of the query.
+// groups writes the number of tasks in each group, for all tasks that match the query.
 func (p *program) groups(ctx context.Context, s *durable.Scheduler, q durable.Query, asJSON bool) error {
 	q.For = 24 * time.Hour
 	g, err := s.Groups(ctx, q)
@@ -220,9 +220,9 @@ func (p *program) groups(ctx context.Context, s *durable.Scheduler, q durable.Qu
 }
 
 type groupsJSON struct {
-	Groups []groupCountJSON `json:"groups"` // the ten largest
-	More   int              `json:"more"`   // groups; at least, if cut
-	Others groupSumJSON     `json:"others"` // of the others
+	Groups []groupCountJSON `json:"groups"` // the ten largest groups
+	More   int              `json:"more"`   // number of other groups; a lower bound if cut
+	Others groupSumJSON     `json:"others"` // sums over the other groups
 	Cut    bool             `json:"cut"`
 }
 
@@ -235,7 +235,7 @@ type groupCountJSON struct {
 type groupSumJSON struct {
 	Tasks  int       `json:"tasks"`
 	Due    int       `json:"due"`
-	Oldest time.Time `json:"oldest,omitzero"` // of the due tasks
+	Oldest time.Time `json:"oldest,omitzero"` // due time of the oldest due task
 }
 
 func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
@@ -293,8 +293,8 @@ func defineFailures(p *program, f *flag.FlagSet) action {
 		})
 }
 
-// failuresOf looks again until it has read at least one task: on a new connection, a slow database may take longer than
-// one look for its first answer.
+// failuresOf retries until it has read at least one task. On a new connection, a slow database may take longer for its
+// first answer than a single attempt allows.
 func failuresOf(ctx context.Context, s *durable.Scheduler) (found durable.Failures, err error) {
 	for {
 		found, err = s.Failures(ctx)
@@ -367,12 +367,12 @@ type nodeJSON struct {
 	Name  string          `json:"name"`
 	ID    engine.MemberID `json:"id"`
 	Lease seconds         `json:"lease"`
-	Left  seconds         `json:"left"` // of the lease; negative if it is late
+	Left  seconds         `json:"left"` // time left on the lease; negative if the renewal is late
 
 	durable.NodeReport
-	OldestWait seconds   `json:"oldest_wait"` // at the last renewal of the lease
-	SinceStart seconds   `json:"since_start"` // since a run started there, at that time; 0 if none did
-	Busiest    *runsJSON `json:"busiest"`     // null if nothing was running
+	OldestWait seconds   `json:"oldest_wait"` // as of the last lease renewal
+	SinceStart seconds   `json:"since_start"` // time since a run last started, as of that renewal; 0 if none has
+	Busiest    *runsJSON `json:"busiest"`     // null if no run was in progress
 }
 
 type runsJSON struct {
@@ -426,7 +426,7 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 	return nil
 }
 
-// mostRuns describes what most workers of a node are running, and for how long.
+// mostRuns describes the kind with the most runs in progress on a node, and how long its longest run has taken.
 func mostRuns(r durable.KindRuns) string {
 	if r.Running == 0 {
 		return ""

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 
-// Timewheel operates durable tasks: it lists, searches, removes, runs and moves them, and copies them to files and
-// back. It works on the database of a cluster, or on an embedded store that no process has open.
+// Timewheel manages durable tasks: it lists, searches, removes, runs and reschedules them, and exports them to files
+// and imports them again. It works on a cluster's database, or on an embedded store that no process has open.
 //
 //	timewheel help
 //
-// It never runs a task itself: it has no handlers.
+// It never runs a task itself, because it has no handlers.
 //
-// The exit code is
+// The exit codes are:
 //
-//	0  done
-//	1  failed, or interrupted
-//	2  the command line is wrong
-//	3  there is no task with one of the keys
-//	4  nothing was done, because it was not confirmed
+//	0  success
+//	1  failure or interruption
+//	2  the command line is invalid
+//	3  no task exists for one of the keys
+//	4  nothing was done, because the user did not confirm it
 //	5  another process has the store open
 package main
 
@@ -25,7 +25,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-	_ "time/tzdata" // an imported calendar names a zone, and this machine may not have it
+	_ "time/tzdata" // an imported task's cron schedule may name a time zone that this machine does not have
 
 	"golang.org/x/term"
 )
@@ -45,16 +45,16 @@ func main() {
 	os.Exit(code)
 }
 
-// A program is one call of the command, with its inputs and outputs.
+// A program is one invocation of the command, with its inputs and outputs.
 type program struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
-	now      func() time.Time // in the zone for displayed times
+	now      func() time.Time // returns the current time, in the zone for displayed times
 	asks     bool             // in is a terminal
 	shows    bool             // out is a terminal
 	watched  bool             // err is a terminal
 	width    int              // columns of the terminal at out; 0 if there is none
 
-	dial func(ctx context.Context, network, addr string) (net.Conn, error) // to a database; nil for the default
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // connects to a database; may be nil
 }

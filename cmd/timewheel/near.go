@@ -4,10 +4,10 @@ package main
 
 import "fmt"
 
-// didYouMean returns a question about the name nearest to a wrong one, or "" if none is near. It is appended to an
-// error.
+// didYouMean returns a suggestion to append to an error: the name closest to a wrong one. It returns "" if no name is
+// close.
 func didYouMean(wrong string, names []string) string {
-	const most = 2 // changes
+	const most = 2 // maximum number of changes
 	best, fewest := "", most+1
 	for _, name := range names {
 		if n := distanceOf([]rune(wrong), []rune(name)); n < fewest && 2*n <= len([]rune(wrong)) {
@@ -20,9 +20,9 @@ func didYouMean(wrong string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", quoteText(best))
 }
 
-// distanceOf returns how many characters must be inserted, deleted or replaced to turn a into b.
+// distanceOf returns the number of characters to insert, delete or replace to turn a into b.
 func distanceOf(a, b []rune) int {
-	row := make([]int, len(b)+1) // distances of the characters of a so far to each prefix of b
+	row := make([]int, len(b)+1) // distance from the characters of a read so far to each prefix of b
 	for j := range row {
 		row[j] = j
 	}

@@ -37,8 +37,8 @@ func defineResumeKind(p *program, f *flag.FlagSet) action {
 		func(context.Context, *durable.Scheduler, []string) error { return nil })
 }
 
-// definePauses defines a command that calls one for each kind in its arguments, or all for all kinds, and then calls
-// after.
+// definePauses defines a command that calls the function one for each kind in its arguments, or the function all with
+// the flag -all. It then calls after.
 func definePauses(p *program, f *flag.FlagSet, verb string,
 	one func(*durable.Scheduler, context.Context, string) error, all func(*durable.Scheduler, context.Context) error,
 	after func(ctx context.Context, s *durable.Scheduler, kinds []string) error,
@@ -98,8 +98,8 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 	}
 }
 
-// warnOf names the kinds that no task has and no node handles. It is called after they are paused, because a count may
-// take long.
+// warnOf warns about kinds that have no tasks and that no node handles. It is called after the kinds are paused,
+// because counting tasks may take a long time.
 func (p *program) warnOf(ctx context.Context, s *durable.Scheduler, kinds []string) error {
 	if len(kinds) == 0 {
 		return nil
@@ -131,10 +131,10 @@ func (p *program) warnOf(ctx context.Context, s *durable.Scheduler, kinds []stri
 type handling struct {
 	nodes int
 	kinds []string
-	more  bool // there are further kinds
+	more  bool // some nodes handle further kinds
 }
 
-// handledKinds asks the nodes of a cluster. A store that no process has open has none.
+// handledKinds returns the kinds that the nodes of a cluster handle. A store that no process has open has no nodes.
 func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err error) {
 	nodes, err := s.Nodes(ctx)
 	for _, n := range nodes {
@@ -146,7 +146,7 @@ func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err er
 	return h, err
 }
 
-// writePauses writes which kinds are paused, if any.
+// writePauses writes the paused kinds, if any.
 func (p *program) writePauses(paused durable.Pauses) {
 	if paused.All {
 		fmt.Fprintln(p.out, "All kinds are paused.")
@@ -157,8 +157,8 @@ func (p *program) writePauses(paused durable.Pauses) {
 }
 
 type pausesJSON struct {
-	All   bool   `json:"all"`   // kinds are paused
-	Kinds []text `json:"kinds"` // single paused kinds
+	All   bool   `json:"all"`   // all kinds are paused
+	Kinds []text `json:"kinds"` // the individually paused kinds
 }
 
 func newPausesJSON(p durable.Pauses) pausesJSON {

@@ -23,11 +23,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A place is where the tasks are, as given by flags.
+// A place is the location of the tasks, as given by the flags.
 type place struct {
 	db, dir         string
 	schema, cluster string
-	timeout         time.Duration // 0 is none
+	timeout         time.Duration // 0 means no timeout
 }
 
 func (l *place) define(p *program, f *flag.FlagSet) {
@@ -59,7 +59,7 @@ func (l *place) defineDB(p *program, f *flag.FlagSet) {
 	})
 }
 
-// choose completes the place from the environment. It is in a database if dir is empty.
+// choose completes the place from the environment. Afterwards, the place is a database if dir is empty.
 func (l *place) choose(p *program) error {
 	if l.db == "" && l.dir == "" {
 		l.db = p.getenv("TIMEWHEEL_DB")
@@ -72,7 +72,7 @@ func (l *place) choose(p *program) error {
 	return nil
 }
 
-// engine opens the engine on the database and passes it to do. It gives up if the database does not answer.
+// engine opens the engine on the database and calls do with it. It gives up if the database does not answer.
 func (l *place) engine(
 	ctx context.Context, p *program, do func(ctx context.Context, e *postgres.Engine) error, opts ...postgres.Option,
 ) error {
@@ -93,7 +93,7 @@ func (l *place) engine(
 	})
 }
 
-// store opens the store in the directory, which must exist unless it may be made.
+// store opens the store in the directory. The store must exist unless mayMake is true.
 func (l *place) store(mayMake bool) (*pebble.Store, error) {
 	if !mayMake {
 		if _, err := os.Stat(filepath.Join(l.dir, "FORMAT")); errors.Is(err, fs.ErrNotExist) {
@@ -103,8 +103,8 @@ func (l *place) store(mayMake bool) (*pebble.Store, error) {
 	return pebble.Open(l.dir)
 }
 
-// with calls do with a scheduler on the tasks, which runs nothing and is not a node of a cluster. The context passed to
-// do is done when the database does not answer.
+// with calls do with a scheduler for the tasks. The scheduler runs no tasks and is not a node of a cluster. The context
+// passed to do is cancelled if the database does not answer.
 func (l *place) with(
 	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s *durable.Scheduler) error,
 ) error {
@@ -112,7 +112,7 @@ func (l *place) with(
 		return err
 	}
 	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // the verbs return the errors
+	quiet.SetOutput(io.Discard) // the scheduler's methods return the errors
 	opts := []durable.Option{durable.WithLogger(quiet), durable.WithoutKeyFilter()}
 	use := func(ctx context.Context, s *durable.Scheduler) error {
 		err := do(ctx, s)
@@ -141,8 +141,8 @@ func (l *place) with(
 	return use(ctx, s)
 }
 
-// records calls do with the records of all tasks in due order, and with their expected number, or -1. The context is as
-// in with.
+// records calls do with the records of all tasks in due order, and with the expected number of records, or -1 if it is
+// unknown. The context is the same as for with.
 func (l *place) records(ctx context.Context, p *program,
 	do func(ctx context.Context, all iter.Seq2[engine.Record, error], length int) error,
 ) error {

@@ -18,19 +18,19 @@ func stateNames() (names []string) {
 	return names
 }
 
-// A search is the values of the search flags.
+// A search holds the values of the search flags.
 type search struct {
 	durable.Query
 	all bool
 }
 
-// define defines the flags of a search. all is the help of -all.
+// define defines the search flags. all is the help text of -all.
 func (s *search) define(f *flag.FlagSet, state bool, all string) {
 	f.BoolVar(&s.all, "all", false, all)
 	s.defineQuery(f, state)
 }
 
-// defineQuery defines the flags of a search except -all.
+// defineQuery defines the search flags except -all.
 func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 	text := func(to *string, name, usage string) {
 		f.Func(name, usage, func(value string) (err error) {
@@ -54,12 +54,12 @@ func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 	})
 }
 
-// given reports whether a search was requested.
+// given reports whether any search flag was set.
 func (s *search) given() bool {
 	return s.all || s.Prefix != "" || s.Kind != "" || s.Group != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
 }
 
-// someKeys is keysOf for at least one. The question is the error if there is none.
+// someKeys is like keysOf, but requires at least one argument. Without one, it returns the question as an error.
 func someKeys(args []string, question string) ([]string, error) {
 	if len(args) == 0 {
 		return nil, usagef("%s", question)
@@ -67,7 +67,7 @@ func someKeys(args []string, question string) ([]string, error) {
 	return keysOf(args)
 }
 
-// keysOf returns the keys in the arguments.
+// keysOf returns the keys that the arguments name.
 func keysOf(args []string) ([]string, error) {
 	keys := make([]string, len(args))
 	for i, arg := range args {

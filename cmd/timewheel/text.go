@@ -15,8 +15,8 @@ import (
 	"golang.org/x/text/width"
 )
 
-// quoteText returns a key, a kind or an error for people: unchanged if it is printable text, and otherwise quoted as in
-// Go. A text that begins with a quotation mark is quoted as well, so that unquoteText is the inverse.
+// quoteText returns a key, a kind or an error for display: unchanged if it is printable text, or else quoted as in Go.
+// It also quotes text that begins with a quotation mark, so that unquoteText is the inverse.
 func quoteText(s string) string {
 	if s == "" || s[0] == '"' || strings.TrimSpace(s) != s || !utf8.ValidString(s) ||
 		strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -54,7 +54,7 @@ func number(n int) string {
 	return s
 }
 
-// span returns a duration in at most two units: 350ms, 4m12s, 3h5m, 12d4h.
+// span formats a duration with at most two units: 350ms, 4m12s, 3h5m, 12d4h.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	two := func(big, small time.Duration, bigUnit, smallUnit string) string {
@@ -77,15 +77,15 @@ func span(d time.Duration) string {
 	return two(day, time.Hour, "d", "h")
 }
 
-// when returns an instant in the zone of now, and how far it is from now.
+// when formats an instant in the time zone of now, followed by its distance from now.
 func when(t, now time.Time) string {
 	return t.In(now.Location()).Format("2006-01-02 15:04:05 MST") + ", " + distance(t, now)
 }
 
-// narrow is the least number of columns of a terminal for tables with dates.
+// narrow is the minimum width of a terminal, in columns, for tables with dates.
 const narrow = 110
 
-// when returns an instant for a table. On a narrow terminal it is only the distance from now.
+// when formats an instant for a table. On a narrow terminal, the result is only the distance from now.
 func (p *program) when(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -96,7 +96,7 @@ func (p *program) when(t time.Time) string {
 	return when(t, p.now())
 }
 
-// distance returns "in 4m12s", "4m12s ago" or "now".
+// distance formats the distance from now to t, such as "in 4m12s", "4m12s ago" or "now".
 func distance(t, now time.Time) string {
 	switch d := t.Sub(now); {
 	case d >= time.Millisecond:
@@ -107,7 +107,7 @@ func distance(t, now time.Time) string {
 	return "now"
 }
 
-// cells returns how many columns of a terminal a text takes.
+// cells returns the number of terminal columns that a text occupies.
 func cells(s string) (n int) {
 	for _, r := range s {
 		n += cellsOf(r)
@@ -126,7 +126,7 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// cut shortens a text to at most that many columns. The omitted part is shown as …
+// cut shortens a text to at most the given number of columns. An ellipsis replaces the omitted part.
 func cut(s string, most int) string {
 	if cells(s) <= most {
 		return s
@@ -140,14 +140,14 @@ func cut(s string, most int) string {
 	return s
 }
 
-// A column of a table.
+// A column describes one column of a table.
 type column struct {
 	title string
-	right bool // numbers
-	least int  // it may be cut to that many columns; 0 if it must not be cut
+	right bool // right-aligned, for numbers
+	least int  // minimum width to which the column may be cut; 0 if it must not be cut
 }
 
-// A table is for people. On a terminal its rows fit in a line, if possible.
+// A table is output for people. On a terminal, each row fits on one line if possible.
 type table struct {
 	columns []column
 	rows    [][]string
@@ -163,7 +163,7 @@ func (t *table) drop(n int) {
 	}
 }
 
-// write writes the table, in lines of at most width columns if that is not 0.
+// write writes the table. If width is not 0, the lines have at most width columns where possible.
 func (t *table) write(to io.Writer, width int) {
 	widths := make([]int, len(t.columns))
 	titles := make([]string, len(t.columns))

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// sayAfter is how long a server may be silent before the program says so.
+	// sayAfter is how long a server may be silent before the program reports it.
 	sayAfter = 3 * time.Second
 
 	// giveUpAfter is the default of -timeout.
 	giveUpAfter = 10 * time.Second
 
-	// endGrace is how long cancelled work may take to end.
+	// endGrace is how long the program waits for cancelled work to end.
 	endGrace = time.Second
 )
 
-// A silence is the error of a server that has not answered within -timeout.
+// A silence is the error for a server that has not answered within -timeout.
 type silence struct {
 	host string
 	d    time.Duration
@@ -36,7 +36,7 @@ func (s silence) Error() string {
 	return fmt.Sprintf("the database at %s has not answered for %s; -timeout sets how long to wait", s.host, spaced(s.d))
 }
 
-// spaced returns a duration in a sentence: 3 s.
+// spaced formats a duration for use in a sentence, such as "3 s".
 func spaced(d time.Duration) string {
 	if d < time.Minute && d%time.Second == 0 {
 		return fmt.Sprintf("%d s", d/time.Second)
@@ -44,19 +44,20 @@ func spaced(d time.Duration) string {
 	return span(d)
 }
 
-// A watch listens to the connections to a server, and notes since when an answer is outstanding. Any bytes count as an
-// answer, so an answer may arrive in parts for longer than -timeout.
+// A watch monitors the connections to a server, and records how long an answer has been outstanding. Any bytes count as
+// an answer, so an answer that arrives in parts may take longer than -timeout.
 type watch struct {
 	config *pgxpool.Config
 	host   string
 
-	mu      sync.Mutex // protects below
-	waiting int        // connections, and attempts to connect, that wait for an answer
-	since   time.Time  // when the first of these began to wait, or the last answer came
-	given   time.Time  // when the last wait was given up
+	mu      sync.Mutex // protects the fields below
+	waiting int        // number of connections and connection attempts that are waiting for an answer
+	since   time.Time  // when the first of these began to wait, or when the last answer arrived
+	given   time.Time  // when a wait last ended without an answer
 }
 
-// newWatch returns a watch over connections to the server at the URL, which dial makes.
+// newWatch returns a watch over connections to the server at the URL. dial creates the connections; nil means the
+// default.
 func newWatch(url string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (*watch, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -71,7 +72,7 @@ func newWatch(url string, dial func(ctx context.Context, network, addr string) (
 	}
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		w.wait()
-		defer w.giveUp() // a connection is not an answer: a stopped process still gets connections
+		defer w.giveUp() // a connection is not an answer: the kernel accepts connections even for a stopped process
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -94,7 +95,7 @@ func (w *watch) open(ctx context.Context, opts ...postgres.Option) (*postgres.En
 func (w *watch) wait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting == 0 && time.Since(w.given) > sayAfter/2 { // otherwise it is the next try of the same call
+	if w.waiting == 0 && time.Since(w.given) > sayAfter/2 { // a shorter gap means a retry of the same call
 		w.since = time.Now()
 	}
 	w.waiting++
@@ -124,8 +125,8 @@ func (w *watch) silent() time.Duration {
 	return time.Since(w.since)
 }
 
-// over does some work, reports when the server does not answer, and cancels the work after the timeout unless that is
-// 0.
+// over runs work and reports when the server does not answer. It cancels the work when the server has been silent for
+// timeout, or never if timeout is 0.
 func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -161,8 +162,8 @@ type watchedConn struct {
 	net.Conn
 	w *watch
 
-	mu      sync.Mutex // protects below
-	waiting bool       // for the answer to bytes written
+	mu      sync.Mutex // protects the fields below
+	waiting bool       // for an answer to the bytes written
 }
 
 func (c *watchedConn) Write(b []byte) (int, error) {
@@ -183,7 +184,7 @@ func (c *watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// change calls note if the connection begins or ends to wait for an answer.
+// change sets whether the connection is waiting for an answer. If that changes, it calls note.
 func (c *watchedConn) change(waiting bool, note func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

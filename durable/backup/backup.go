@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package backup serves a copy of a store over HTTP, while a scheduler uses the store.
+// Package backup serves copies of a store over HTTP while a scheduler is using the store.
 //
 //	http.Handle("/debug/timewheel/backup", backup.Handler(s, func(r *http.Request) error {
-//		return mayBackup(r) // the user, by a client certificate, a password, or what a proxy adds
+//		return mayBackup(r) // checks a client certificate, a password, or a header that a proxy adds
 //	}))
 //
-// The command of this project asks for it:
+// The project's command downloads a copy:
 //
 //	timewheel backup -url https://shop.example/debug/timewheel/backup tasks.tar
 package backup
@@ -19,15 +19,16 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Handler returns a handler that answers a POST request with a backup of the scheduler's store, as
-// [durable.Scheduler.Backup] writes it. If the backup fails, the connection is aborted, so that the client does not
-// mistake a part for the whole.
+// Handler returns a handler that responds to a POST request with a backup of the scheduler's store, in the format of
+// [durable.Scheduler.Backup]. If the backup fails after part of it has been sent, the handler aborts the connection, so
+// that the client does not mistake the part for a complete backup.
 //
-// A request is refused, with the text of the error, unless allow returns nil for it. allow must identify the user: the
-// answer contains the keys and payloads of all tasks. If allow is nil, every request is refused. A request that a
-// browser sends on behalf of a web page is always refused. allow may be called concurrently.
+// If allow returns an error for a request, the handler refuses the request and sends the text of the error. allow must
+// authenticate the user, because the response contains the keys and payloads of all tasks. If allow is nil, every
+// request is refused. A request that a browser sends on behalf of a web page is always refused. allow may be called
+// concurrently.
 //
-// A client that reads nothing for a minute is disconnected, so that it does not delay a Shutdown for longer.
+// A client that reads nothing for a minute is disconnected, so that it cannot delay a Shutdown any longer than that.
 func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -35,7 +36,8 @@ func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler
 			http.Error(w, "the method must be POST", http.StatusMethodNotAllowed)
 			return
 		}
-		// Browsers add these to each POST request of a page, whichever host it comes from. Programs do not.
+		// Browsers add these headers to every POST request of a web page, whichever host the page comes from. Programs
+		// do not.
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
 			http.Error(w, "a backup is for programs, not for a page in a browser", http.StatusForbidden)
 			return
@@ -53,7 +55,7 @@ func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler
 		switch {
 		case err == nil:
 		case out.begun:
-			panic(http.ErrAbortHandler) // so that the client does not mistake it for a whole copy
+			panic(http.ErrAbortHandler) // the client must not mistake the part for a complete copy
 		case errors.Is(err, errors.ErrUnsupported):
 			http.Error(w, err.Error(), http.StatusNotImplemented)
 		case errors.Is(err, durable.ErrStopped):
@@ -64,10 +66,10 @@ func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler
 	})
 }
 
-// patience is how long a client may take to read a part of the answer.
+// patience is how long a client may take to read a part of the response.
 const patience = time.Minute
 
-// A response receives the backup. Its first part starts the answer.
+// A response writes the backup to the client. The first Write sets the header.
 type response struct {
 	w         http.ResponseWriter
 	deadlines *http.ResponseController
@@ -79,7 +81,8 @@ func (r *response) Write(b []byte) (int, error) {
 		r.begun = true
 		r.w.Header().Set("Content-Type", "application/x-tar")
 	}
-	// It replaces the server's WriteTimeout, which is for the whole answer. A server without deadlines has none.
+	// The deadline replaces the server's WriteTimeout, which applies to the whole response. The error is ignored
+	// because some ResponseWriters do not support deadlines.
 	_ = r.deadlines.SetWriteDeadline(time.Now().Add(patience))
 	return r.w.Write(b)
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Package engine is the contract between package durable and the storage of its tasks: an [Engine] for many nodes, or a
-// [Store] for one process. Package kv makes an Engine from any [KV], an ordered map of bytes. A program that only uses
-// durable does not need this package. Package enginetest checks an Engine, kvtest a KV, and storetest a Store.
+// Package engine defines the contract between package durable and its task storage: an [Engine] for many nodes, or a
+// [Store] for one process. Package kv builds an Engine on any [KV], an ordered map of bytes. Programs that only use
+// durable do not need this package. Package enginetest tests an Engine, package kvtest a KV, and package storetest a
+// Store.
 //
-// An engine that lets users write tasks in their own transactions makes these writes with durable.NewWrite,
+// An engine that lets users write tasks in their own transactions builds those writes with durable.NewWrite,
 // durable.Rescheduled and durable.Run.Completion.
 package engine
 
@@ -15,125 +16,132 @@ import (
 	"time"
 )
 
-// An Engine keeps tasks for many nodes, and decides which of them holds a task. durable.Join makes a scheduler from it.
-// Package durable/postgres has an Engine on PostgreSQL, package memengine one in memory, and package kv makes one from
-// any [KV]. Package enginetest checks this contract.
+// An Engine stores tasks for many nodes and decides which node holds each task. durable.Join returns a scheduler that
+// uses it. Package durable/postgres provides an Engine on PostgreSQL, package memengine provides one in memory, and
+// package kv builds one on any [KV]. Package enginetest tests an Engine against this contract.
 //
 // The nodes decide how a task changes. The engine only checks conditions: a write takes effect if its condition holds,
-// and a start is confirmed if the claim still holds.
+// and a start is confirmed if the claim is still valid.
 //
-// Members. A node joins as a member, with a lease. Renew extends the lease. A member whose lease has expired may still
-// renew it, until another member reaps it. From then on the member is gone for good, and its tasks are free. A node
-// that finds its member gone joins again as a new one.
+// Members. A node joins as a member, with a lease. Renew extends the lease. A member may still renew an expired lease
+// until it is reaped. Once reaped, the member is gone for good and its tasks are free. The node then joins again as a
+// new member.
 //
-// Revisions. There is one counter for the whole engine. Every change to a task increments it and assigns the new value
-// to the task: adding, changing, claiming, releasing and reaping. The tasks of one call may get the same value. So a
-// key and a revision identify one state of one task for ever. A revision is the condition of a write, the fence of a
-// start, and the fencing number of a run (Run.Fence). A counter for each task would start again when a key is removed
-// and added.
+// Revisions. The whole engine shares one revision counter. Adding, changing, claiming, releasing or reaping a task
+// increments the counter and assigns the new value to the task. Tasks changed by the same call may get the same value.
+// A key and a revision together therefore identify one state of one task for ever. A revision is the condition of a
+// write, the fence of a start, and the fencing number of a run (Run.Fence). A counter per task would start over when a
+// key is removed and added again.
 //
-// Time. The engine's clock, in nanoseconds since 1970, decides which tasks are due and which leases have expired.
-// Clocks of nodes never decide.
+// Time. The engine's clock, in nanoseconds since 1970, decides which tasks are due and which leases have expired. The
+// nodes' clocks have no influence on either.
 //
-// Notes. A note is a few bytes stored under a name. The nodes use notes among themselves, for pauses and for questions
-// to other nodes. Commit writes notes and Walk reads them. The names of notes are separate from the keys of tasks: a
-// note and a task may have the same. Each write of a note gives it a greater revision than any earlier note of that
-// name had, even if that was deleted.
+// Notes. A note is a small value stored under a name. Nodes use notes internally, for pauses and for questions to other
+// nodes. Commit writes notes and Walk reads them. Note names and task keys are separate namespaces, so a note's name
+// may equal a task's key. Each write of a note assigns a revision greater than that of any earlier note with the same
+// name, even a deleted one.
 //
-// Late calls. A call that a node has given up may reach the engine after later calls of the node. It does no harm:
+// Late calls. A call that a node has abandoned may reach the engine after later calls from the same node. Such late
+// calls are harmless:
 //
-//   - A Commit or a Confirm at a revision, and a Release, have no effect if the task or the note has changed.
-//     Confirming a confirmed claim again counts nothing.
-//   - A Claim, and a Commit with Hold, may give the member a task that the node does not know about. The node checks
-//     its claims every four leases, and more often after an error.
-//   - A Renew does not replace a later report. If the member is dead, its tasks are taken over later.
-//   - A Join makes a member that is reaped after its lease.
-//   - A Leave and a Reap end only members that have ended for good.
-//   - A Commit of a question leaves it for a day, and nothing waits for it. A Commit of an answer has no effect if the
-//     question is gone, and replaces no later answer.
-//   - A Commit on another condition is a verb that takes effect late, as the error of the verb says:
-//     durable.ErrUnavailable.
+//   - A Commit at a revision, a Confirm or a Release has no effect if the task or note has changed. Confirming a claim
+//     twice counts one start.
+//   - A Claim or a Commit with Hold may assign a task to the member without its node receiving the result. The node
+//     checks for such tasks every four leases, and more often after an error.
+//   - A Renew does not replace a newer report. If the node is dead, a late Renew delays the takeover of its tasks.
+//   - A Join creates a member that is reaped once its lease expires.
+//   - A Leave or a Reap removes only members that were due to be removed.
+//   - A Commit of a question leaves the question in place for a day, but no node waits for its answer. A Commit of an
+//     answer has no effect if the question is gone, and does not replace a newer answer.
+//   - A Commit with any other condition may take effect late. The verb that caused it has returned
+//     durable.ErrUnavailable, which covers this case.
 //
-// Any number of goroutines, in any number of processes, call the methods at the same time. A method that returns an
-// error may have taken effect: its answer may have been lost. If the member is gone, a method returns an error that
-// wraps ErrMemberGone, and has no effect. Every other error counts as a temporary failure. An engine copies its
-// arguments' bytes before the call returns. The caller may keep and change the bytes of results.
+// The methods may be called concurrently by any number of goroutines in any number of processes. A method that returns
+// an error may still have taken effect, because the response may have been lost. If the member is gone, a method has no
+// effect and returns an error that wraps ErrMemberGone. The caller treats every other error as temporary. An engine
+// does not retain byte slices from its arguments after a call returns. The caller may retain and modify byte slices in
+// results.
 type Engine interface {
-	// Commit makes the writes of each batch, all of them or none. It returns one result for each batch, in their order.
-	// Batches are independent: if the condition of one does not hold, the others are not affected. A batch has tasks or
-	// notes, not both. All keys of a call are different. A batch without writes succeeds.
+	// Commit applies the writes of each batch atomically. It returns one result per batch, in order. Batches are
+	// independent: an unmet condition in one batch does not affect the others. A batch contains either tasks or notes,
+	// not both. Each key occurs at most once in a call. An empty batch succeeds.
 	//
-	// by is the member that holds the tasks written with Hold, or 0. If it is gone or its lease has expired, the tasks
-	// are written and are free.
+	// by is the member that is to hold the tasks written with Hold, or 0. If that member is gone or its lease has
+	// expired, the tasks are still written, but they are free.
 	//
-	// A batch may meet a lock of another transaction. A call with several batches waits only a few milliseconds for it.
-	// After that, the batch is not applied, and its result is Busy. A call with one batch waits until ctx is done. A
-	// caller that does not want to wait adds a batch without writes.
+	// A batch may need a row that another transaction has locked. A call with several batches waits only a few
+	// milliseconds for the lock, then skips the batch and sets Busy in its result. A call with a single batch waits
+	// until ctx is done. A caller that does not want to wait adds an empty batch.
 	//
-	// If a batch is larger than the engine allows, the error wraps ErrTooLarge, and no batch is done.
+	// If a batch is larger than the engine allows, Commit applies no batch and returns an error that wraps ErrTooLarge.
 	Commit(ctx context.Context, by MemberID, batches []Batch) ([]Result, error)
 
-	// Get returns the last committed state of the keys' tasks, each once, in any order. Keys without a task are left
-	// out.
+	// Get returns the last committed state of the tasks with these keys, each once, in any order. Keys without a task
+	// are omitted.
 	Get(ctx context.Context, keys ...string) ([]Stored, error)
 
-	// Walk walks over the tasks, or the notes, of the range in its order. An error ends it. It yields each one that
-	// exists during the whole walk, and may or may not yield one that is added, changed or removed meanwhile. Each has
-	// the state last committed when the walk began, or a later one.
+	// Walk iterates over the tasks or notes in the range, in the range's order. An error ends the iteration. Walk
+	// yields every task or note that exists, unchanged, throughout the iteration. It may or may not yield one that is
+	// added, changed or removed during the iteration. Each is yielded in the state that was last committed when the
+	// iteration began, or in a later one.
 	Walk(ctx context.Context, over Range) iter.Seq2[Stored, error]
 
-	// Claim gives the member free tasks of some kinds. It leaves out tasks that another transaction has locked. A
-	// member whose lease has expired gets none. Its cost does not depend on the number of tasks of other kinds.
+	// Claim assigns free tasks of the given kinds to the member. It skips tasks that another transaction has locked. A
+	// member whose lease has expired gets no tasks. The cost of a claim does not depend on the number of tasks of other
+	// kinds.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 
-	// Confirm is the start of runs. For each claim it reports whether the member still holds the task at that revision,
-	// the lease has not expired, and no transaction has locked the task. Only then may the run start. Confirm counts
-	// the start: it sets Stored.Starts to Claim.Starts + 1, so that a task that ends its process is not retried for
-	// ever. A claim that is confirmed again, because an answer was lost or late, counts once. Confirm also sets
-	// Stored.Started. These two fields are the only ones that change without a new revision, and that may be lost when
-	// the engine crashes.
+	// Confirm starts runs. For each claim, it reports whether the run may start: the member must still hold the task at
+	// that revision, its lease must not have expired, and no transaction may have locked the task. Confirm sets
+	// Stored.Starts to Claim.Starts + 1, so that a task that crashes its process is not retried for ever. A claim that
+	// is confirmed twice, because a response was lost or late, counts as one start. Confirm also sets Stored.Started.
+	// Only these two fields change without a new revision, and only they may be lost when the engine crashes.
 	//
-	// When RemoveTask has returned on any node, no later Confirm of that task succeeds.
+	// Once RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
 
-	// Release frees the tasks that the member still holds at those revisions, unless a start was confirmed since:
-	// Stored.Starts is Claim.Starts. So a late Release does not free a running task. It does not wait for a user's
-	// transaction: the member still holds the tasks that one has locked, as a walk in the order Held shows.
+	// Release frees the tasks that the member still holds at those revisions and whose Stored.Starts equals
+	// Claim.Starts. A late Release therefore does not free a task whose start was confirmed in the meantime. Release
+	// does not wait for a user's transaction. Tasks that such a transaction has locked remain held, and a walk in the
+	// order Held still yields them.
 	Release(ctx context.Context, by MemberID, claims []Claim) error
 
-	// Join adds a member with a lease of that length, which starts now. name is for people. now is the engine's time.
+	// Join adds a member with a lease of the given length, starting now. The name is only for display. now is the
+	// engine's time.
 	Join(ctx context.Context, name string, lease time.Duration) (id MemberID, now int64, err error)
 
-	// Renew extends the member's lease, which then expires one lease after the engine's time now. It returns that time
-	// and the members, in any order. A member whose lease has expired remains one until it is reaped. The members are
-	// read after the renewal is committed: if two members renew at the same time, at least one of them sees the other's
-	// report.
+	// Renew extends the member's lease, so that it expires one lease length after now, the engine's time. It returns
+	// that time and the members, in any order. A member whose lease has expired is included until it is reaped. Renew
+	// reads the members after it has committed the renewal, so if two members renew at the same time, at least one of
+	// them sees the other's report.
 	//
-	// report is the member's report about itself, of at most MaxReport bytes. The engine keeps the greatest, in the
-	// order of [bytes.Compare]. A node puts a count first, so a late Renew does not replace a later report.
+	// report is the member's report about itself, at most MaxReport bytes long. The engine keeps the member's greatest
+	// report in the order of [bytes.Compare]. Each report begins with a counter, so a late Renew does not replace a
+	// newer report.
 	//
-	// A Renew by 0 extends nothing. It only returns the members and the time, and writes nothing.
+	// If by is 0, Renew writes nothing and only returns the members and the time.
 	Renew(ctx context.Context, by MemberID, report []byte) (members []Membership, now int64, err error)
 
-	// Leave ends the member and frees its tasks. It returns nil if the member is already gone. Neither Leave nor Reap
-	// waits for a user's transaction: a later Reap frees the tasks that one has locked.
+	// Leave removes the member and frees its tasks. It returns nil if the member is already gone. Neither Leave nor
+	// Reap waits for a user's transaction. Tasks that such a transaction has locked are freed by a later Reap.
 	Leave(ctx context.Context, by MemberID) error
 
-	// Reap ends the members whose leases have expired, as Leave does, and returns their names. It reaps a member only
-	// after the engine itself has been up for longer than that member's lease, because no lease is renewed during an
+	// Reap removes the members whose leases have expired, as Leave does, and returns their names. It reaps a member
+	// only if the engine has been up for longer than that member's lease, because leases cannot be renewed during an
 	// outage.
 	Reap(ctx context.Context) (names []string, err error)
 }
 
-// A Counter is an [Engine] that counts its tasks faster than by a walk over all of them.
+// A Counter is an [Engine] that can count its tasks faster than by walking over all of them.
 type Counter interface {
-	// Count counts the tasks of each kind, in any order. It may take seconds. A task is parked if its due time is
-	// ParkedDue, and paused if it is PausedDue. A paused task does not count as failing, whatever Failing says.
+	// Count returns the task counts of each kind, in any order. It may take seconds. A task is parked if its due time
+	// is ParkedDue, and paused if its due time is PausedDue. A paused task does not count as failing, even if it was
+	// written with Failing.
 	Count(ctx context.Context) ([]KindCount, error)
 }
 
-// Count counts the tasks of each kind, in any order. It uses [Counter] if the engine is one, and otherwise walks over
-// the tasks.
+// Count returns the task counts of each kind, in any order. It uses the engine's own Count if the engine is a
+// [Counter], and otherwise walks over the tasks.
 func Count(ctx context.Context, e Engine) ([]KindCount, error) {
 	if c, ok := e.(Counter); ok {
 		return c.Count(ctx)
@@ -156,43 +164,43 @@ func Count(ctx context.Context, e Engine) ([]KindCount, error) {
 	return counts.Kinds(), nil
 }
 
-// A Range selects what [Engine].Walk yields.
+// A Range selects the tasks or notes that [Engine].Walk yields.
 type Range struct {
 	Order Order
-	After Position // ByDue: the tasks after it,
-	Until int64    // up to and including this due time
-	From  string   // ByKey, Failing and Notes: keys or names that are not less
-	By    MemberID // Held: of this member; ErrMemberGone ends the walk if it is gone
+	After Position // ByDue: only tasks after this position
+	Until int64    // ByDue: only tasks due at or before this time
+	From  string   // ByKey, Failing, Notes: only keys or names not less than this one
+	By    MemberID // Held: the member; if it is gone, the walk ends with ErrMemberGone
 }
 
-// An Order says what a walk yields, and in which order.
+// An Order specifies what a walk yields, and in which order.
 type Order uint8
 
 // The orders of a walk.
 const (
-	ByDue   Order = iota // the tasks by due time and key
-	ByKey                // the tasks by key
-	Failing              // the tasks written with Failing, by key; the cost does not depend on the number of others
-	Held                 // the tasks that the member holds, in any order
-	Notes                // the notes, by name
+	ByDue   Order = iota // tasks by due time and key
+	ByKey                // tasks by key
+	Failing              // tasks written with Failing, by key; the cost does not depend on the number of other tasks
+	Held                 // tasks that the member holds, in any order
+	Notes                // notes by name
 )
 
 // A ClaimRequest selects the free tasks that a member claims.
 type ClaimRequest struct {
 	By    MemberID
 	Kinds []string
-	After int64 // due after this time
-	Until int64 // and not after this one
-	Most  int   // the number of tasks at most, the earliest first
+	After int64 // only tasks due after this time
+	Until int64 // only tasks due at or before this time
+	Most  int   // maximum number of tasks; the earliest are claimed first
 
-	// Readable is the greatest version of a record that the member can read. The version is the first byte of Data.
-	// Records of later versions are left out.
+	// Readable is the latest record version that the member can read. The version is the first byte of Data. Records
+	// with later versions are skipped.
 	Readable byte
 
-	// Fair makes the groups take turns, and ignores After. The claim continues after Group, in the order of the groups'
-	// names; tasks without a group form the last group. It gives the earliest task of each group, up to Most in all. If
-	// it covers all groups, from the beginning (Group is empty) to the end, it gives about the same number of tasks of
-	// each, as far as a group has them. It may stop after a thousand groups.
+	// If Fair is set, groups take turns and After is ignored. The claim visits the groups after Group in order of their
+	// names; tasks without a group form the last group. It claims the earliest task of each group, up to Most tasks in
+	// total. A claim that covers all groups, from the beginning (an empty Group) to the end, claims about the same
+	// number of tasks from each group that has enough. A claim may stop after a thousand groups.
 	Fair  bool
 	Group string
 }
@@ -200,7 +208,7 @@ type ClaimRequest struct {
 // Claims are the result of an [Engine].Claim.
 type Claims struct {
 	Tasks []Stored
-	Next  string // of a fair claim: the last group it reached, or empty after the last of all
+	Next  string // for a fair claim, the last group visited; empty after the last group
 	Now   int64  // the engine's time
 }
 
@@ -209,85 +217,85 @@ type HealthReporter interface {
 	Health(ctx context.Context) (Health, error)
 }
 
-// Health shows what may slow an engine down, and what an acknowledged task survives. A copy in the memory of a standby
-// counts. If the role is not allowed to see the state of the standbys, every connected standby counts, even an
-// asynchronous one.
+// Health describes conditions that may slow an engine down, and the failures that an acknowledged task survives. A copy
+// in a standby's memory counts as a replica. If the database role may not read the state of the standbys, every
+// connected standby counts, even an asynchronous one.
 type Health struct {
-	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if there is none
-	DeadRows          int64         // old versions of tasks' rows that wait for vacuum; an estimate
-	Size              int64         // of the tasks and their indexes, in bytes
-	Unflushed         bool          // a crash of the server may lose acknowledged tasks
+	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if no transaction does
+	DeadRows          int64         // estimated number of dead task rows waiting for vacuum
+	Size              int64         // size of the tasks and their indexes, in bytes
+	Unflushed         bool          // a server crash may lose acknowledged tasks
 	Replicated        bool          // acknowledged tasks survive the loss of the server's machine
-	Standbys          int           // connected standbys that the server waits for before it acknowledges
-	Refused           uint64        // connections that this process refused because they led to an old primary or another cluster
+	Standbys          int           // connected standbys that the server waits for before it acknowledges a commit
+	Refused           uint64        // connections to former primaries or other clusters that this process refused
 }
 
-// A KindCount counts the tasks of a kind, as in [Stored].
+// A KindCount holds the task counts of one kind. Kind is as in [Stored].
 type KindCount struct {
 	Kind    string
-	Tasks   int // all of them
+	Tasks   int // all tasks of the kind
 	Failing int // tasks written with Failing that are not paused
 	Parked  int
 	Paused  int
 }
 
-// A MemberID names a member of an engine for good. 0 is no member.
+// A MemberID identifies a member of an engine. It is never reused. 0 means no member.
 type MemberID int64
 
-// A Stored is a task or a note as an engine keeps it. A note has its name as the Key, Data and a Revision.
+// A Stored is a task or note stored in an engine. A note has only a Key, which is its name, Data and a Revision.
 type Stored struct {
 	Record
-	Kind     string   // the class for claims: the kind of the task, and the version of its payload from 2 on
-	Group    string   // of the task, or empty
-	Revision int64    // of this state of the task
-	Owner    MemberID // the member that holds it, or 0
-	Starts   int      // confirmed starts since the record was written,
-	Started  int64    // and when the last one was, by the engine's clock; 0 if there was none, or if unknown
+	Kind     string   // the kind for claims: the task's kind plus its payload version if that is 2 or more
+	Group    string   // the task's group, or empty
+	Revision int64    // the revision of this state
+	Owner    MemberID // the member that holds the task, or 0
+	Starts   int      // number of starts confirmed since the record was written
+	Started  int64    // time of the last confirmed start, by the engine's clock; 0 if there was none or it is unknown
 }
 
 // A Membership describes a member.
 type Membership struct {
 	ID     MemberID
 	Name   string
-	Lease  time.Duration // its length
-	Left   time.Duration // until it expires, by the engine's clock; negative if it has
-	Report []byte        // the greatest one of its Renews
+	Lease  time.Duration // length of the lease
+	Left   time.Duration // time until the lease expires, by the engine's clock; negative once expired
+	Report []byte        // the greatest report that the member has passed to Renew
 }
 
-// MaxReport is the size of a member's report, in bytes.
+// MaxReport is the maximum size of a member's report, in bytes.
 const MaxReport = 4 << 10
 
-// Limits of a note, in bytes.
+// Size limits for a note, in bytes.
 const (
 	MaxNoteName = 128
 	MaxNote     = 64 << 10
 )
 
-// A Claim is a task at a revision that a member holds.
+// A Claim identifies a task that a member holds at a revision.
 type Claim struct {
 	Key      string
 	Revision int64
-	Starts   int // Stored.Starts when it was claimed
+	Starts   int // Stored.Starts when the task was claimed
 }
 
-// A Batch is a set of writes with different keys, which are made all or none.
+// A Batch is a set of writes with different keys that is applied atomically.
 type Batch []Write
 
-// A Write puts the record of a key, or deletes it. For a note the Key is the name, of 1 to MaxNoteName bytes, Data is
-// at most MaxNote bytes, and only the condition is set besides.
+// A Write puts or deletes the record with a key. For a note, Key is its name, 1 to MaxNoteName bytes long, and Data is
+// at most MaxNote bytes long. Besides these, a note's write sets only Note and the condition.
 type Write struct {
-	Record        // Due and Data to put; nil Data deletes the record
-	Kind   string // of the record to put, as in Stored,
-	Group  string // and this
-	Note   bool   // it is the record of a note
+	Record        // Due and Data are the new values; nil Data deletes the record
+	Kind   string // the record's kind, as in Stored
+	Group  string // the record's group, as in Stored
+	Note   bool   // the record is a note
 
 	If       Condition
-	Revision int64 // for IfUnchanged and IfUnstarted
-	Hold     bool  // the committing member holds the task afterwards; otherwise the task is free
-	Failing  bool  // an attempt of the record's run has failed
+	Revision int64 // the expected revision, for IfUnchanged and IfUnstarted
+	Hold     bool  // the committing member holds the task after the write; if not set, the task is free
+	Failing  bool  // an attempt of the task's run has failed
 }
 
-// Holds reports whether the condition of the write holds for the key's current task or note, which is nil if there is
+// Holds reports whether the write's condition holds for s, the current task or note with the key. s is nil if there is
 // none.
 func (w Write) Holds(s *Stored) bool {
 	switch w.If {
@@ -303,41 +311,42 @@ func (w Write) Holds(s *Stored) bool {
 	return true
 }
 
-// A Condition says when a write takes effect.
+// A Condition specifies when a write takes effect.
 type Condition uint8
 
 const (
-	IfAbsent    Condition = iota + 1 // there is no record of the key
-	IfPresent                        // there is one
-	IfUnchanged                      // there is one, at that revision
+	IfAbsent    Condition = iota + 1 // no record with the key exists
+	IfPresent                        // a record exists
+	IfUnchanged                      // a record exists at Write.Revision
 	Always
-	IfUnstarted // there is one, at that revision, and its Starts is 0, as for every note
+	IfUnstarted // a record exists at Write.Revision, and its Starts is 0; a note's Starts is always 0
 )
 
-// A Result is the outcome of a batch, which is done if Unmet is empty and Busy is false.
+// A Result is the outcome of a batch. The batch was applied if Unmet is empty and Busy is false.
 type Result struct {
-	Unmet   []string  // the keys whose condition does not hold
-	Busy    bool      // a lock was in the way; try the batch by itself
-	Written []Written // if it was done, one for each write
+	Unmet   []string  // the keys whose conditions do not hold
+	Busy    bool      // the batch met a lock; commit it again in a call of its own
+	Written []Written // one element per write if the batch was applied
 }
 
-// Written says what a write has done.
+// Written describes the effect of a write.
 type Written struct {
-	Revision int64 // of the record that was put
-	Held     bool  // the member holds it
-	Replaced bool  // there was a record before
+	Revision int64 // revision of the record that was put
+	Held     bool  // the member holds the task
+	Replaced bool  // a record with the key existed before
 }
 
-// ErrCorrupt and ErrVersion are the errors of unreadable data: it is damaged, or a later version wrote it. Package
-// durable exports them under the same names.
+// ErrCorrupt and ErrVersion report unreadable data: ErrCorrupt means that it is damaged, ErrVersion that a later
+// version wrote it. Package durable exports both under the same names.
 var (
 	ErrCorrupt = errors.New("durable: the store is corrupt")
 	ErrVersion = errors.New("durable: the store has a format of another version")
 )
 
-// ErrMemberGone is returned by an engine if the member has left or been reaped.
+// ErrMemberGone is returned by an engine if the member has left or has been reaped.
 var ErrMemberGone = errors.New("durable: the member is gone: its lease expired, or it left")
 
-// A method of an engine may return an error that wraps ErrNotDone if the call certainly had no effect, for instance
-// because there was no connection. A node may repeat such a call. It does not repeat a verb that may have taken effect.
+// ErrNotDone means that a call certainly had no effect, for instance because there was no connection. An engine's
+// methods may return errors that wrap it. A node may repeat such a call, but never repeats a verb that may have taken
+// effect.
 var ErrNotDone = errors.New("durable: the call had no effect")

@@ -8,44 +8,48 @@ import (
 	"iter"
 )
 
-// A KV is an ordered map of bytes, from which package kv makes an [Engine]. Package memory has one in memory, and
-// package kvtest checks this contract.
+// A KV is an ordered map of bytes on which package kv builds an [Engine]. Package memory provides a KV in memory.
+// Package kvtest tests a KV against this contract.
 //
-// A KV has no open transactions, and no clock unless it is a [Clock]. Every write names the versions that it relies on,
-// because data read before may be out of date, and the KV decides.
+// A KV has no interactive transactions, and no clock unless it is a [Clock]. Data that was read earlier may be out of
+// date, so every write names the versions that it relies on, and the KV checks them.
 //
-// Keys are any bytes, ordered by bytes. They are not empty. A value may be any sequence of bytes. An empty value
+// A key is any non-empty sequence of bytes. Keys are ordered bytewise. A value is any sequence of bytes. An empty value
 // differs from an absent one.
 //
-// Versions. Each entry has a positive version, which belongs to the write that put it. It is greater than every earlier
-// version of the key, even before a deletion, and than the version of any key committed before the call began. So a key
-// and a version identify one state of one entry for ever. The entries of one call may have the same version.
+// Versions. Each entry has a positive version, assigned by the write that put it. The version is greater than every
+// earlier version of the key, including versions from before a deletion. It is also greater than the version of every
+// entry committed before the call began. A key and a version together therefore identify one state of one entry for
+// ever. Entries put by the same call may have the same version.
 //
-// Any number of goroutines, in any number of processes, call the methods at the same time. A KV copies its arguments'
-// bytes before the call returns. The caller may keep and change the bytes of results.
+// The methods may be called concurrently by any number of goroutines in any number of processes. A KV does not retain
+// byte slices from its arguments after a call returns. The caller may retain and modify byte slices in results.
 type KV interface {
-	// Get returns the entries of the keys, in their order. Keys without an entry are left out. Each entry has its state
-	// when the call began, or a later one; together they need not be of one instant. The keys are all different.
+	// Get returns the entries with these keys, in the order of the keys. Keys without an entry are omitted. Each entry
+	// is in its state when the call began, or in a later one. The result need not be a consistent snapshot. The keys
+	// are distinct.
 	Get(ctx context.Context, keys ...string) ([]Entry, error)
 
-	// Scan walks over the entries with from <= Key < to in the order of their keys. An error ends the walk. Each entry
-	// has its state when the walk began, or a later one. The walk yields every entry that exists from its beginning to
-	// its end. It may or may not yield one that is put or deleted meanwhile, and need not show one instant. The caller
-	// may call other methods during the walk, and may end it early.
+	// Scan iterates over the entries with from <= Key < to in key order. An error ends the iteration. Each entry is in
+	// its state when the iteration began, or in a later one. Scan yields every entry that exists throughout the
+	// iteration. It may or may not yield one that is put or deleted during the iteration, and need not show a
+	// consistent snapshot. The caller may call other methods during the iteration, and may stop it early.
 	Scan(ctx context.Context, from, to string) iter.Seq2[Entry, error]
 
-	// Commit executes each Tx entirely or not at all. It reports which of them are done: those whose checks all hold.
-	// The Txs are independent and may be executed in any order, and another caller may see one before the other. No two
-	// Txs of a call put or delete the same key. A Tx that is done is durable, and every later call sees it.
+	// Commit applies each Tx atomically if all its checks hold, and reports which were applied. The Txs are
+	// independent: they may be applied in any order, and another caller may see the effect of one before that of
+	// another. No two Txs of a call put or delete the same key. An applied Tx is durable and visible to every later
+	// call.
 	//
-	// Commit sets the Version of each entry that it has put, before it returns.
+	// Before it returns, Commit sets the Version of each entry that it has put.
 	//
-	// After an error it is unknown which Txs are done, or will be done, unless the error wraps ErrNotDone: then none is
-	// and none will be. A late Tx that its caller has given up does no harm: either its checks no longer hold, or the
-	// caller wanted it. Commit need not retry: the caller reads and decides.
+	// If the error wraps ErrNotDone, no Tx has been or will be applied. After any other error, it is unknown which Txs
+	// have been or will be applied. A Tx that is applied late, after its caller has abandoned it, is harmless: either
+	// its checks no longer hold, or its effect is still wanted. Commit need not retry. The caller rereads the entries
+	// and decides.
 	Commit(ctx context.Context, txs ...Tx) (done []bool, err error)
 
-	// Limits returns the limits of an entry and a Tx. They never change.
+	// Limits returns the limits for an entry and a Tx. They never change.
 	Limits() Limits
 }
 
@@ -53,54 +57,54 @@ type KV interface {
 type Entry struct {
 	Key     string
 	Value   []byte
-	Version int64 // of the write that put it; Commit sets it in a Tx and ignores its value there
+	Version int64 // version of the write that put the entry; in a Tx, Commit ignores the old value and sets it
 }
 
-// A Tx is a set of writes that are made if its checks hold.
+// A Tx is a set of writes that is applied if all its checks hold.
 type Tx struct {
-	If     []Check  // each key at most once
-	Put    []Entry  // they need no check,
-	Delete []string // nor do these, and a key without an entry stays without one; no key is both put and deleted
+	If     []Check  // checks, at most one per key
+	Put    []Entry  // entries to put, with or without a check on their keys
+	Delete []string // keys to delete, which need neither a check nor an entry; no key is both put and deleted
 }
 
-// A Check holds if the key's entry has that version, or if there is none and Version is 0.
+// A Check holds if the key's entry has this version. Version 0 means that the key must have no entry.
 type Check struct {
 	Key     string
 	Version int64
 }
 
-// Limits bound an entry and a Tx. 0 is no bound.
+// Limits are the size limits for an entry and a Tx. 0 means unlimited.
 type Limits struct {
-	Value      int // bytes of a value
-	Operations int // checks, puts and deletions of a Tx
-	Bytes      int // keys and values of a Tx
+	Value      int // maximum size of a value, in bytes
+	Operations int // maximum number of checks, puts and deletions in a Tx
+	Bytes      int // maximum total size of the keys and values in a Tx, in bytes
 }
 
-// A Clock is a [KV] with its own clock, the same for all callers. An Engine then decides by that clock which tasks are
-// due and which leases have expired. On a KV without a clock, each process goes by its own clock.
+// A Clock is a [KV] that has its own clock, shared by all callers. An Engine on such a KV uses that clock to decide
+// which tasks are due and which leases have expired. On a KV without a clock, each process uses its own clock.
 type Clock interface {
-	// Now returns the time in nanoseconds since 1970, and since when the KV has been answering without an interruption,
-	// or 0 if that is unknown.
+	// Now returns the current time, and the time since which the KV has been available without interruption. Both are
+	// in nanoseconds since 1970. up is 0 if unknown.
 	Now(ctx context.Context) (now, up int64, err error)
 }
 
-// A Watcher is a [KV] that reports changes. Without it a caller polls.
+// A Watcher is a [KV] that reports changes. Callers of any other KV must poll.
 type Watcher interface {
-	// Watch returns a channel that receives after an entry whose key begins with the prefix was put or deleted. It may
-	// receive once for several changes. The channel is closed when ctx is done or the watch has failed. It may miss a
-	// change before Watch returns.
+	// Watch returns a channel that delivers a value after an entry whose key has the prefix is put or deleted. Several
+	// changes may be combined into one value. The channel is closed when ctx is done or the watch fails. Changes made
+	// before Watch returns may be missed.
 	Watch(ctx context.Context, prefix string) (changed <-chan struct{}, err error)
 }
 
-// An Exclusive is a [KV] that only one process uses at a time, through one Engine. Such an Engine keeps its members and
-// their claims in memory, and does not rely on versions. It is an Exclusive as well: a node confirms each start at
-// once, without waiting for others.
+// An Exclusive is a [KV] that only one process uses at a time, through one Engine. That Engine holds its members and
+// their claims in memory and does not rely on versions. The Engine is also an Exclusive, so a node confirms each start
+// at once instead of batching it with others.
 type Exclusive interface {
 	// Exclusive does nothing. It marks the KV or the Engine.
 	Exclusive()
 }
 
-// ErrTooLarge is the error of a write that exceeds the limits of an engine. It wraps [ErrNotDone].
+// ErrTooLarge is returned for a write that exceeds an engine's limits. It wraps [ErrNotDone].
 var ErrTooLarge error = tooLarge{}
 
 type tooLarge struct{}

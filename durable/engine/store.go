@@ -9,97 +9,101 @@ import (
 	"math"
 )
 
-// A Store keeps records by key and in the order of their due times. Package durable/pebble has one on disk, package
-// memstore one in memory, and package storetest checks this contract.
+// A Store holds records, ordered by key and by due time. Package durable/pebble provides a Store on disk, and package
+// memstore provides one in memory. Package storetest tests a Store against this contract.
 //
-// One goroutine at a time calls Commit, with at most one change for each key. Any number of goroutines call the other
-// methods at the same time. A failed read is an error and never an absence: a store that has lost a record, or cannot
-// read it, returns an error. The caller may keep and change the bytes of results. A store copies its arguments' bytes
-// before the call returns.
+// Only one goroutine at a time calls Commit, with at most one change per key. The other methods may be called
+// concurrently by any number of goroutines. A store that has lost a record or cannot read it must return an error; it
+// must never report the record as absent. The caller may retain and modify byte slices in results. A store does not
+// retain byte slices from its arguments after a call returns.
 type Store interface {
-	// Commit makes all of the changes, in their order, or none. When it returns nil they are durable: the next process
-	// finds them, whatever happens to the present one. Reads may see them a moment earlier, but never some without the
-	// others. After an error it is unknown whether the changes are durable. The scheduler then makes no further commit,
-	// and reads must still work.
+	// Commit applies the changes atomically and in order. Once it returns nil, they are durable: the next process sees
+	// them, whatever happens to the current one. Reads may see the changes slightly earlier, but never only some of
+	// them. After an error, it is unknown whether the changes are durable. The scheduler then makes no further commits,
+	// but reads must still work.
 	Commit(changes []Change) error
 
-	// Get returns the record of the key, and whether there is one. If a read fails with an error that wraps ErrCorrupt,
-	// the scheduler fails. Any other error concerns only the caller, unless the scheduler itself is reading.
+	// Get returns the record with the key and reports whether it exists. If a read returns an error that wraps
+	// ErrCorrupt, the scheduler fails. Any other error fails only the verb that caused the read, unless the scheduler
+	// itself is reading.
 	Get(key string) (r Record, ok bool, err error)
 
-	// Due walks over the records after the position and up to and including the due time, in order of due time and key,
-	// as they are when the walk begins. An error ends it. Commits may happen during the walk.
+	// Due iterates over the records after the given position that are due at or before until, in order of due time and
+	// key, as they are when the iteration begins. An error ends the iteration. Commits may happen during the iteration.
 	Due(after Position, until int64) iter.Seq2[Record, error]
 
-	// ByKey walks over the records whose key is not less than from, in order of the key, as they are when the walk
-	// begins. An error ends it. Commits may happen during the walk.
+	// ByKey iterates over the records whose keys are not less than from, in key order, as they are when the iteration
+	// begins. An error ends the iteration. Commits may happen during the iteration.
 	ByKey(from string) iter.Seq2[Record, error]
 
-	// Failing is ByKey for only the records that were put with Failing. Its cost does not depend on the number of other
-	// records. A store written before Failing existed finds its failing records once Keys has been walked over.
+	// Failing is like ByKey, but yields only records that were put with Failing. Its cost does not depend on the number
+	// of other records. In a store written before Failing existed, it yields the failing records only after a complete
+	// iteration over Keys.
 	Failing(from string) iter.Seq2[Record, error]
 
-	// Keys walks over all keys, in any order, as they are when Keys is called. The caller must begin the walk, but need
-	// not finish it. An error ends it. Commits may happen during the walk. A scheduler walks over all keys once, in the
-	// background after New, and fails on an error. A store may use that walk for checks that need all keys.
+	// Keys iterates over all keys, in any order, as they are when Keys is called. The caller must begin the iteration,
+	// but need not finish it. An error ends the iteration. Commits may happen during the iteration. A scheduler
+	// iterates over all keys once, in the background after New, and fails on an error. A store may use that iteration
+	// for checks that need all keys.
 	Keys() iter.Seq2[string, error]
 
-	// Settings returns the bytes of the last SetSettings, or none.
+	// Settings returns the bytes stored by the last SetSettings, or no bytes if there was none.
 	Settings() ([]byte, error)
 
-	// SetSettings stores the bytes, 1 to MaxNote of them, in place of the previous ones. It is durable like a Commit,
-	// and never called during one.
+	// SetSettings replaces the stored settings, which are 1 to MaxNote bytes long. Like a Commit, it is durable once it
+	// returns nil. It is never called during a Commit.
 	SetSettings(settings []byte) error
 
 	// Len returns the number of records.
 	Len() int
 
-	// Close releases the resources of the store. Reads and commits must have ended. A second Close does nothing.
+	// Close releases the store's resources. All reads and commits must have ended. A second Close does nothing.
 	Close() error
 }
 
 // A FailureReporter is a [Store] that can fail when no call can return the error: in the background, or while a call
-// hangs. A scheduler on such a store fails as soon as the store does: Scheduler.Err returns the cause, waiting verbs
-// return ErrBroken at once, and no further run starts.
+// hangs. When it fails, so does its scheduler: Scheduler.Err returns the cause, waiting verbs return ErrBroken at once,
+// and no further run starts.
 type FailureReporter interface {
-	// Failed returns a channel that is closed when the store has failed. It is always the same.
+	// Failed returns a channel that is closed when the store fails. Every call returns the same channel.
 	Failed() <-chan struct{}
 
-	// Err returns the cause. It is called only after the channel has been closed, and wraps ErrCorrupt if data
-	// is damaged.
+	// Err returns the cause of the failure, which wraps ErrCorrupt if data is damaged. It is called only after the
+	// channel has been closed.
 	Err() error
 }
 
-// A SizeReporter is a [Store] that reports how many bytes it takes on the disk, for Stats.StoreSize.
+// A SizeReporter is a [Store] that reports its size on disk, in bytes, for Stats.StoreSize.
 type SizeReporter interface {
 	Size() int64
 }
 
-// A SpaceReporter is a [Store] that reports how many bytes of its disk are free for it, and the size of the disk. Both
-// are 0 if unknown. They are Stats.DiskFree and Stats.DiskSize.
+// A SpaceReporter is a [Store] that reports the free space available to it on its disk and the size of the disk, in
+// bytes, for Stats.DiskFree and Stats.DiskSize. Both are 0 if unknown.
 type SpaceReporter interface {
 	Space() (free, size int64)
 }
 
-// A Backuper is a [Store] that can be copied while a scheduler uses it.
+// A Backuper is a [Store] that can be copied while a scheduler is using it.
 type Backuper interface {
-	// Backup writes a copy of the store to w, as a tar of a directory. The copy has the records of one instant between
-	// two commits: it includes all commits that had returned before Backup was called, and never a part of one. Commits
-	// and reads may happen meanwhile. If w returns an error, Backup returns it, and the output is not a valid copy.
+	// Backup writes a copy of the store to w, as a tar archive of a directory. The copy is a snapshot taken between two
+	// commits: it includes every commit that returned before Backup was called, and never part of a commit. Commits and
+	// reads may happen during the backup. If w returns an error, Backup returns that error, and the output is not a
+	// valid copy.
 	Backup(ctx context.Context, w io.Writer) error
 }
 
-// A Record is a task as a store keeps it.
+// A Record is the stored form of a task.
 type Record struct {
 	Key  string
 	Due  int64  // when the task is due, in nanoseconds since 1970; ParkedDue if it is parked
 	Data []byte // everything else
 }
 
-// Position returns the record's place in the order.
+// Position returns the record's position in the order of due time and key.
 func (r Record) Position() Position { return Position{r.Due, r.Key} }
 
-// A Position is a place in the order of due time and key. It need not have a record.
+// A Position is a position in the order of due time and key. There need not be a record at it.
 type Position struct {
 	Due int64
 	Key string
@@ -108,21 +112,21 @@ type Position struct {
 // Before reports whether p comes before q.
 func (p Position) Before(q Position) bool { return p.Due < q.Due || p.Due == q.Due && p.Key < q.Key }
 
-// A Change adds, replaces or deletes the record of one key.
+// A Change adds, replaces or deletes the record with a key.
 type Change struct {
 	Key  string
-	From int64 // the due time of the present record, or None
+	From int64 // the due time of the current record, or None
 	Due  int64 // the due time of the new record, or None
 	Data []byte
 
-	WasFailing bool // the present record was put with Failing
-	Failing    bool // the new one is failing: an attempt of its run has failed
+	WasFailing bool // the current record was put with Failing
+	Failing    bool // the new record is failing: an attempt of the task's run has failed
 }
 
-// None is the due time of a record that does not exist. It is less than any other.
+// None is the due time of a record that does not exist. It is less than any other due time.
 const None = math.MinInt64
 
-// The due times of tasks that do not run. They come after all others.
+// The due times of paused and parked tasks, which do not run. They are greater than all other due times.
 const (
 	PausedDue = math.MaxInt64 - 1
 	ParkedDue = math.MaxInt64

@@ -5,7 +5,7 @@ package engine
 // A Tally counts tasks by kind.
 type Tally map[string]*KindCount
 
-// Add counts a task n times; n may be negative. failing is Write.Failing of the task.
+// Add counts a task n times; n may be negative. failing is the task's Write.Failing.
 func (t Tally) Add(kind string, due int64, failing bool, n int) {
 	k := t[kind]
 	if k == nil {

@@ -42,7 +42,7 @@ func hold(s *subject) {
 			}
 		}
 	}
-	// An acknowledgement may keep the task, and a removal ends the claim.
+	// An acknowledgement may keep the task held, and a removal ends the claim.
 	s.write(a, held(put("k", 1, engine.Always)))
 	s.write(a, held(unchanged(put("k", 2, 0), s.get("k").Revision)))
 	if got := s.claimed(a); len(got) != 1 || got[0].Due != 2 || !s.confirms(a, got[0]) {
@@ -56,7 +56,7 @@ func hold(s *subject) {
 
 func claimGives(s *subject) {
 	for i := range 20 {
-		w := add(fmt.Sprintf("k%02d", i), int64(10+i/2)) // two of each due time from 10 to 19
+		w := add(fmt.Sprintf("k%02d", i), int64(10+i/2)) // two tasks for each due time from 10 to 19
 		if i%2 == 1 {
 			w.Kind = "odd"
 		}
@@ -72,7 +72,7 @@ func claimGives(s *subject) {
 		kinds        []string
 		after, until int64
 		most         int
-		want         string // the due times
+		want         string // the due times of the claimed tasks
 	}{
 		{kinds, 15, 16, 10, "[16 16]"},
 		{kinds, 16, 15, 10, "[]"},
@@ -113,7 +113,7 @@ func claimGives(s *subject) {
 			s.t.Errorf("the member holds %+v, and the task is %+v", task, now)
 		}
 	}
-	// A task that changes its kind is claimed by that.
+	// A task whose kind has changed is claimed by its new kind.
 	w := put("k00", 10, engine.Always)
 	w.Kind = "changed"
 	s.write(0, w)
@@ -125,7 +125,7 @@ func claimGives(s *subject) {
 	}
 }
 
-// Of several kinds, with groups and without, the tasks that are due first are claimed.
+// A claim of several kinds gets the tasks that are due first, whether or not they have groups.
 func claimsEarliest(s *subject) {
 	id := s.join("a", long)
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -161,7 +161,7 @@ func claimsEarliest(s *subject) {
 	}
 }
 
-// A member gets no records of versions that it cannot read. Others do.
+// A member gets no records of versions that it cannot read. Members that can read them do.
 func laterVersions(s *subject) {
 	id, other := s.join("old", long), s.join("new", long)
 	fill := func() {
@@ -195,7 +195,7 @@ func laterVersions(s *subject) {
 	gets(id, 0, `"empty" `)
 }
 
-// Every task is claimed once, although many claim at the same time.
+// Every task is claimed exactly once, even if many members claim at the same time.
 func claimsExclusive(s *subject) {
 	const tasks, members = 2000, 8
 	s.add(tasks, 0)
@@ -205,7 +205,7 @@ func claimsExclusive(s *subject) {
 		defer claiming.RUnlock()
 		return s.claim(id, -1, ahead, 17)
 	}
-	alone := func(do func()) { // while no claim is in progress
+	alone := func(do func()) { // runs do while no claim is in progress
 		claiming.Lock()
 		defer claiming.Unlock()
 		do()
@@ -225,7 +225,7 @@ func claimsExclusive(s *subject) {
 			}
 			done := len(owner) == tasks
 			mu.Unlock()
-			// A claim that was in progress when this one returned may have the task locked. No later claim may.
+			// A claim that was in progress when this one returned may have locked the task. A later claim may not.
 			if n := len(got); n > 0 && !s.confirms(id, got[n-1]) {
 				alone(func() {
 					if !s.confirms(id, got[n-1]) {
@@ -233,7 +233,7 @@ func claimsExclusive(s *subject) {
 					}
 				})
 			}
-			// A claim may give nothing while other claims have locked what is there.
+			// A claim may return no tasks while other claims have locked the free tasks.
 			if done || s.ctx.Err() != nil {
 				return
 			}
@@ -246,7 +246,7 @@ func claimsExclusive(s *subject) {
 	}
 }
 
-// What a member has claimed without its knowledge it finds in its claims.
+// A walk in the order Held yields tasks that a member has claimed without receiving the response.
 func lostClaims(s *subject) {
 	s.add(3, 0)
 	id, other := s.join("a", long), s.join("b", long)
@@ -295,11 +295,11 @@ func confirm(s *subject) {
 		claims[i] = claimOf(task)
 	}
 	s.write(0, remove(names[1]))                                    // removed
-	s.write(0, remove(names[2]))                                    // removed, and added
+	s.write(0, remove(names[2]))                                    // removed and added again
 	s.write(0, add(names[2], 1))                                    //
-	s.write(a, held(put(names[3], 1, engine.Always)))               // changed, and held by the same member
+	s.write(a, held(put(names[3], 1, engine.Always)))               // changed and held by the same member
 	s.check(s.Release(s.ctx, a, []engine.Claim{claimOf(first[4])})) // released
-	s.check(s.Release(s.ctx, a, []engine.Claim{claimOf(first[5])})) // released, and claimed
+	s.check(s.Release(s.ctx, a, []engine.Claim{claimOf(first[5])})) // released and claimed by another member
 	if got := s.claim(b, 5, 6, 1); len(got) != 1 || got[0].Key != names[5] {
 		s.t.Fatalf("claimed are %s", keys(got))
 	}
@@ -319,13 +319,13 @@ func confirm(s *subject) {
 	}
 }
 
-// Confirm counts the starts since the record was written, once for each claim, and notes when the last was. Only writing
-// it sets both to 0.
+// Confirm counts the starts since the record was written, once per claim, and stores the time of the last one. Only a
+// write of the record resets both to 0.
 func starts(s *subject) {
 	s.add(2, 0)
 	a, b := s.join("a", long), s.join("b", long)
 	began := s.now()
-	last := int64(0) // Started, at the last question
+	last := int64(0) // Started, as last read
 	is := func(want int) {
 		s.t.Helper()
 		got := s.get("k000000")
@@ -344,14 +344,14 @@ func starts(s *subject) {
 		s.t.Errorf("the claim has %d starts", first[0].Starts)
 	}
 	s.confirms(a, first[0])
-	s.confirms(b, first[0]) // refused, and not counted
+	s.confirms(b, first[0]) // refused and not counted
 	is(1)
 	unstarted := put("k000000", 1, engine.IfUnstarted)
 	unstarted.Revision = first[0].Revision
 	if r := s.commit(0, unstarted); len(r.Unmet) != 1 {
 		s.t.Errorf("a write on the condition that the task is unstarted: %+v", r)
 	}
-	for range 3 { // the same claim, as after lost answers
+	for range 3 { // the same claim, as after lost responses
 		s.confirms(a, first[0])
 		is(1)
 	}
@@ -374,7 +374,7 @@ func starts(s *subject) {
 	is(2)
 	s.check(s.Leave(s.ctx, b))
 	is(2)
-	third := s.claimAll(a) // by a member that has held it before
+	third := s.claimAll(a) // claimed by a member that has held the task before
 	s.confirms(a, third[0])
 	is(3)
 	for _, task := range s.due(engine.Position{}, 1) {
@@ -395,7 +395,7 @@ func starts(s *subject) {
 	}
 }
 
-// Once a removal, or a change, has returned, no confirmation of the task as it was succeeds.
+// Once a removal or change has returned, no confirmation of the task's former state succeeds.
 func confirmSeesRemovals(s *subject) {
 	const tasks, callers = 400, 2
 	names := s.add(tasks, 0)
@@ -439,7 +439,7 @@ func confirmSeesRemovals(s *subject) {
 	}
 }
 
-// Of a start and a write on the condition that there was none, one is done.
+// If a start and a write with the condition IfUnstarted compete, exactly one of them succeeds.
 func startAgainstUnstarted(s *subject) {
 	const tasks = 400
 	names := s.add(tasks, 0)

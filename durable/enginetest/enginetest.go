@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-// Package enginetest checks that an [engine.Engine] keeps its contract. An engine's own test calls it:
+// Package enginetest tests whether an [engine.Engine] satisfies its contract. An engine's own test calls it:
 //
 //	func TestEngine(t *testing.T) {
 //		enginetest.Test(t, func(t *testing.T) enginetest.Subject {
-//			return enginetest.Subject{Engine: open(t)} // without tasks and members
+//			return enginetest.Subject{Engine: open(t)} // an engine without tasks and members
 //		})
 //	}
 //
-// The tests run on the real clock, for seconds in all. None depends on how fast the engine is.
+// The tests use the real clock and take seconds in total. No test depends on the speed of the engine.
 package enginetest
 
 import (
@@ -26,22 +26,23 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Subject is an engine under test, without tasks and members, and what a test can do to it beyond its
-// methods.
+// A Subject is an engine under test, without tasks and members, together with optional functions that act on it from
+// outside the contract.
 type Subject struct {
 	engine.Engine
 
-	// Begin begins a transaction of the engine's user. Without it the tests of transactions are skipped.
+	// Begin begins a transaction as a user of the engine would. If it is nil, the transaction tests are skipped.
 	Begin func(t *testing.T) Tx
 
-	// Restart restarts the engine, with its data. Without it the restart test is skipped.
+	// Restart restarts the engine and preserves its data. If it is nil, the restart test is skipped.
 	Restart func(t *testing.T)
 }
 
-// A Tx is a transaction of the engine's user. It makes what it writes seen at Commit, and locks it until then.
+// A Tx is a transaction of the engine's user. Its writes become visible at Commit, and their keys are locked until the
+// transaction ends.
 type Tx interface {
-	// Write makes the writes. It returns the keys whose condition does not hold. Then the transaction may have
-	// made the others, and can only be rolled back.
+	// Write executes the writes, and returns the keys whose conditions do not hold. If there are any, the other writes
+	// may have been executed, and the transaction can only be rolled back.
 	Write(ctx context.Context, writes ...engine.Write) (unmet []string, err error)
 	Commit() error
 	Rollback()
@@ -124,7 +125,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 	}
 }
 
-// A subject is the engine in one test. ctx ends a test that hangs.
+// A subject is the engine under test in one test. ctx ends a test that hangs.
 type subject struct {
 	Subject
 	t   *testing.T
@@ -133,14 +134,14 @@ type subject struct {
 
 const (
 	kind  = "kind"
-	long  = time.Hour              // a lease that does not run out
-	short = 100 * time.Millisecond // one that does
+	long  = time.Hour              // a lease that does not expire during a test
+	short = 100 * time.Millisecond // a lease that expires during a test
 )
 
-// ahead is a due time for all that is not to be looked at.
+// ahead is a due time for tasks that a test is not about.
 const ahead = int64(1) << 61
 
-// put returns a write that puts a record of that kind.
+// put returns a write that puts a record of kind.
 func put(key string, due int64, cond engine.Condition) engine.Write {
 	data := fmt.Sprintf("data of %.20q at %d", key, due)
 	return engine.Write{Record: engine.Record{Key: key, Due: due, Data: []byte(data)}, Kind: kind, If: cond}
@@ -152,7 +153,7 @@ func remove(key string) engine.Write {
 	return engine.Write{Record: engine.Record{Key: key}, If: engine.IfPresent}
 }
 
-// unchanged makes a write one with the condition that the task is unchanged.
+// unchanged returns w with the condition that the task still has the revision.
 func unchanged(w engine.Write, revision int64) engine.Write {
 	w.If, w.Revision = engine.IfUnchanged, revision
 	return w
@@ -163,7 +164,7 @@ func held(w engine.Write) engine.Write {
 	return w
 }
 
-// check fails the test if there is an error.
+// check fails the test if err is not nil.
 func (s *subject) check(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -171,8 +172,8 @@ func (s *subject) check(err error) {
 	}
 }
 
-// commits commits the batches. If one is busy, because of the locks that another goroutine's commit holds, it
-// commits that by itself.
+// commits commits the batches. If a batch is busy because another goroutine's commit holds a lock, it commits that
+// batch again by itself.
 func (s *subject) commits(by engine.MemberID, batches ...engine.Batch) []engine.Result {
 	s.t.Helper()
 	results, err := s.Commit(s.ctx, by, batches)
@@ -201,7 +202,7 @@ func (s *subject) commit(by engine.MemberID, writes ...engine.Write) engine.Resu
 	return s.commits(by, writes)[0]
 }
 
-// write commits one write, whose condition must hold.
+// write commits a single write. Its condition must hold.
 func (s *subject) write(by engine.MemberID, w engine.Write) engine.Written {
 	s.t.Helper()
 	r := s.commit(by, w)
@@ -211,7 +212,7 @@ func (s *subject) write(by engine.MemberID, w engine.Write) engine.Written {
 	return r.Written[0]
 }
 
-// add adds n tasks, due at the first n instants after base, and returns their keys.
+// add adds n tasks that are due at the first n instants after base, and returns their keys.
 func (s *subject) add(n int, base int64) (keys []string) {
 	s.t.Helper()
 	var batch engine.Batch
@@ -225,7 +226,7 @@ func (s *subject) add(n int, base int64) (keys []string) {
 	return keys
 }
 
-// get returns the task of the key, which must be there.
+// get returns the task with the key. The task must exist.
 func (s *subject) get(key string) engine.Stored {
 	s.t.Helper()
 	found, err := s.Get(s.ctx, key)
@@ -243,7 +244,7 @@ func (s *subject) absent(key string) {
 	}
 }
 
-// is checks that the task of the key is what was written.
+// is checks that the task with the key matches the write.
 func (s *subject) is(key string, want engine.Write) {
 	s.t.Helper()
 	got := s.get(key)
@@ -264,7 +265,7 @@ func (s *subject) len() int {
 	return n
 }
 
-// due returns what the engine yields for that stretch.
+// due returns the tasks that the engine yields for that range.
 func (s *subject) due(after engine.Position, until int64) (all []engine.Stored) {
 	s.t.Helper()
 	return s.walk(engine.Range{After: after, Until: until})
@@ -287,7 +288,7 @@ func (s *subject) now() int64 {
 	return now
 }
 
-// renew renews the member's lease, and returns the engine's time.
+// renew renews the member's lease and returns the engine's time.
 func (s *subject) renew(id engine.MemberID) int64 {
 	s.t.Helper()
 	_, now, err := s.Renew(s.ctx, id, nil)
@@ -295,7 +296,7 @@ func (s *subject) renew(id engine.MemberID) int64 {
 	return now
 }
 
-// members renews the member's lease, and returns the members, also those whose lease has run out.
+// members renews the member's lease and returns all members, including those with expired leases.
 func (s *subject) members(id engine.MemberID) []engine.Membership {
 	s.t.Helper()
 	members, _, err := s.Renew(s.ctx, id, nil)
@@ -303,7 +304,7 @@ func (s *subject) members(id engine.MemberID) []engine.Membership {
 	return members
 }
 
-// leased is members, and returns how many have a lease that has not run out.
+// leased renews the member's lease and returns the number of members with unexpired leases.
 func (s *subject) leased(id engine.MemberID) (n int) {
 	s.t.Helper()
 	for _, m := range s.members(id) {
@@ -324,13 +325,13 @@ func (s *subject) join(name string, lease time.Duration) engine.MemberID {
 	return id
 }
 
-// claim claims tasks of the one kind.
+// claim claims tasks of kind.
 func (s *subject) claim(by engine.MemberID, after, until int64, most int) []engine.Stored {
 	s.t.Helper()
 	return s.claimOf(by, []string{kind}, after, until, most)
 }
 
-// claimOf claims tasks of these kinds.
+// claimOf claims tasks of the given kinds.
 func (s *subject) claimOf(by engine.MemberID, kinds []string, after, until int64, most int) []engine.Stored {
 	s.t.Helper()
 	got, err := s.Claim(s.ctx, request(by, kinds, after, until, most))
@@ -338,12 +339,12 @@ func (s *subject) claimOf(by engine.MemberID, kinds []string, after, until int64
 	return got.Tasks
 }
 
-// request is that of a member that can read all records.
+// request returns the claim request of a member that can read all records.
 func request(by engine.MemberID, kinds []string, after, until int64, most int) engine.ClaimRequest {
 	return engine.ClaimRequest{By: by, Kinds: kinds, After: after, Until: until, Most: most, Readable: math.MaxUint8}
 }
 
-// claimAll claims everything that is free.
+// claimAll claims all free tasks.
 func (s *subject) claimAll(by engine.MemberID) []engine.Stored {
 	s.t.Helper()
 	return s.claim(by, -1, math.MaxInt64-1, 1_000_000)
@@ -354,7 +355,7 @@ func (s *subject) claimed(by engine.MemberID) []engine.Stored {
 	return s.walk(engine.Range{Order: engine.Held, By: by})
 }
 
-// first returns the first error of a walk.
+// first returns the error of the first item of a walk.
 func (s *subject) first(ctx context.Context, over engine.Range) error {
 	for _, err := range s.Walk(ctx, over) {
 		return err
@@ -372,7 +373,7 @@ func (s *subject) confirm(by engine.MemberID, claims ...engine.Claim) []bool {
 	return held
 }
 
-// confirms reports whether the member can start the task.
+// confirms confirms the task for the member, and reports whether the task may start.
 func (s *subject) confirms(by engine.MemberID, task engine.Stored) bool {
 	s.t.Helper()
 	return s.confirm(by, claimOf(task))[0]
@@ -389,13 +390,13 @@ func (s *subject) reap() []string {
 	return names
 }
 
-// reapUntil reaps until the member of that name is reaped.
+// reapUntil calls Reap until it has reaped the member with that name.
 func (s *subject) reapUntil(name string) {
 	s.t.Helper()
 	s.until("the member is reaped", func() bool { return slices.Contains(s.reap(), name) })
 }
 
-// until waits until something is so.
+// until waits for the condition to become true.
 func (s *subject) until(what string, is func() bool) {
 	s.t.Helper()
 	for !is() {
@@ -406,7 +407,7 @@ func (s *subject) until(what string, is func() bool) {
 	}
 }
 
-// gone checks that the member is not one any more, whatever it does.
+// gone checks that every method reports that the member is gone.
 func (s *subject) gone(id engine.MemberID) {
 	s.t.Helper()
 	one := []engine.Claim{{Key: "k", Revision: 1}}
@@ -430,7 +431,7 @@ func (s *subject) gone(id engine.MemberID) {
 	}
 }
 
-// all runs the functions at the same time and waits for them. A function that fails the test ends itself only.
+// all runs the functions concurrently and waits for them. A function that fails the test ends only itself.
 func all(fs ...func()) {
 	var wait sync.WaitGroup
 	for _, f := range fs {
@@ -439,7 +440,7 @@ func all(fs ...func()) {
 	wait.Wait()
 }
 
-// times returns n times the function, with a number from 0.
+// times returns n functions. Function i calls f(i).
 func times(n int, f func(i int)) (fs []func()) {
 	for i := range n {
 		fs = append(fs, func() { f(i) })

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// All answers have the engine's time, which is that of the world, and does not fall.
+// Every method that returns the time returns the engine's time, which is close to real time and never decreases.
 func clock(s *subject) {
 	s.add(1, 0)
 	var last int64
@@ -40,7 +40,7 @@ func clock(s *subject) {
 	}
 }
 
-// A lease lasts as long as it says, from the time of Join, and of each Renew.
+// A lease lasts for its stated length from Join and from each Renew.
 func lease(s *subject) {
 	watch := s.join("watch", long)
 	now := func() int64 { return s.renew(watch) }
@@ -53,7 +53,7 @@ func lease(s *subject) {
 	}
 	end := joined + int64(short)
 	task := s.claimAll(id)
-	for len(task) == 0 { // it took longer than the lease to come here
+	for len(task) == 0 { // the lease expired before the claim
 		end = s.renew(id) + int64(short)
 		task = s.claimAll(id)
 	}
@@ -77,27 +77,26 @@ func lease(s *subject) {
 			}
 			end += int64(short)
 			renewals++
-		case renewals < 2 && during > 0: // renewed before it runs out, it lasts longer
+		case renewals < 2 && during > 0: // a lease that is renewed before it expires lasts longer
 			end = s.renew(id) + int64(short)
 		}
 		time.Sleep(short / 20)
 	}
 }
 
-// runsOut waits until the lease of the member has run out, which holds the task.
+// runsOut waits until the lease of the member, which holds the task, has expired.
 func (s *subject) runsOut(id engine.MemberID, task engine.Stored) {
 	s.t.Helper()
 	s.until("the lease runs out", func() bool { return !s.confirms(id, task) })
 }
 
-// A member whose lease has run out holds what it held, gets nothing and starts nothing, until it renews the
-// lease.
+// A member whose lease has expired keeps its tasks, but can neither claim nor start tasks until it renews the lease.
 func expired(s *subject) {
 	s.add(2, 0)
 	id, other := s.join("a", short), s.join("other", long)
 	w := s.write(0, put("k000000", 1, engine.Always))
 	var task engine.Stored
-	s.until("the member has a claim", func() bool { // its lease may run out before
+	s.until("the member has a claim", func() bool { // the lease may expire before the claim
 		s.renew(id)
 		got := s.claim(id, -1, 1, 1)
 		if len(got) == 1 {
@@ -124,7 +123,7 @@ func expired(s *subject) {
 	if got := s.claimAll(other); len(got) != 2 {
 		s.t.Errorf("another member claims %s", keys(got))
 	}
-	s.until("the claim is confirmed again", func() bool { // at once, unless the machine is slow
+	s.until("the claim is confirmed again", func() bool { // this succeeds at once unless the machine is slow
 		if n := s.leased(id); n != 2 {
 			s.t.Errorf("there are %d members with a lease, want 2", n)
 		}
@@ -178,7 +177,7 @@ func reap(s *subject) {
 	}
 }
 
-// Members of the same name are reaped each by itself, and each once, although many reap.
+// Members with the same name are reaped individually, and each exactly once, even if many callers reap.
 func reapSeveral(s *subject) {
 	s.join("z", long)
 	want := []string{"x", "x", "y"}
@@ -226,7 +225,7 @@ func leave(s *subject) {
 	}
 }
 
-// After a restart no member is reaped before the engine has been up for the member's lease.
+// After a restart, no member is reaped before the engine has been up for the length of the member's lease.
 func restart(s *subject) {
 	if s.Restart == nil {
 		s.t.Skip("the engine cannot be restarted")
@@ -241,7 +240,7 @@ func restart(s *subject) {
 	before := time.Now()
 	s.Restart(s.t)
 	s.until("the member is reaped", func() bool {
-		_, _ = s.Reap(s.ctx) // it may fail on a connection of before
+		_, _ = s.Reap(s.ctx) // a connection from before the restart may fail
 		return errors.Is(s.first(s.ctx, engine.Range{Order: engine.Held, By: id}), engine.ErrMemberGone)
 	})
 	if up := time.Since(before); up < 4*short {
@@ -253,8 +252,7 @@ func restart(s *subject) {
 	}
 }
 
-// Members claim, hold what they add, and renew, while they are reaped. No task stays with a member that is
-// gone.
+// Members claim, add held tasks and renew while they are being reaped. No task remains held by a member that is gone.
 func claimAgainstReap(s *subject) {
 	const tasks, callers, joins = 2000, 4, 40
 	s.add(tasks, 0)
@@ -264,7 +262,7 @@ func claimAgainstReap(s *subject) {
 			for j := range 3 {
 				_, err := s.Claim(s.ctx, request(id, []string{kind}, int64(tasks*j/5), ahead, tasks/10))
 				if err != nil {
-					break // it is gone
+					break // the member is gone
 				}
 				s.write(id, held(put(fmt.Sprint("held", caller, j), 1, engine.Always)))
 				_, _, _ = s.Renew(s.ctx, id, nil)
@@ -278,7 +276,7 @@ func claimAgainstReap(s *subject) {
 	id, seen := s.join("last", long), make(map[string]bool)
 	s.until("all tasks are claimed by the last member", func() bool {
 		s.reap()
-		last := len(s.members(id)) == 1 // then all that is free can be claimed
+		last := len(s.members(id)) == 1 // if so, all tasks are free for the last member
 		for _, task := range s.claimAll(id) {
 			if seen[task.Key] {
 				s.t.Errorf("%q is claimed again", task.Key)

@@ -21,13 +21,13 @@ func deleteNote(name string, cond engine.Condition) engine.Write {
 	return engine.Write{Record: engine.Record{Key: name}, If: cond, Note: true}
 }
 
-// notes returns the notes from the name on.
+// notes returns the notes whose names are not less than from.
 func (s *subject) notes(from string) []engine.Stored {
 	s.t.Helper()
 	return s.walk(engine.Range{Order: engine.Notes, From: from})
 }
 
-// note returns the note of the name, which must be there.
+// note returns the note with the name. The note must exist.
 func (s *subject) note(name string) engine.Stored {
 	s.t.Helper()
 	all := s.notes(name)
@@ -37,7 +37,8 @@ func (s *subject) note(name string) engine.Stored {
 	return all[0]
 }
 
-// notesAre fails the test unless these are the notes from the name on, each written as its name and its data.
+// notesAre fails the test unless the notes whose names are not less than from are those in want, each formatted as its
+// name and data.
 func (s *subject) notesAre(from string, want ...string) {
 	s.t.Helper()
 	var got []string
@@ -52,7 +53,8 @@ func (s *subject) notesAre(from string, want ...string) {
 	}
 }
 
-// Notes are put, replaced and deleted, as long and as odd as they may be.
+// Notes can be put, replaced and deleted, including those with the longest allowed names and data and with unusual
+// bytes.
 func notes(s *subject) {
 	s.notesAre("")
 	w := noteOf("b", "first", engine.IfAbsent)
@@ -71,7 +73,7 @@ func notes(s *subject) {
 	if !second.Replaced || second.Held || second.Revision <= first.Revision {
 		s.t.Errorf("replacing a note at %d has written %+v", first.Revision, second)
 	}
-	s.write(0, noteOf("a", "", engine.Always)) // empty, and there
+	s.write(0, noteOf("a", "", engine.Always)) // empty, but present
 	s.write(0, noteOf("c", "\x00\xff", engine.Always))
 	s.notesAre("", "a: ", "b: second", "c: \x00\xff")
 	s.notesAre("b", "b: second", "c: \x00\xff")
@@ -129,7 +131,7 @@ func notes(s *subject) {
 	}
 }
 
-// Every condition, with and without a note, of a write that puts and one that deletes.
+// Every condition is tested on writes that put and writes that delete, with and without an existing note.
 func noteConditions(s *subject) {
 	for _, c := range conditionCases {
 		for _, deletes := range []bool{false, true} {
@@ -157,7 +159,7 @@ func noteConditions(s *subject) {
 	}
 }
 
-// A note and a task may have the same name. Notes are in no walk, count or claim of tasks.
+// A note's name may equal a task's key. Walks, counts and claims of tasks do not include notes.
 func notesAreNoTasks(s *subject) {
 	id := s.join("a", long)
 	s.write(0, noteOf("k", "note", engine.IfAbsent))
@@ -189,7 +191,7 @@ func notesAreNoTasks(s *subject) {
 	s.notesAre("", "k: changed", "only: note")
 }
 
-// A batch of notes is whole or not. It has no tasks.
+// A batch of notes is atomic. It cannot contain tasks.
 func notesInBatches(s *subject) {
 	s.write(0, noteOf("there", "old", engine.IfAbsent))
 	results := s.commits(0,
@@ -223,7 +225,7 @@ func notesInBatches(s *subject) {
 	s.absent("y")
 }
 
-// A walk comes past all notes, however many there are.
+// A walk yields all notes, however many there are.
 func manyNotes(s *subject) {
 	var batch, removes engine.Batch
 	var want []string
@@ -247,7 +249,7 @@ func manyNotes(s *subject) {
 	}
 }
 
-// Of several writers of a note at the same revision one wins, and nothing that was written is lost.
+// If several writers write a note at the same revision, exactly one succeeds, and no successful write is lost.
 func noteOfSeveral(s *subject) {
 	const each, of = 10, 4
 	s.write(0, noteOf("n", "", engine.IfAbsent))

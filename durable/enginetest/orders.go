@@ -12,13 +12,13 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// fail makes a write one of a failing task.
+// fail returns w with Failing set.
 func fail(w engine.Write) engine.Write {
 	w.Failing = true
 	return w
 }
 
-// order checks which keys a walk from one on yields.
+// order checks that a walk from the given key yields the wanted keys.
 func (s *subject) order(of engine.Order, from string, want ...string) {
 	s.t.Helper()
 	var got []string
@@ -53,7 +53,7 @@ func keyOrder(s *subject) {
 	s.order(engine.ByKey, "k0", append(many, "ä", "\xff", "\xff\xff")...)
 }
 
-// Each key that has a task is answered once, as Get does.
+// Get returns each task once, whatever the order and repetition of the keys.
 func manyKeys(s *subject) {
 	for _, key := range odd {
 		s.commit(0, add(key, ahead))
@@ -80,7 +80,7 @@ func manyKeys(s *subject) {
 	}
 }
 
-// A task is failing as the last write says, whether a member holds it or not.
+// The last write of a task decides whether the task is failing, whether a member holds it or not.
 func failing(s *subject) {
 	walk := func(want ...string) {
 		s.t.Helper()
@@ -178,7 +178,7 @@ func members(s *subject) {
 		s.t.Errorf("the time is %d, and was %d", now, at)
 	}
 	copy(report, "xxxxx")
-	_, _, err = s.Renew(s.ctx, a, []byte(`{"version":"0"}`)) // one that arrives late
+	_, _, err = s.Renew(s.ctx, a, []byte(`{"version":"0"}`)) // a report that arrives late
 	s.check(err)
 	s.until("the lease of b has run out", func() bool { return list()[1].Left < 0 })
 	all := list()

@@ -21,7 +21,7 @@ func inTx(test func(s *subject)) func(s *subject) {
 	}
 }
 
-// begin begins a transaction with these writes. It is rolled back at the end of the test.
+// begin begins a transaction with the given writes. The transaction is rolled back at the end of the test.
 func (s *subject) begin(writes ...engine.Write) Tx {
 	s.t.Helper()
 	tx := s.Begin(s.t)
@@ -37,7 +37,7 @@ func (s *subject) writeTx(tx Tx, writes ...engine.Write) {
 	}
 }
 
-// What a transaction adds is seen after its commit, and is found however late that is.
+// A task added in a transaction is visible after the commit, and is claimed however late the commit is.
 func lateCommit(s *subject) {
 	id := s.join("a", long)
 	s.write(0, add("moved", ahead))
@@ -81,7 +81,7 @@ func lateCommit(s *subject) {
 	s.absent("free")
 }
 
-// A commit of several batches does those that it can, and says which are busy.
+// A commit of several batches applies the batches that meet no lock, and reports the others as busy.
 func commitMeetsLock(s *subject) {
 	s.write(0, add("locked", 1))
 	s.write(0, add("locked too", 1))
@@ -110,10 +110,11 @@ func commitMeetsLock(s *subject) {
 	s.absent("new")
 }
 
-// A commit of one batch waits for the lock, and then decides by what the transaction has left.
+// A commit of one batch waits for the lock, and then checks its conditions against the state that the transaction has
+// left.
 func commitWaits(s *subject) {
 	for i, c := range []struct {
-		in     engine.Write // of the transaction
+		in     engine.Write // the write in the transaction
 		commit bool
 		w      engine.Write
 		done   bool
@@ -140,7 +141,7 @@ func commitWaits(s *subject) {
 			}
 			result <- r[0]
 		}()
-		time.Sleep(short / 10) // for it to come to the lock; the test holds if it does not
+		time.Sleep(short / 10) // lets the commit reach the lock; the test also passes if it does not
 		select {
 		case r := <-result:
 			s.t.Fatalf("case %d: a commit does not wait for a lock: %+v", i, r)
@@ -165,7 +166,7 @@ func commitWaits(s *subject) {
 	}
 }
 
-// What a transaction has locked is not claimed and not confirmed. If it is rolled back, the claim holds again.
+// A task that a transaction has locked is neither claimed nor confirmed. After a rollback, the claim is valid again.
 func claimMeetsLock(s *subject) {
 	s.add(3, 0)
 	id := s.join("a", long)
@@ -197,7 +198,7 @@ func claimMeetsLock(s *subject) {
 	}
 }
 
-// What is locked is passed over, and others are claimed in its place: of the same kind or group, or of another.
+// A claim skips locked tasks and claims other tasks instead, of the same kind or group, or of another.
 func claimsMeetLocks(s *subject) {
 	var locked, batch engine.Batch
 	for i := range 12 {
@@ -228,7 +229,8 @@ func claimsMeetLocks(s *subject) {
 	}
 }
 
-// A run is completed in a transaction, at the revision of its start, and so only by the member that holds it.
+// A run is completed in a transaction at the revision of its start, and therefore only by the member that holds the
+// task.
 func completion(s *subject) {
 	s.add(2, 0)
 	id := s.join("a", long)
@@ -247,7 +249,7 @@ func completion(s *subject) {
 	}
 	s.absent(mine[0].Key)
 
-	s.check(s.Release(s.ctx, id, []engine.Claim{claimOf(s.get(mine[1].Key))})) // as if it were reaped
+	s.check(s.Release(s.ctx, id, []engine.Claim{claimOf(s.get(mine[1].Key))})) // as if the member had been reaped
 	tx = s.Begin(s.t)
 	defer tx.Rollback()
 	unmet, err := tx.Write(s.ctx, ack(1))
@@ -256,7 +258,7 @@ func completion(s *subject) {
 	}
 }
 
-// A transaction does not hold up a release. What it has locked is still held.
+// A transaction does not delay a release. Tasks that it has locked remain held.
 func releaseMeetsLock(s *subject) {
 	s.add(2, 0)
 	id := s.join("a", long)
@@ -269,8 +271,8 @@ func releaseMeetsLock(s *subject) {
 	}
 }
 
-// A transaction, however long, does not hold up a reaper, nor what else the reaped member held. What it has
-// locked is free when it ends.
+// A transaction, however long, delays neither a reap nor the release of the reaped member's other tasks. The tasks that
+// it has locked become free when it ends.
 func reapMeetsLock(s *subject) {
 	for _, end := range []struct {
 		name string

@@ -12,19 +12,21 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// of makes a write one of a group.
+// of returns w with its group set.
 func of(group string, w engine.Write) engine.Write {
 	w.Group = group
 	return w
 }
 
-// turns claims in turns, and returns what is claimed, in due order, and the group to go on after.
+// turns makes a fair claim. It returns the keys of the claimed tasks, in due order, and the group after which to
+// continue.
 func (s *subject) turns(by engine.MemberID, kinds []string, group string, until int64, most int) string {
 	s.t.Helper()
 	return s.turnsOf(fairly(by, kinds, group, until, most))
 }
 
-// fairly is the request of a fair claim. The time after which tasks are due does not matter to that.
+// fairly returns the request for a fair claim. It sets After to the latest time, because a fair claim must ignore
+// After.
 func fairly(by engine.MemberID, kinds []string, group string, until int64, most int) engine.ClaimRequest {
 	r := request(by, kinds, math.MaxInt64, until, most)
 	r.Fair, r.Group = true, group
@@ -56,7 +58,7 @@ func (s *subject) turnsOf(r engine.ClaimRequest) string {
 	return strings.Join(said, " ")
 }
 
-// The groups take turns in the order of their names, those without one at the end.
+// The groups take turns in the order of their names. Tasks without a group come last.
 func claimTurns(s *subject) {
 	kinds := []string{"no such", "odd", kind}
 	var batch engine.Batch
@@ -81,12 +83,12 @@ func claimTurns(s *subject) {
 		{nil, "", 100, 10, ""},
 		{kinds[:1], "", 100, 10, ""},
 		{kinds, "", 4, 10, ""},
-		{kinds, "", 100, 2, "b0 a0 then b"}, // one of each, and then continues
+		{kinds, "", 100, 2, "b0 a0 then b"}, // one task of each group; the next claims continue
 		{kinds, "b", 100, 2, "d0 c0 then d"},
-		{kinds, "d", 100, 2, "none0"}, // not of the idle ones, and to the end
+		{kinds, "d", 100, 2, "none0"}, // skips idle groups and reaches the end
 		{kinds, "zz", 100, 2, "none1"},
 		{kinds, "c", 100, 2, ""},
-		{kinds, "", 100, 4, "b1 b2 c1"}, // from the beginning to the end: more of each
+		{kinds, "", 100, 4, "b1 b2 c1"}, // covers all groups, so each gets more
 		{kinds[2:], "", 14, 5, "b3 b4"},
 		{kinds, "", 100, 2, "b5 b6"},
 		{kinds, "", math.MaxInt64 - 1, 10, "b7 idle0"},
@@ -97,7 +99,7 @@ func claimTurns(s *subject) {
 				c.kinds, c.group, c.until, c.most, got, c.want)
 		}
 	}
-	// What is written again is of the group that the write says.
+	// A task that is written again belongs to the group in the new write.
 	s.write(0, of("x", put("b0", 1, engine.Always)))
 	s.write(0, put("a0", 2, engine.Always))
 	s.write(0, of("y", put("c0", 3, engine.Always)))
@@ -116,12 +118,13 @@ func claimTurns(s *subject) {
 	if _, err := s.Claim(s.ctx, fairly(gone, kinds, "", 100, 10)); err == nil {
 		s.t.Error("a member that has left claims")
 	}
-	if got := s.turns(s.join("b", long), kinds, "", 100, 3); got != "b0 a0 c0" { // as free as they were
+	if got := s.turns(s.join("b", long), kinds, "", 100, 3); got != "b0 a0 c0" { // the tasks are free again
 		s.t.Errorf("claimed of what was free again are %q", got)
 	}
 }
 
-// Several members that claim in turns get each task once, and each group its share, whatever another has due.
+// If several members make fair claims, each task is claimed once, and each group gets its share, however many due tasks
+// another group has.
 func claimTurnsEvenly(s *subject) {
 	const crowd, few, groups, most = 3000, 40, 20, 32
 	var batch engine.Batch
@@ -155,7 +158,7 @@ func claimTurnsEvenly(s *subject) {
 			owned[task.Key] = true
 			count[task.Group]++
 		}
-		if len(owned) <= few*groups/2 { // no group has come to its end
+		if len(owned) <= few*groups/2 { // no group has run out of tasks
 			for group := range 2 * groups {
 				name := fmt.Sprintf("g%02d", group)
 				if n := count[name]; group > 0 && group < groups && (n > count["crowd"]+4 || n < count["crowd"]-4) ||
@@ -168,7 +171,7 @@ func claimTurnsEvenly(s *subject) {
 	}
 }
 
-// A group may have tasks of several kinds, of which some are claimed.
+// A group may have tasks of several kinds, of which only some are requested.
 func claimTurnsOfKinds(s *subject) {
 	var batch engine.Batch
 	for i, kind := range []string{"b", "a", "c", "b", "a", "b"} {
@@ -191,7 +194,7 @@ func claimTurnsOfKinds(s *subject) {
 	}
 }
 
-// A member does not get what it leaves out of a group of which it gets other tasks.
+// A member that can read only some tasks of a group gets only those tasks.
 func claimTurnsOfVersions(s *subject) {
 	var batch engine.Batch
 	for i, version := range []byte{7, 6, 7, 5} {
@@ -212,7 +215,7 @@ func claimTurnsOfVersions(s *subject) {
 	}
 }
 
-// However many groups have nothing due, the walk comes past them.
+// A fair claim gets past any number of groups without due tasks.
 func claimTurnsOfMany(s *subject) {
 	var batch engine.Batch
 	for i := range 2500 {

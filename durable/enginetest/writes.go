@@ -53,7 +53,7 @@ func empty(s *subject) {
 	s.check(s.Release(s.ctx, id, nil))
 }
 
-// A call whose context is done returns an error, and so nothing that its caller could take for an answer.
+// A call whose context is done returns an error, so that its caller cannot mistake its results for a response.
 func contextDone(s *subject) {
 	s.add(1, 0)
 	id := s.join("a", long)
@@ -85,12 +85,12 @@ func contextDone(s *subject) {
 	}
 }
 
-// conditionCases lists every condition of a write, with and without a task or note for its key.
+// conditionCases lists every condition of a write, with and without an existing task or note.
 var conditionCases = []struct {
 	name    string
 	cond    engine.Condition
-	present bool // there is a task or note before
-	stale   bool // the revision of the write is one that it had earlier
+	present bool // the task or note exists before the write
+	stale   bool // Write.Revision is an earlier revision
 	holds   bool
 }{
 	{"absent, and is", engine.IfAbsent, false, false, true},
@@ -107,7 +107,7 @@ var conditionCases = []struct {
 	{"always, and is not there", engine.Always, false, false, true},
 }
 
-// Every condition, with and without a task, of a write that puts and one that deletes.
+// Every condition is tested on writes that put and writes that delete, with and without an existing task.
 func conditions(s *subject) {
 	for _, c := range conditionCases {
 		for _, deletes := range []bool{false, true} {
@@ -198,8 +198,7 @@ func addChangeRemove(s *subject) {
 	}
 }
 
-// Whatever is done to any task gives it a revision that is greater than all before, and the old ones meet
-// nothing.
+// Every change to a task assigns a revision greater than all earlier ones, and earlier revisions match nothing.
 func revisionsRise(s *subject) {
 	var last int64
 	a, b := s.join("a", long), s.join("b", long)
@@ -265,7 +264,7 @@ func bytesCopied(s *subject) {
 	check(s.claimed(id)[0].Data)
 }
 
-// odd are strings that mean something to some database, or to none.
+// odd lists strings that are special in some database or that many databases do not support.
 var odd = []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "A", "a\x00", "a\x00b", "ab", "ä", "a\u0308",
 	" ", "a ", "a'b", `a"b`, `a\b`, `\x61`, "{a,b}", "NULL", "null", "a\nb", "%", "_", "\u2028", "\xed\xa0\x80"}
 
@@ -317,7 +316,7 @@ func largeRecords(s *subject) {
 	data := []byte(strings.Repeat("0123456789abcdef", durable.MaxPayload/16+100))
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for i := range data {
-		data[i] ^= byte(rnd.Uint32()) // it must not be compressible
+		data[i] ^= byte(rnd.Uint32()) // makes the data incompressible
 	}
 	var batch engine.Batch
 	for i := range 8 {
@@ -341,7 +340,7 @@ func largeRecords(s *subject) {
 	}
 }
 
-// One batch of 100,000 tasks, or 20,000 in short mode, is whole or not, and many batches are one commit.
+// A batch of 100,000 tasks, or 20,000 in short mode, is atomic, and a single commit can have many batches.
 func manyTasks(s *subject) {
 	n := 100_000
 	if testing.Short() {
@@ -351,7 +350,7 @@ func manyTasks(s *subject) {
 	s.write(0, add(middle, 1))
 	var adds, removes engine.Batch
 	for i := range n {
-		key := fmt.Sprintf("k%06d", (i*7919)%n) // in no order
+		key := fmt.Sprintf("k%06d", (i*7919)%n) // in no particular order
 		adds = append(adds, add(key, int64(i%1000)))
 		removes = append(removes, remove(key))
 	}
@@ -391,7 +390,7 @@ func manyTasks(s *subject) {
 	}
 }
 
-// Of the commits with the same condition, of which one undoes the others, one is done.
+// If several commits have the same condition, and each makes it false for the others, exactly one is applied.
 func oneWins(s *subject) {
 	const callers = 8
 	for round := range 20 {
@@ -404,7 +403,7 @@ func oneWins(s *subject) {
 				if w.Data != nil {
 					w.Due, w.Data = int64(i), fmt.Append(nil, "of ", i)
 				}
-				// Half of them are in a group.
+				// Half of the commits have two batches.
 				batches := []engine.Batch{{w}, {add(fmt.Sprint(what, key, i), ahead)}}
 				if len(s.commits(0, batches[:1+i%2]...)[0].Unmet) > 0 {
 					return
@@ -425,7 +424,7 @@ func oneWins(s *subject) {
 	}
 }
 
-// Commits of the same keys in different orders do not hang and do not fail, and each is whole.
+// Commits of the same keys in different orders do not deadlock or fail, and each is atomic.
 func sameKeys(s *subject) {
 	const callers, rounds, width = 6, 15, 20
 	all(times(callers, func(caller int) {
@@ -434,7 +433,7 @@ func sameKeys(s *subject) {
 			var batch engine.Batch
 			for _, i := range rnd.Perm(width) {
 				w := put(fmt.Sprint("k", i), int64(caller*rounds+round), engine.Always)
-				if rnd.IntN(width) == 0 { // a few are deleted, and so inserted later
+				if rnd.IntN(width) == 0 { // a few keys are deleted, and inserted again later
 					w.If, w.Data = engine.Always, nil
 				}
 				batch = append(batch, w)
@@ -460,7 +459,7 @@ func sameKeys(s *subject) {
 	}
 }
 
-// A caller that has lost the answer of a commit can read what has become of it.
+// A caller that has lost the response to a commit can read whether the commit was applied.
 func lostCommit(s *subject) {
 	link := memengine.NewLink(s.Engine)
 	id := s.join("a", long)
@@ -487,14 +486,14 @@ func byPosition(a, b engine.Stored) int {
 func dueOrder(s *subject) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, key := range odd {
-		w := of([]string{"", "g"}[rnd.IntN(2)], add(key, int64(rnd.IntN(4)))) // ties are in the order of the bytes
+		w := of([]string{"", "g"}[rnd.IntN(2)], add(key, int64(rnd.IntN(4)))) // ties sort by key bytes
 		w.Kind = []string{kind, "other", "other\x00"}[rnd.IntN(3)]
 		s.write(0, w)
 	}
 	s.write(0, add("parked", math.MaxInt64))
 	s.write(0, add("latest", math.MaxInt64-1))
 	id := s.join("a", long)
-	s.claim(id, -1, 1, 3) // who holds a task does not matter
+	s.claim(id, -1, 1, 3) // the holder of a task does not matter
 	want := s.due(engine.Position{Due: engine.None}, math.MaxInt64)
 	if len(want) != len(odd)+2 || !slices.IsSortedFunc(want, byPosition) {
 		s.t.Fatalf("the walk is %s", keys(want))
@@ -528,11 +527,11 @@ func dueOrder(s *subject) {
 	s.write(0, add("after a walk that was broken off", 1))
 }
 
-// A walk yields each task that stays, once, whatever happens to others.
+// A walk yields each task that stays unchanged exactly once, whatever happens to other tasks.
 func dueDuringChanges(s *subject) {
 	const n = 5000
 	names := s.add(n, 0)
-	var batch engine.Batch // every other task moves and comes and goes
+	var batch engine.Batch // every other task is moved, removed and added again
 	for i := 0; i < n; i += 2 {
 		batch = append(batch, put(names[i], 0, engine.Always))
 	}

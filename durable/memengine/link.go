@@ -14,32 +14,32 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Link is the connection from a node to any engine. It forwards every call, with the faults that a test asks for.
-// Give each node its own Link to cut off single nodes, or all nodes the same Link to cut off all at once. Use
-// [NewLink].
+// A Link is a node's connection to an engine of any type. It forwards every call, and injects the faults that a test
+// requests. Give each node its own Link to cut off single nodes, or give all nodes the same Link to cut them all off at
+// once. Use [NewLink] to create one.
 type Link struct {
 	to engine.Engine
 
 	mu   sync.Mutex // protects below
 	of   func(method string) Fault
-	next map[string][]Fault // of the next calls of each method
+	next map[string][]Fault // faults of the next calls of each method
 }
 
-// A Fault is a fault of a call.
+// A Fault is a fault to inject into a call. The zero value means no fault.
 type Fault struct {
 	Delay time.Duration // how long the call takes to reach the engine
-	Fail  bool          // the call fails there, and has no effect
-	Lose  bool          // or it takes effect, and its answer is lost
+	Fail  bool          // the call fails and has no effect
+	Lose  bool          // the call takes effect, but its response is lost
 }
 
-// ErrFault is the error of a call that failed, or whose answer was lost, by a Fault.
+// ErrFault is wrapped by the errors that Faults cause.
 var ErrFault = errors.New("memengine: fault")
 
 // NewLink returns a link without faults.
 func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
 
-// Next sets the faults of the next calls of a method of engine.Engine, such as "Confirm", or of "Count", one for each
-// call. They are added to earlier ones. Calls of one method for different purposes have separate names:
+// Next queues faults for the next calls of a method of engine.Engine, such as "Confirm", or of "Count", one fault per
+// call. Faults that were queued earlier come first. Some methods have several names, one for each purpose:
 //
 //	Commit   "Commit" of tasks, "Commit Notes"
 //	Claim    "Claim", "Claim Fair"
@@ -51,15 +51,16 @@ func (l *Link) Next(method string, faults ...Fault) {
 	l.next[method] = append(l.next[method], faults...)
 }
 
-// SetFaults sets a function that chooses the fault for every call that Next has not given one. It is called with the
-// name of the method, and never concurrently. Nil means no faults.
+// SetFaults sets a function that chooses the faults of calls for which Next has queued no fault. The function is called
+// with the name of the method, and never concurrently. If it is nil, such calls have no faults.
 func (l *Link) SetFaults(of func(method string) Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.of = of
 }
 
-// SetDown makes every call fail with no effect, or restores normal operation. It replaces the function of SetFaults.
+// SetDown makes every call fail without effect, or restores normal operation. It replaces the function set by
+// SetFaults.
 func (l *Link) SetDown(down bool) {
 	if down {
 		l.SetFaults(func(string) Fault { return Fault{Fail: true} })
@@ -68,7 +69,7 @@ func (l *Link) SetDown(down bool) {
 	}
 }
 
-// fault returns the fault of a call.
+// fault returns the fault for the next call of the method.
 func (l *Link) fault(method string) (f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,8 +83,9 @@ func (l *Link) fault(method string) (f Fault) {
 	return Fault{}
 }
 
-// pass calls the method, and applies its fault. A delayed call whose context is done still reaches the engine, like a
-// request that was sent before its sender gave up. So do must not use anything that the caller may change.
+// pass calls do and injects the fault for the method. A delayed call still reaches the engine if its context is done
+// during the delay, like a request that was sent before its sender gave up. do must therefore not use anything that the
+// caller may modify.
 func pass(ctx context.Context, l *Link, method string, do func(context.Context) error) error {
 	f := l.fault(method)
 	meet := func(ctx context.Context) error {
@@ -128,9 +130,9 @@ func (l *Link) Commit(ctx context.Context, by engine.MemberID, batches []engine.
 	})
 }
 
-// ask is pass for a call with an answer. It returns the zero value with an error.
+// ask is pass for a call that returns a value. If there is an error, ask returns the zero value.
 func ask[T any](ctx context.Context, l *Link, method string, do func(context.Context) (T, error)) (T, error) {
-	answer := make(chan T, 1) // a late call leaves its answer there
+	answer := make(chan T, 1) // buffered for the value of an abandoned call
 	err := pass(ctx, l, method, func(ctx context.Context) error {
 		a, err := do(ctx)
 		answer <- a
@@ -148,7 +150,7 @@ func (l *Link) Get(ctx context.Context, keys ...string) ([]engine.Stored, error)
 	return ask(ctx, l, "Get", func(ctx context.Context) ([]engine.Stored, error) { return l.to.Get(ctx, keys...) })
 }
 
-// Walk forwards the walk. If its answer is lost, the walk ends before the first task.
+// Walk forwards the walk. A Fault with Fail or Lose ends the walk before the first task.
 func (l *Link) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		method := "Walk " + []string{"ByDue", "ByKey", "Failing", "Held", "Notes"}[over.Order]
@@ -160,12 +162,12 @@ func (l *Link) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Sto
 	}
 }
 
-// Count calls the engine's Count if the engine is an [engine.Counter]; otherwise it walks over the tasks.
+// Count forwards the call if the engine is an [engine.Counter]. Otherwise, it walks over the tasks.
 func (l *Link) Count(ctx context.Context) ([]engine.KindCount, error) {
 	return ask(ctx, l, "Count", func(ctx context.Context) ([]engine.KindCount, error) { return engine.Count(ctx, l.to) })
 }
 
-// A timed is an answer with the engine's time.
+// A timed is a result together with the engine's time.
 type timed[T any] struct {
 	v   T
 	now int64

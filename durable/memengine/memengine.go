@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package memengine is an [engine.Engine] in memory, for tests: several schedulers of one process share it as the nodes
-// of a cluster share a database. It keeps nothing beyond the process and starts no goroutine. Its clock is time.Now, so
-// it works inside a testing/synctest bubble.
+// Package memengine provides an in-memory [engine.Engine] for tests. Several schedulers in one process can share an
+// engine, as the nodes of a cluster share a database. Its contents do not outlive the process, and it starts no
+// goroutines. It uses time.Now as its clock, so it works inside a testing/synctest bubble.
 //
-// A test can cause trouble: [Engine.Expire] ends a lease, [Engine.Step] sets the clock, [Engine.Restart]
-// restarts the engine, [Engine.Begin] begins a transaction that locks tasks and commits them late. A [Link]
-// stands between a node and an engine, and delays calls, fails them or loses their answers.
+// A test can simulate failures. [Engine.Expire] expires leases, [Engine.Step] moves the clock, and [Engine.Restart]
+// restarts the engine. [Engine.Begin] begins a transaction, which locks tasks and can commit late. A [Link] connects a
+// node to an engine, and can delay calls, make them fail or lose their responses.
 package memengine
 
 import (
@@ -27,27 +27,27 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An Engine is an engine.Engine in memory. Use [New].
+// An Engine is an in-memory engine.Engine. Use [New] to create one.
 type Engine struct {
 	mu       sync.Mutex // protects below, and the fields of each Tx
 	tasks    map[string]*engine.Stored
 	order    *tree // all tasks, by due time and key
-	free     *tree // the free tasks, likewise,
-	turns    *tree // and by group, due time and key
+	free     *tree // free tasks, by due time and key
+	turns    *tree // free tasks, by group, due time and key
 	keys     *tree // all tasks, by key
-	failing  *tree // the failing tasks, by key
-	notes    *tree // by name
+	failing  *tree // failing tasks, by key
+	notes    *tree // notes, by name
 	members  map[engine.MemberID]*member
 	last     engine.MemberID
 	revision int64
-	offset   time.Duration  // of the engine's clock from time.Now
-	up       time.Time      // when it was restarted; zero if never
-	locks    map[string]*Tx // which transaction has locked a key
+	offset   time.Duration  // offset of the engine's clock from time.Now
+	up       time.Time      // time of the last Restart; zero if there was none
+	locks    map[string]*Tx // locked keys, and the transaction that has locked each
 }
 
 type tree = btree.BTreeG[*engine.Stored]
 
-// A member is a node. It holds the tasks whose Owner it is.
+// A member is a node. It holds the tasks whose Owner is the member's ID.
 type member struct {
 	name   string
 	lease  time.Duration
@@ -56,7 +56,7 @@ type member struct {
 	report []byte
 }
 
-// New returns an empty engine. It counts as having been up for a long time.
+// New returns an empty engine, which counts as having been up for a long time.
 func New() *Engine {
 	return &Engine{
 		tasks:   make(map[string]*engine.Stored),
@@ -71,7 +71,7 @@ func New() *Engine {
 	}
 }
 
-// A stored task in the maps and trees never changes: a change replaces it.
+// A stored task in the maps and trees is never modified. A change replaces it.
 func before(a, b *engine.Stored) bool {
 	return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key
 }
@@ -122,7 +122,7 @@ func (e *Engine) commit(by engine.MemberID, batch engine.Batch) (r engine.Result
 	return r
 }
 
-// present returns the task or note that the write is for, or nil if there is none.
+// present returns the current task or note that the write applies to, or nil if there is none.
 func (e *Engine) present(w engine.Write) *engine.Stored {
 	if !w.Note {
 		return e.tasks[w.Key]
@@ -159,7 +159,7 @@ func (e *Engine) write(by engine.MemberID, w engine.Write) engine.Written {
 	return done
 }
 
-// writeNote returns the revision of the note, or 0 if it is deleted.
+// writeNote writes or deletes the note. It returns the note's new revision, or 0 if the note is deleted.
 func (e *Engine) writeNote(w engine.Write) int64 {
 	if w.Data == nil {
 		e.notes.Delete(at(0, w.Key))
@@ -172,7 +172,8 @@ func (e *Engine) writeNote(w engine.Write) int64 {
 	return note.Revision
 }
 
-// put sets the task of the key, or deletes it if next is nil. It gives next its revision, and returns that.
+// put sets the task with the key, or deletes it if next is nil. It assigns next a new revision and returns that
+// revision.
 func (e *Engine) put(key string, next *engine.Stored, failing bool) int64 {
 	if old := e.tasks[key]; old != nil {
 		e.order.Delete(old)
@@ -206,7 +207,7 @@ func (e *Engine) put(key string, next *engine.Stored, failing bool) int64 {
 	return next.Revision
 }
 
-// give changes the owner of the task, which increments its revision.
+// give changes the task's owner and assigns a new revision.
 func (e *Engine) give(s *engine.Stored, to engine.MemberID) *engine.Stored {
 	next := *s
 	next.Owner = to
@@ -229,14 +230,14 @@ func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored
 	return found, nil
 }
 
-// clone returns a copy that the caller may change.
+// clone returns a copy that the caller may modify.
 func clone(s *engine.Stored) engine.Stored {
 	own := *s
 	own.Data = slices.Clone(s.Data)
 	return own
 }
 
-// Walk walks over the tasks, or the notes, as they are when the walk begins.
+// Walk yields the tasks or notes as they are when the walk begins.
 func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		begin, err := e.walk(ctx, over)
@@ -254,7 +255,7 @@ func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.S
 	}
 }
 
-// walk returns a function that yields the present tasks or notes of the range.
+// walk returns an iterator over the current tasks or notes in the range.
 func (e *Engine) walk(ctx context.Context, over engine.Range) (iter.Seq[*engine.Stored], error) {
 	if over.Order == engine.Held {
 		if _, err := e.lockAs(ctx, over.By); err != nil {
@@ -335,7 +336,7 @@ func (e *Engine) Leave(ctx context.Context, id engine.MemberID) error {
 	return nil
 }
 
-// end ends the member, if it is one.
+// end ends the member if it exists.
 func (e *Engine) end(id engine.MemberID) {
 	for _, s := range e.claimed(id) {
 		e.give(s, 0)
@@ -365,7 +366,7 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	}
 	defer e.mu.Unlock()
 	for id := range e.last {
-		id++ // they are numbered from 1
+		id++ // members are numbered from 1
 		if m := e.members[id]; m != nil && !e.leased(m) && time.Since(e.up) > m.lease {
 			e.end(id)
 			names = append(names, m.name)
@@ -384,7 +385,7 @@ func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.C
 	if !e.leased(m) || r.Most <= 0 {
 		return got, nil
 	}
-	found := e.earliest // the trees must not change while they are walked
+	found := e.earliest // finds first and claims later, because a tree must not change during iteration
 	if r.Fair {
 		found = e.turn
 	}
@@ -396,7 +397,7 @@ func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.C
 	return got, nil
 }
 
-// earliest returns the free tasks for a claim that is not fair.
+// earliest returns the tasks for a claim that is not fair.
 func (e *Engine) earliest(r engine.ClaimRequest) (found []*engine.Stored, next string) {
 	if r.After == math.MaxInt64 {
 		return nil, ""
@@ -413,15 +414,15 @@ func (e *Engine) earliest(r engine.ClaimRequest) (found []*engine.Stored, next s
 	return found, ""
 }
 
-// claimable reports whether the request includes the free task.
+// claimable reports whether the free task matches the request and is not locked.
 func (e *Engine) claimable(r engine.ClaimRequest, s *engine.Stored) bool {
 	return e.locks[s.Key] == nil && slices.Contains(r.Kinds, s.Kind) && (len(s.Data) == 0 || s.Data[0] <= r.Readable)
 }
 
-// turn returns the free tasks for a fair claim, and the group that it has reached.
+// turn returns the tasks for a fair claim, and the last group that it has visited.
 func (e *Engine) turn(r engine.ClaimRequest) (found []*engine.Stored, next string) {
 	next = r.Group
-	for ended := false; !ended && len(found) < r.Most; { // the first of each group
+	for ended := false; !ended && len(found) < r.Most; { // the first task of each group
 		next = e.groupAfter(next)
 		found = append(found, e.firstOf(r, next, 1)...)
 		ended = next == ""
@@ -437,7 +438,8 @@ func (e *Engine) turn(r engine.ClaimRequest) (found []*engine.Stored, next strin
 	return more, ""
 }
 
-// groupAfter returns the next group with a free task, or the group of the tasks without one, which is empty.
+// groupAfter returns the next group that has a free task. It returns the empty group, which has the tasks without a
+// group, if there is no other.
 func (e *Engine) groupAfter(group string) (next string) {
 	e.turns.AscendGreaterOrEqual(&engine.Stored{Group: group + "\x00"}, func(s *engine.Stored) bool {
 		next = s.Group
@@ -446,7 +448,7 @@ func (e *Engine) groupAfter(group string) (next string) {
 	return next
 }
 
-// firstOf returns the earliest tasks of the group that the member may claim, at most that many.
+// firstOf returns up to most claimable tasks in the group, the earliest first.
 func (e *Engine) firstOf(r engine.ClaimRequest, group string, most int) (found []*engine.Stored) {
 	from := &engine.Stored{Group: group, Record: engine.Record{Due: math.MinInt64}}
 	e.turns.AscendGreaterOrEqual(from, func(s *engine.Stored) bool {
@@ -480,7 +482,7 @@ func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 	return held, e.now(), nil
 }
 
-// held returns the task of the claim, or nil if the member does not hold it at that revision.
+// held returns the claimed task, or nil if the member does not hold it at that revision.
 func (e *Engine) held(by engine.MemberID, c engine.Claim) *engine.Stored {
 	if s := e.tasks[c.Key]; s != nil && s.Owner == by && s.Revision == c.Revision {
 		return s
@@ -488,7 +490,7 @@ func (e *Engine) held(by engine.MemberID, c engine.Claim) *engine.Stored {
 	return nil
 }
 
-// replace replaces a task with one of the same key, due time, owner and revision.
+// replace replaces a task with one that has the same key, due time, owner and revision.
 func (e *Engine) replace(next *engine.Stored) {
 	e.tasks[next.Key] = next
 	e.order.ReplaceOrInsert(next)
@@ -515,7 +517,7 @@ func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engin
 	return nil
 }
 
-// lock locks the engine for a call, unless its context is done.
+// lock locks the engine for a call. If ctx is done, it returns an error instead.
 func (e *Engine) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memengine: %w", err)
@@ -524,7 +526,7 @@ func (e *Engine) lock(ctx context.Context) error {
 	return nil
 }
 
-// lockAs locks the engine for a call of the member.
+// lockAs locks the engine for a call by the member. If the member is gone, it returns an error instead.
 func (e *Engine) lockAs(ctx context.Context, id engine.MemberID) (*member, error) {
 	if err := e.lock(ctx); err != nil {
 		return nil, err
@@ -545,7 +547,8 @@ func (e *Engine) now() int64 { return time.Now().Add(e.offset).UnixNano() }
 // leased reports whether the member's lease has not expired.
 func (e *Engine) leased(m *member) bool { return e.now() < m.until }
 
-// Expire ends the leases of all members with that name now. A member can still renew its lease until it is reaped.
+// Expire makes the leases of all members with that name expire now. A member can still renew its lease until it is
+// reaped.
 func (e *Engine) Expire(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -556,15 +559,15 @@ func (e *Engine) Expire(name string) {
 	}
 }
 
-// Step sets the engine's clock forwards by d, or back if d is negative.
+// Step moves the engine's clock forward by d, or back if d is negative.
 func (e *Engine) Step(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.offset += d
 }
 
-// Restart simulates a crash and an immediate restart of the engine. Committed tasks stay, and so do the members, none
-// of which is reaped until its lease has passed. Open transactions are rolled back, and the counts of starts are lost.
+// Restart simulates a crash and an immediate restart of the engine. Committed tasks and members are preserved, but no
+// member is reaped until its lease has passed once more. Open transactions are rolled back, and start counts are lost.
 func (e *Engine) Restart() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

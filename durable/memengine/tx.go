@@ -13,14 +13,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// A Tx is a transaction of the engine's user, such as a program that adds a task together with its own rows. Its writes
-// become visible at Commit. Until Commit or Rollback it locks the keys that it writes: commits wait for it, and tasks
-// with these keys cannot be claimed or confirmed.
+// A Tx simulates a user's own transaction, such as that of a program that adds a task together with its own rows. Its
+// writes become visible at Commit. Until Commit or Rollback, it locks the keys that it writes: commits wait for it, and
+// tasks with these keys cannot be claimed or confirmed.
 type Tx struct {
 	e      *Engine
-	keys   map[string]*engine.Stored // the transaction's view of the keys that it locked
+	keys   map[string]*engine.Stored // the locked keys, and their tasks as seen by the transaction
 	writes engine.Batch
-	done   chan struct{} // closed at the end
+	done   chan struct{} // closed when the transaction ends
 }
 
 var errTxDone = errors.New("memengine: the transaction has ended: committed, rolled back, or by a restart")
@@ -30,9 +30,9 @@ func (e *Engine) Begin() *Tx {
 	return &Tx{e: e, keys: make(map[string]*engine.Stored), done: make(chan struct{})}
 }
 
-// Write makes the writes, visible at Commit, if all their conditions hold. Otherwise it makes none, and returns the
-// keys whose condition does not hold. In both cases it locks the keys. It waits until ctx is done for a key that
-// another transaction has locked. It ignores Hold.
+// Write adds the writes to the transaction if all their conditions hold. Otherwise, it adds none and returns the keys
+// whose conditions do not hold. In both cases, it locks the keys. If another transaction has locked a key, Write waits
+// for that transaction to end, or for ctx to be done. Write ignores Hold.
 func (tx *Tx) Write(ctx context.Context, writes ...engine.Write) (unmet []string, err error) {
 	if err := valid.Batches([]engine.Batch{writes}); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (tx *Tx) Write(ctx context.Context, writes ...engine.Write) (unmet []string
 	return nil, nil
 }
 
-// Lock locks the keys, as Write does. A key need not have a task.
+// Lock locks the keys as Write does. A key need not have a task.
 func (tx *Tx) Lock(ctx context.Context, keys ...string) error {
 	batch := make(engine.Batch, len(keys))
 	for i, key := range keys {
@@ -77,7 +77,7 @@ func (tx *Tx) Lock(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// lock locks the keys of the batch, and the engine.
+// lock locks the keys of the batch, and leaves the engine locked.
 func (tx *Tx) lock(ctx context.Context, batch engine.Batch) error {
 	if err := tx.e.lock(ctx); err != nil {
 		return err
@@ -99,8 +99,8 @@ func (tx *Tx) lock(ctx context.Context, batch engine.Batch) error {
 	return nil
 }
 
-// awaitLocks waits until no transaction but own has locked a key of the batch. The engine is locked before and
-// after, but not meanwhile.
+// awaitLocks waits until no transaction other than own has locked a key of the batch. The engine must be locked.
+// awaitLocks unlocks it while it waits.
 func (e *Engine) awaitLocks(ctx context.Context, own *Tx, batch engine.Batch) error {
 	for {
 		i := slices.IndexFunc(batch, func(w engine.Write) bool {
@@ -125,7 +125,7 @@ func (e *Engine) awaitLocks(ctx context.Context, own *Tx, batch engine.Batch) er
 	}
 }
 
-// Commit makes all writes visible, and ends the transaction. It returns an error if the transaction has ended.
+// Commit makes all writes visible and ends the transaction. It returns an error if the transaction has already ended.
 func (tx *Tx) Commit() error {
 	tx.e.mu.Lock()
 	defer tx.e.mu.Unlock()
@@ -139,7 +139,7 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-// Rollback ends the transaction, if it has not ended, and discards its writes.
+// Rollback discards the transaction's writes and ends it. If the transaction has already ended, Rollback does nothing.
 func (tx *Tx) Rollback() {
 	tx.e.mu.Lock()
 	defer tx.e.mu.Unlock()

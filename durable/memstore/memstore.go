@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package memstore is an [engine.Store] in memory, for tests: it keeps nothing beyond the process, needs no
-// directory, starts no goroutine, and so works inside a testing/synctest bubble.
+// Package memstore provides an in-memory [engine.Store] for tests. Its contents do not outlive the process. It needs no
+// directory and starts no goroutines, so it works inside a testing/synctest bubble.
 package memstore
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/google/btree"
 )
 
-// A Store is an engine.Store in memory.
+// A Store is an in-memory engine.Store. Use [New] to create one.
 type Store struct {
 	mu      sync.RWMutex // protects below
-	keys    *tree        // by key,
-	due     *tree        // by due time and key,
-	failing *tree        // and the failing records, by key
+	keys    *tree        // all records, by key
+	due     *tree        // all records, by due time and key
+	failing *tree        // failing records, by key
 	closed  bool
-	fault   error // of each commit; nil if none
+	fault   error // returned by every commit; nil if commits succeed
 
 	settings []byte
 }
@@ -38,15 +38,16 @@ func New() *Store {
 func byKey(a, b engine.Record) bool { return a.Key < b.Key }
 func byDue(a, b engine.Record) bool { return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key }
 
-// Reopen returns a store with everything committed to s so far, as the next process would find it after a crash of this
-// one. The two stores share nothing.
+// Reopen returns a store that contains everything committed to s so far, like the store of the next process after a
+// crash of this one. The two stores are independent.
 func (s *Store) Reopen() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone(), settings: s.settings}
 }
 
-// SetFault makes each later commit change nothing and return the error, such as that of a full disk. nil ends that.
+// SetFault makes every later commit return err and change nothing, for instance to simulate a full disk. A nil err
+// restores normal operation.
 func (s *Store) SetFault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +116,7 @@ func (s *Store) Failing(from string) iter.Seq2[engine.Record, error] {
 
 func all(engine.Record) (in, more bool) { return true, true }
 
-// walk yields records from the given one on. The function is decides whether to yield a record, and whether to
-// continue.
+// walk yields the records not less than from. The predicate decides whether to yield a record and whether to continue.
 func walk(order *tree, err error, from engine.Record, is func(engine.Record) (in, more bool),
 ) iter.Seq2[engine.Record, error] {
 	return func(yield func(engine.Record, error) bool) {
@@ -142,7 +142,7 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 	}
 }
 
-// snapshot returns an order as it is now; the cost of the copy grows with later changes.
+// snapshot returns a copy of the tree as it is now. The tree is copied lazily, as later changes are made.
 func (s *Store) snapshot(of *tree) (*tree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,15 +13,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// backupName is a directory within the store's, in which a copy is made: hard links need the same file system.
+// backupName is the subdirectory in which a backup is assembled. It is in the store's own directory because hard links
+// cannot cross file systems.
 const backupName = "BACKUP"
 
-// Backup writes a copy of the store to w, as a tar of the files of a directory. Unpacked into an empty directory it is
-// a store for [Open], with exactly the commits made up to one instant during the call.
+// Backup writes a copy of the store to w as a tar archive. Unpacked into an empty directory, the archive is a store for
+// [Open] that contains exactly the commits made up to one instant during the call.
 //
-// Commits wait while the files are linked and the log is copied, some milliseconds. They do not wait for w. Until w has
-// been written, the files of the copy stay on the disk, including files that the store no longer uses. Concurrent
-// backups run one after the other. A truncated copy cannot be opened.
+// Commits wait for a few milliseconds while Backup links the files and copies the log. They do not wait for w. The
+// copied files stay on the disk until the whole archive has been written to w, including files that the store no longer
+// uses. Concurrent backups run one after another. A truncated copy cannot be opened.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (err error) {
 	s.backups.Lock()
 	defer s.backups.Unlock()
@@ -57,7 +58,7 @@ func backupError(err error) error {
 	return fmt.Errorf("durable/pebble: backup: %w", err)
 }
 
-// checkpoint makes a copy of Pebble's files between two commits.
+// checkpoint creates a copy of Pebble's files between two commits.
 func (s *Store) checkpoint(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +66,7 @@ func (s *Store) checkpoint(dir string) error {
 		return err
 	}
 	s.mu.Unlock()
-	s.flush() // while commits need not wait: a log must be copied, a table is linked
+	s.flush() // unlocked, so that commits need not wait: a log must be copied, but a table is linked
 	s.mu.Lock()
 	if err := s.usableLocked(); err != nil {
 		return err
@@ -73,8 +74,8 @@ func (s *Store) checkpoint(dir string) error {
 	return s.check(s.db.Checkpoint(dir))
 }
 
-// complete makes a store from a copy of Pebble's files. It returns the names of all its files. The format file is the
-// last: without it the others are not a store.
+// complete turns a copy of Pebble's files into a store and returns the names of all its files. The format file comes
+// last, because the other files are not a store without it.
 func complete(files vfs.FS, dir string) (names []string, err error) {
 	now, err := inventory{}.verify(files, dir)
 	if err != nil {
@@ -101,7 +102,7 @@ func complete(files vfs.FS, dir string) (names []string, err error) {
 	return append(names, inventoryName, watermarkName, formatName), err
 }
 
-// pack adds a file of a directory to a tar.
+// pack adds a file from the directory to the tar archive.
 func pack(out *tar.Writer, files vfs.FS, dir, name string) (err error) {
 	file, err := files.Open(files.PathJoin(dir, name), vfs.SequentialReadsOption)
 	if err != nil {

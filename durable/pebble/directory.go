@@ -18,23 +18,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A directory is a store if it has a format file. That is written after an empty inventory and before Pebble makes its
-// files, so either is missing only if it was lost.
+// A directory is a store if it contains a format file. The format file is written after an empty inventory and before
+// Pebble creates its files, so if either of the two is missing from a store, it has been lost.
 const (
 	formatName = "FORMAT"
 	formatTemp = "FORMAT.new"
 	format     = "timewheel/durable 4\n"
-	format3    = "timewheel/durable 3\n" // without settings
-	format2    = "timewheel/durable 2\n" // without f rows
-	format1    = "timewheel/durable 1\n" // of before the first release, without a checksum
+	format3    = "timewheel/durable 3\n" // has no settings
+	format2    = "timewheel/durable 2\n" // has no f rows
+	format1    = "timewheel/durable 1\n" // from before the first release, has no checksum
 )
 
-// foreign reports whether a file comes neither from an interrupted first Open nor from a new file system.
+// foreign reports whether a file comes neither from an interrupted first Open nor from the creation of the file system.
 func foreign(name string) bool {
 	return !slices.Contains([]string{"LOCK", formatTemp, inventoryTemp, "lost+found"}, name)
 }
 
-// resolve returns a path of the directory that os.Chdir and changed links do not affect.
+// resolve returns a path to the directory that is not affected by later calls to os.Chdir or by changes to symbolic
+// links.
 func resolve(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("durable/pebble: the directory is empty; use \".\" for the current one")
@@ -46,11 +47,11 @@ func resolve(dir string) (string, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		return real, nil
 	}
-	return dir, nil // it is about to be made, or Open reports the error
+	return dir, nil // the directory is about to be created, or Open will report the error
 }
 
-// makeDirectory makes the directory, readable for its user alone, if the parent exists. It refuses a directory that
-// holds something other than a store, and changes nothing in it.
+// makeDirectory creates the directory, accessible to its owner only, if the parent exists. It returns an error if the
+// directory contains something other than a store, and does not change that directory.
 func makeDirectory(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
 	switch {
@@ -69,8 +70,8 @@ func makeDirectory(files vfs.FS, dir string) error {
 	return nil
 }
 
-// checkDirectory compares the files of a store with the inventory, and writes only the first files of a new store. It
-// returns an inventory of the needed files, which is nil if the store has not been made yet.
+// checkDirectory compares the files of a store with the inventory. It writes nothing except the first files of a new
+// store. It returns an inventory of the needed files, or nil if the store has not been created yet.
 func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 	formatted, err := checkFormat(files, dir)
 	if err != nil {
@@ -109,7 +110,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 		}
 		switch err := checkTable(files, files.PathJoin(dir, name)); {
 		case pebble.IsCorruptionError(err):
-			delete(now, name) // if listed, it would count as damaged once its true bytes are restored
+			delete(now, name) // a listed file would count as damaged once its original bytes are restored
 		case err != nil:
 			return nil, err
 		}
@@ -117,7 +118,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 	return now, errors.Join(verifyWatermark(files, dir, list), verifyLogs(files, dir, now))
 }
 
-// checkFormat checks the format, and reports whether there is one.
+// checkFormat checks the format file and reports whether it exists.
 func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,8 +144,8 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	return true, nil
 }
 
-// upgradeFormat upgrades a store of format 2 or 3 to the present format, so that no earlier program changes it: a
-// program of format 2 would not keep the f rows, and both would run paused tasks.
+// upgradeFormat upgrades a store of format 2 or 3 to the current format, so that older programs cannot open it. A
+// program for format 2 would not update the f rows, and a program for either format would run paused tasks.
 func upgradeFormat(files vfs.FS, dir string) error {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if err != nil {
@@ -156,7 +157,8 @@ func upgradeFormat(files vfs.FS, dir string) error {
 	return replaceFile(files, dir, formatTemp, formatName, sealed([]byte(format)))
 }
 
-// checkPebbleVersion refuses the marker of a format of Pebble that is newer than this program.
+// checkPebbleVersion returns an error if the file is the marker of a Pebble format that is newer than this program
+// supports.
 func checkPebbleVersion(name string) error {
 	marked, ok := strings.CutPrefix(name, "marker.format-version.")
 	if !ok {
@@ -169,8 +171,9 @@ func checkPebbleVersion(name string) error {
 	return nil
 }
 
-// removeBeginnings removes the files of a store that a crash interrupted while it was being made: the inventory is
-// empty, so there is no commit. If there is one, the inventory does not belong to this store.
+// removeBeginnings removes the files left by a crash during the creation of a store. The inventory is empty, so the
+// store should have no commits. If it has one, the inventory belongs to another store, and removeBeginnings returns an
+// error.
 func removeBeginnings(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
 	if err != nil {
@@ -199,12 +202,12 @@ func removeBeginnings(files vfs.FS, dir string) error {
 	return nil
 }
 
-// leastRoom is how much of the disk must be free to open a store, in addition to the size of its logs, which are
-// rewritten.
+// leastRoom is the number of bytes that must be free on the disk to open a store, in addition to the size of the
+// store's logs, which are rewritten.
 const leastRoom = 8 << 20
 
-// checkRoom writes and syncs a file, and checks the free space, so that a store on a full disk is not opened only to
-// fail at once.
+// checkRoom writes and syncs a file and checks the free space, so that Open fails on a full disk instead of returning a
+// store that fails at once.
 func checkRoom(files vfs.FS, dir string) error {
 	name := files.PathJoin(dir, formatTemp)
 	file, err := files.Create(name, vfs.WriteCategoryUnspecified)
@@ -227,14 +230,14 @@ func checkRoom(files vfs.FS, dir string) error {
 	}
 	disk, err := files.GetDiskUsage(dir)
 	if err != nil || disk.AvailBytes >= need {
-		return nil // this file system does not report its free space
+		return nil // there is enough space, or the file system does not report its free space
 	}
 	return fmt.Errorf("%w: %d bytes are free, and %d needed to open the store",
 		syscall.ENOSPC, disk.AvailBytes, need)
 }
 
-// memTableFor returns how many bytes are kept in memory before they are written to a table. A log is as large, and
-// there may be several: on a small disk they are smaller.
+// memTableFor returns how many bytes Pebble holds in memory before it writes them to a table. Each log grows to the
+// same size, and there may be several logs, so the size is smaller on a small disk.
 func memTableFor(files vfs.FS, dir string) uint64 {
 	const least, most, part = 1 << 20, 32 << 20, 64
 	disk, err := files.GetDiskUsage(dir)

@@ -1,73 +1,77 @@
 // SPDX-License-Identifier: MIT
 
-// Package pebble provides an on-disk store for package [durable]: one local directory, without a server.
+// Package pebble provides an on-disk store for package [durable]. A store is one local directory and needs no server.
 //
 //	store, err := pebble.Open("/var/lib/shop/tasks")
 //	...
 //	s, err := durable.New(store) // closes the store in Shutdown
 //
-// # What survives what
+// # Durability
 //
-//	a crash of the process, kill -9   the effect of every method that has returned nil
-//	a crash of the system             the same
-//	a power cut                       the same, if the disk keeps what it reports as synced
-//	loss of the disk                  nothing: the store is one directory on one disk
-//	a full or failing disk            what was acknowledged. The scheduler stops writing and running within a
-//	                                  second, [durable.Scheduler.Err] returns the cause, and look-ups still work
-//	a full disk at the start          everything; Open returns the cause
-//	a directory that is removed       nothing; the next method that writes returns an error
+// This table lists what survives each kind of failure:
+//
+//	process crash, kill -9     the effect of every method that has returned nil
+//	system crash               the same
+//	power cut                  the same, if the disk retains the data that it reports as synced
+//	loss of the disk           nothing: the store is one directory on one disk
+//	full or failing disk       every acknowledged change. The scheduler stops writing and running within a second,
+//	                           [durable.Scheduler.Err] returns the cause, and look-ups still work
+//	disk full at Open          everything; Open returns the cause
+//	directory removed          nothing; the next method that writes returns an error
 //
 // # Damage
 //
-// Damage is reported, and damaged data is never used. Every error that means damage wraps [durable.ErrCorrupt] and
-// names the file. The store keeps its own record (INVENTORY and COMMITTED) of which files must exist and what they
-// contain. Pebble alone mistakes a truncated file for a file that a crash cut short.
+// The store reports damage and never uses damaged data. Every error caused by damage wraps [durable.ErrCorrupt] and
+// names the file. The files INVENTORY and COMMITTED record which files must exist and what they must contain. Pebble
+// alone cannot tell a truncated file from one that a crash cut short.
 //
-//	MANIFEST, OPTIONS, markers, logs:
-//	a changed, missing or shorter     Open reports it, before it writes or deletes anything
-//	file, an older copy of it
-//	tables: missing, shorter, older   Open reports it as well
-//	tables: a changed block           the first read or background work that reaches the block reports it; Err
+//	MANIFEST, OPTIONS, marker or      Open reports it before writing or deleting anything
+//	log: changed, missing, shorter
+//	or replaced by an older copy
+//	table: missing, shorter or        Open reports it in the same way
+//	replaced by an older copy
+//	table: changed block              the first read or background operation that reaches the block reports it; Err
 //	                                  returns the error, and the scheduler stops
-//	tasks missing from the whole      the walk over all keys after New reports it; until that walk is complete,
+//	tasks missing from the store      the walk over all keys after New reports it; until that walk is complete,
 //	                                  the store deletes no file that it considers obsolete
-//	a power cut, and a damaged log    Open reports it, unless only the last commit is damaged: that cannot be
-//	                                  distinguished from a commit that the power cut has torn
-//	an older copy of the whole        not noticed: it is a valid store of an earlier time
+//	log damaged after a power cut     Open reports it, unless only the last commit is damaged: that damage looks
+//	                                  the same as a commit torn by the power cut
+//	older copy of the whole           not detected: it is a valid store from an earlier time
 //	directory
 //
-// Restoring the undamaged bytes restores every task. Without a copy of them, [Salvage] reads what is still
-// readable.
+// Restoring the original bytes restores every task. If there is no copy of them, [Salvage] recovers the tasks that are
+// still readable.
 //
 // # Backup
 //
-// [Store.Backup] writes a copy of an open store, as a tar. It makes the files in the directory BACKUP within the
-// store's, as hard links if possible. It removes them when the tar has been written; after a crash the next Open does.
+// [Store.Backup] writes a copy of an open store as a tar archive. It first copies the files to BACKUP, a subdirectory
+// of the store, using hard links where possible. It removes the copies once the archive has been written. After a
+// crash, the next Open removes them.
 //
-// # Inside
+// # Implementation
 //
-// Pebble is a log-structured merge tree. The rows of a store in it:
+// Pebble is a log-structured merge tree. A store consists of these rows in the tree:
 //
-//	m commits   the number of commits, the number of records, and the sum of the hashes of the keys of their
-//	            d rows
-//	k key       the due time of the record of the key
-//	d due key   the data of that record
-//	f key       the due time of the record of the key, if an attempt of its run has failed
-//	m settings  what the scheduler keeps in addition to the tasks: what is paused
-//	m indexed   there is an f row for each of those. The first walk over all keys makes those of an older store
+//	m commits   the number of commits, the number of records, and the sum of the hashes of the d rows' keys
+//	k key       the due time of the record with this key
+//	d due key   the data of the record with this due time and key
+//	f key       the due time of the record with this key, if an attempt of its run has failed
+//	m settings  the scheduler's data other than the tasks: its pauses
+//	m indexed   empty; it exists once every failing record has an f row. In an older store, the first walk over
+//	            all keys creates the f rows
 //
-// So records are stored and read in due order. A look-up by key takes two reads, and the keys alone can be
-// listed quickly. Numbers are big-endian; due times have their sign bit flipped, so that the order of the
-// bytes is that of the numbers.
+// Records are therefore stored and read in due order. A look-up by key takes two reads, and the keys alone can be
+// listed quickly. Numbers are big-endian. Due times have their sign bit flipped so that their bytes sort in numeric
+// order.
 //
-// Pebble owns its files and accesses them through the guard (guard.go). The guard keeps the inventory
-// (inventory.go) and is the first to see a failure. The store owns the directory: its lock, FORMAT
-// (directory.go), and the watermark (watermark.go). Its states:
+// Pebble owns its files and accesses them through the guard (guard.go). The guard maintains the inventory
+// (inventory.go) and is the first to detect a failure. The store owns the directory, including its lock, FORMAT
+// (directory.go) and the watermark (watermark.go). A store is in one of these states:
 //
-//	open      serves
-//	failed    reads still work; commits return the cause; nothing is written to the disk
-//	closed    unusable
+//	open      it serves reads and commits
+//	failed    reads still work, commits return the cause, and nothing is written to the disk
+//	closed    it is not usable
 //
-// The first complete walk over the keys checks an opened store. Files that Pebble has removed are deleted
-// only after it.
+// The first complete walk over the keys checks the opened store. Files that Pebble has removed are deleted only after
+// this check.
 package pebble

@@ -13,22 +13,23 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// rowIndexed says that every failing record has an f row. A store of format 2 has none.
+// rowIndexed is a row that exists once every failing record has an f row. A store of format 2 has no f rows.
 var rowIndexed = []byte("mindexed")
 
 func appendFailingRow(b []byte, key string) []byte { return append(append(b, 'f'), key...) }
 
-// ByKey walks over the records from the key on, in order of the key.
+// ByKey walks over the records in key order, starting at the given key.
 func (s *Store) ByKey(from string) iter.Seq2[engine.Record, error] {
 	return s.walkKeys(appendKeyRow(nil, from), []byte("l"))
 }
 
-// Failing is ByKey for the failing records.
+// Failing is like ByKey, but walks only over the failing records.
 func (s *Store) Failing(from string) iter.Seq2[engine.Record, error] {
 	return s.walkKeys(appendFailingRow(nil, from), []byte("g"))
 }
 
-// walkKeys walks over rows that have the due time of the record under its key.
+// walkKeys walks over the records whose k or f rows are in the given range. Each of these rows contains the due time of
+// the record with that key.
 func (s *Store) walkKeys(from, to []byte) iter.Seq2[engine.Record, error] {
 	return func(yield func(engine.Record, error) bool) {
 		snapshot := s.db.NewSnapshot()
@@ -50,16 +51,16 @@ func (s *Store) walkKeys(from, to []byte) iter.Seq2[engine.Record, error] {
 	}
 }
 
-// An indexer makes the f rows of a store that has none, while all keys are walked over.
+// An indexer creates the f rows of a store that has none, during a walk over all keys.
 type indexer struct {
 	store *Store
-	found []string // failing records whose f rows are not made yet
+	found []string // keys of failing records whose f rows have not been created yet
 }
 
-// indexAtOnce is how many f rows are made in one commit. Other commits wait for it.
+// indexAtOnce is the number of f rows that are created in one commit. Other commits wait for that commit.
 const indexAtOnce = 512
 
-// see is called with each key of the snapshot.
+// see is called with each key in the snapshot.
 func (x *indexer) see(snapshot pebble.Reader, key string) error {
 	r, _, err := get(snapshot, key)
 	if err != nil {
@@ -74,20 +75,20 @@ func (x *indexer) see(snapshot pebble.Reader, key string) error {
 	return x.make()
 }
 
-// failing reports whether the record is failing. An unreadable record is not.
+// failing reports whether an attempt of the record's run has failed. It returns false for an unreadable record.
 func failing(r engine.Record) bool {
 	task, err := durable.InfoOf(r)
 	return err == nil && task.Attempts > 0
 }
 
-// make makes the f rows of the records found that are still failing.
+// make creates the f rows of the found records that are still failing.
 func (x *indexer) make() error {
 	s := x.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var changes []engine.Change
 	for _, key := range x.found {
-		r, ok, err := get(s.db, key) // between two commits
+		r, ok, err := get(s.db, key) // no commit runs at the same time
 		if err != nil {
 			return noData(err, key)
 		}
@@ -101,7 +102,7 @@ func (x *indexer) make() error {
 	return s.commitLocked(changes, nil)
 }
 
-// finish makes the remaining f rows, and notes that all are made.
+// finish creates the remaining f rows and records that the store has all of them.
 func (x *indexer) finish() error {
 	if err := x.make(); err != nil {
 		return err

@@ -11,62 +11,63 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A guard is the file system that Pebble works on. It adds three things.
+// A guard is the file system that Pebble uses. It wraps the real file system and changes its behavior as follows.
 //
-// # Accounts
+// # Checksums
 //
-// The guard sees every byte that Pebble writes. For each file it keeps a checksum of the bytes that are certainly on
-// the disk. It saves these sums in the inventory before Pebble relies on the bytes: when the MANIFEST is synced, and
-// when the name of a new log or marker is. So the next open can distinguish a damaged file from one that a crash has
-// cut off.
+// Every byte that Pebble writes passes through the guard. For each file, the guard maintains a checksum of the bytes
+// that are certainly on the disk. It saves these checksums in the inventory before Pebble relies on the bytes: when the
+// MANIFEST is synced, and when the name of a new log or marker is synced. The next open can then distinguish a damaged
+// file from a file that a crash cut short.
 //
 // # Failure
 //
-// The first failed write closes failed. From then on nothing is written to the disk, and no error of a write reaches
-// Pebble, which would end the process for some and retry others for ever:
+// The first failed write closes the channel failed. From then on, nothing is written to the disk. No write error
+// reaches Pebble, which would end the process after some errors and retry forever after others. Writes are handled as
+// follows:
 //
-//	a table              its write waits until the store is closed, so that the rows stay in memory
-//	everything else      its writes lead nowhere
+//	tables         the write waits until the store is closed, so that the rows stay in memory
+//	other files    the write is discarded and reported as successful
 //
-// # Elsewhere
+// # Other directories
 //
-// Files outside the store's directory belong to a backup. They have no account, and their errors reach Pebble, which
-// returns them.
+// Files outside the store's directory belong to a backup. The guard maintains no checksums for them. Their errors reach
+// Pebble, which returns them.
 //
 // # Removal
 //
-// A file that Pebble removes stays until the next save of the inventory, so that the inventory never lists a missing
-// file. It also stays until the store has been checked after its open, because a repair may need it.
+// A file that Pebble removes stays on the disk until the next save of the inventory, so that the inventory never lists
+// a missing file. It also stays until the opened store has been checked, because a repair may need it.
 type guard struct {
-	vfs.FS // the real one
+	vfs.FS // the real file system
 	dir    string
 
-	failed chan struct{} // closed by the first failure
+	failed chan struct{} // closed on the first failure
 
-	saving sync.Mutex // serializes the saves
+	saving sync.Mutex // serializes calls to save
 
-	mu      sync.Mutex // protects below
+	mu      sync.Mutex // protects the fields below
 	cause   error
-	files   map[string]*guarded // by name, the files that Pebble needs
-	log     *guarded            // the last log made
-	removed map[string]bool     // removed by Pebble, but not deleted
-	made    bool                // the store has been made, and its inventory is kept
-	checked bool                // removed files may be deleted
-	parked  chan struct{}       // while the store serves: writes of tables wait for it after a failure
+	files   map[string]*guarded // the files that Pebble needs, by name
+	log     *guarded            // the most recently created log
+	removed map[string]bool     // files removed by Pebble but not yet deleted
+	made    bool                // the store has been created, so save writes its inventory
+	checked bool                // the store has been checked, so removed files may be deleted
+	parked  chan struct{}       // not nil while the store serves; table writes wait for it after a failure
 }
 
-// guarded is what the guard knows about a file.
+// guarded is the state that the guard maintains for a file.
 type guarded struct {
 	name    string
 	table   bool
 	written extent
-	next    extent // of a table: the next written, once it is long enough
-	synced  extent // what is on the disk
-	linked  bool   // its name is on the disk
+	next    extent // for a table: replaces written once it covers tailSize bytes
+	synced  extent // the extent that is on the disk
+	linked  bool   // the name of the file is on the disk
 }
 
-// newGuard returns a guard for a directory with this inventory of its needed files, which is nil if there is no store
-// yet.
+// newGuard returns a guard for a directory with the given inventory of its needed files, which is nil if there is no
+// store yet.
 func newGuard(dir string, files vfs.FS, now inventory) *guard {
 	g := &guard{
 		FS: files, dir: dir, failed: make(chan struct{}),
@@ -78,7 +79,7 @@ func newGuard(dir string, files vfs.FS, now inventory) *guard {
 	return g
 }
 
-// The names of Pebble's files. Other files do not belong to the store, whatever their suffix.
+// These patterns match the names of Pebble's files. Other files do not belong to the store, whatever their suffix.
 var (
 	logName      = regexp.MustCompile(`^[0-9]{6,}\.log$`)
 	tableName    = regexp.MustCompile(`^[0-9]{6,}\.(sst|blob)$`)
@@ -90,19 +91,19 @@ func isLog(name string) bool      { return logName.MatchString(name) }
 func isTable(name string) bool    { return tableName.MatchString(name) }
 func isManifest(name string) bool { return manifestName.MatchString(name) }
 
-// needed reports whether Pebble reads the file again after it has been closed.
+// needed reports whether Pebble may read the file again after closing it.
 func needed(name string) bool {
 	return isLog(name) || isTable(name) || isManifest(name) || otherName.MatchString(name)
 }
 
-// err returns the first failure.
+// err returns the first failure, or nil if there has been none.
 func (g *guard) err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.cause
 }
 
-// fail ends all writing, if err is not nil.
+// fail records the first failure, which ends all writing. It does nothing if err is nil.
 func (g *guard) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,14 +113,15 @@ func (g *guard) fail(err error) {
 	}
 }
 
-// do makes a change to the file system, or acts as if it had after a failure.
+// do applies a change to the file system. After a failure it does nothing, and its caller proceeds as if the change had
+// succeeded.
 func (g *guard) do(change func() error) {
 	if g.err() == nil {
 		g.fail(change())
 	}
 }
 
-// serve is called when the store has been opened: from here on tables wait after a failure.
+// serve is called once the store has been opened. From then on, table writes wait after a failure.
 func (g *guard) serve() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +129,8 @@ func (g *guard) serve() {
 	g.parked = make(chan struct{})
 }
 
-// dismiss is called when the store is about to be closed: writes that wait after a failure lead nowhere.
+// dismiss is called when the store is about to be closed. Writes that have been waiting since a failure are then
+// discarded.
 func (g *guard) dismiss() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +140,7 @@ func (g *guard) dismiss() {
 	}
 }
 
-// park waits until the store is closed, if it has failed while it served.
+// park waits until the store is about to be closed if the store failed while it was serving.
 func (g *guard) park() {
 	g.mu.Lock()
 	parked, failed := g.parked, g.cause != nil
@@ -147,7 +150,7 @@ func (g *guard) park() {
 	}
 }
 
-// check allows removed files to be deleted.
+// check is called once the store has been checked. It allows removed files to be deleted.
 func (g *guard) check() {
 	g.mu.Lock()
 	g.checked = true
@@ -158,7 +161,7 @@ func (g *guard) check() {
 	}
 }
 
-// save writes the inventory, and deletes the files that Pebble has removed.
+// save writes the inventory. If the store has been checked, save also deletes the files that Pebble has removed.
 func (g *guard) save() error {
 	g.saving.Lock()
 	defer g.saving.Unlock()
@@ -186,20 +189,20 @@ func (g *guard) save() error {
 		return err
 	}
 	for _, name := range gone {
-		// An error leaves an unneeded file, which the next open removes.
+		// An error leaves an unneeded file on the disk, which the next open removes.
 		_ = g.FS.Remove(g.FS.PathJoin(g.dir, name))
 	}
 	return nil
 }
 
-// lastLog returns the name of the last log, and the extent of it that is on the disk.
+// lastLog returns the name of the newest log and the extent of that log that is on the disk.
 func (g *guard) lastLog() (name string, synced extent) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.log.name, g.log.synced
 }
 
-// ours reports whether the path is a file of the store.
+// ours reports whether the path names a file in the store's directory.
 func (g *guard) ours(path string) bool { return g.PathDir(path) == g.dir }
 
 func (g *guard) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -234,8 +237,7 @@ func (g *guard) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f, nil
 }
 
-// Open pauses before it opens a table of a failed store: Pebble retries failed work in the background without a
-// pause.
+// Open pauses before it opens a table of a failed store, because Pebble retries failed background work without a pause.
 func (g *guard) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if isTable(g.PathBase(path)) && g.err() != nil {
 		time.Sleep(retryPause)
@@ -245,7 +247,7 @@ func (g *guard) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 
 const retryPause = 10 * time.Millisecond
 
-// ReuseForWrite makes a new file. Overwriting an old one would destroy bytes that a repair may need.
+// ReuseForWrite creates a new file, because overwriting the old file would destroy bytes that a repair may need.
 func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := g.Create(to, c)
 	if err == nil {
@@ -278,7 +280,7 @@ func (g *guard) Rename(from, to string) error {
 	}
 	g.do(func() error { return g.FS.Rename(from, to) })
 	if name := g.PathBase(to); needed(name) && g.err() == nil {
-		// It was written, synced and closed, and is small.
+		// The file has been written, synced and closed. It is small, so reading it again is cheap.
 		sum, err := sumOf(g.FS, to, false)
 		g.fail(err)
 		g.mu.Lock()
@@ -288,7 +290,7 @@ func (g *guard) Rename(from, to string) error {
 	return nil
 }
 
-// Lock is called by Pebble. The store has already locked the directory.
+// Lock does nothing, because the store has already locked the directory.
 func (g *guard) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func (g *guard) OpenDir(path string) (vfs.File, error) {
@@ -299,7 +301,7 @@ func (g *guard) OpenDir(path string) (vfs.File, error) {
 	return &guardedDir{dir, g}, nil
 }
 
-// A guardedDir notes which names are on the disk.
+// A guardedDir records which file names are on the disk.
 type guardedDir struct {
 	vfs.File
 	g *guard
@@ -323,7 +325,7 @@ func (d *guardedDir) Sync() error {
 		g.mu.Lock()
 		for _, f := range named {
 			f.linked = true
-			due = due || !f.table // tables count from the sync of the MANIFEST that lists them
+			due = due || !f.table // a table counts only once the MANIFEST that lists it is synced
 		}
 		g.mu.Unlock()
 		if !due {
@@ -341,7 +343,7 @@ type guardedFile struct {
 	of *guarded
 }
 
-// do is do of the guard, and waits where a table must wait.
+// do applies a change through the guard. If the file is a table and the store has failed, do then waits as park does.
 func (f *guardedFile) do(change func() error) {
 	f.g.do(change)
 	if f.of.table {
@@ -352,7 +354,7 @@ func (f *guardedFile) do(change func() error) {
 func (f *guardedFile) Write(b []byte) (int, error) {
 	n := len(b)
 	f.do(func() error {
-		written, next := f.of.written.with(b), f.of.next.with(b) // before the write, which may change b
+		written, next := f.of.written.with(b), f.of.next.with(b) // computed before the write, which may change b
 		if _, err := f.File.Write(b); err != nil {
 			return err
 		}
@@ -367,7 +369,7 @@ func (f *guardedFile) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Preallocate does nothing: Pebble asks for more than fits on a small disk.
+// Preallocate does nothing, because Pebble asks for more space than a small disk has.
 func (f *guardedFile) Preallocate(int64, int64) error { return nil }
 
 func (f *guardedFile) Sync() error {
@@ -388,7 +390,7 @@ func (f *guardedFile) SyncTo(length int64) (full bool, err error) {
 	return full, nil
 }
 
-// sync notes what is on the disk if do reports that everything is.
+// sync calls the function and, if it reports that everything is on the disk, records the written bytes as synced.
 func (f *guardedFile) sync(do func() (all bool, err error)) {
 	f.do(func() error {
 		f.g.mu.Lock()

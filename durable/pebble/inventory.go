@@ -20,29 +20,29 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// An inventory is the least that the files of a store must contain: a record that Pebble does not keep. Pebble mistakes
-// a damaged end of its MANIFEST or log for a crash, and a missing log for one that is no longer needed. With the
-// inventory the store can distinguish them.
+// An inventory records the minimum that the files of a store must contain, which Pebble itself does not record. Pebble
+// mistakes a damaged end of its MANIFEST or log for the result of a crash, and a missing log for one that is no longer
+// needed. The inventory lets the store distinguish these cases.
 //
-// It lists files with a checksum of their bytes from one offset to another. The bytes were synced, and so was the name
-// of the file, before they were listed; they are listed before Pebble relies on them. A file may have grown since, and
-// there may be more files: unlisted bytes have not been relied on.
+// The inventory lists files, each with a checksum of the bytes between two offsets. The bytes and the name of a file
+// are synced before they are listed, and they are listed before Pebble relies on them. A file may have grown since
+// then, and there may be other files, but Pebble does not rely on unlisted bytes.
 //
-//	logs, MANIFESTs, OPTIONS, markers   all of the file, as it was at the last save
-//	tables                              the last tailSize bytes at least, which have the index: so they are
-//	                                    known to be those; each block before has a checksum of Pebble's own
+//	logs, MANIFESTs, OPTIONS, markers   the whole file, as it was at the last save
+//	tables                              at least the last tailSize bytes. They contain the index, which identifies
+//	                                    the table. Each earlier block has its own checksum, written by Pebble
 //
-// A crash may leave a table that is not listed: written in part, or one that Pebble relies on in the moment
-// before the save. The next open lists it if each of its blocks matches the checksum of Pebble's own.
+// A crash may leave a table that is not listed. Such a table is incomplete, or Pebble began to rely on it just before
+// the save. The next open lists the table if each of its blocks matches Pebble's own checksum.
 //
-// The inventory is a file of text that is replaced as a whole. The last log grows with every commit and the
-// inventory does not: what that log must hold is in the watermark.
+// The inventory is a text file that is replaced as a whole. It does not change when a commit extends the last log. The
+// watermark records what that log must contain.
 type inventory map[string]extent
 
 // An extent describes a part of a file.
 type extent struct {
 	from, to int64
-	sum      uint32 // CRC-32C of the bytes in between
+	sum      uint32 // CRC-32C of the bytes between from and to
 }
 
 const (
@@ -50,18 +50,19 @@ const (
 	inventoryTemp = "INVENTORY.new"
 	inventoryHead = "timewheel/durable inventory\n"
 
-	// tailSize is how many bytes of a table are read at each open: a few milliseconds for a hundred tables.
+	// tailSize is how many bytes of each table are read at every open, which takes a few milliseconds for a hundred
+	// tables.
 	tailSize = 64 << 10
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// with returns the extent with more bytes at its end.
+// with returns the extent extended by the bytes b.
 func (e extent) with(b []byte) extent {
 	return extent{e.from, e.to + int64(len(b)), crc32.Update(e.sum, castagnoli, b)}
 }
 
-// appendLine writes a file and its extent as a line of text, parseLine reads it.
+// appendLine appends a file name and its extent as a line of text. parseLine parses that line.
 func appendLine(b []byte, name string, e extent) []byte {
 	return fmt.Appendf(b, "%s %d %d %08x\n", name, e.from, e.to, e.sum)
 }
@@ -71,8 +72,8 @@ func parseLine(line string) (name string, e extent, ok bool) {
 	return name, e, n == 4 && err == nil && 0 <= e.from && e.from <= e.to
 }
 
-// sealed appends a line with the checksum to the text; unsealed returns the text before that line, and whether the
-// checksum is right.
+// sealed appends a line with a checksum to the text. unsealed returns the text before that line and reports whether the
+// checksum is correct.
 func sealed(text []byte) []byte {
 	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
@@ -85,7 +86,7 @@ func unsealed(text []byte) (before string, ok bool) {
 	return string(text[:at]), true
 }
 
-// readInventory returns the inventory of a directory, or an error that wraps fs.ErrNotExist if it has none.
+// readInventory returns the inventory of a directory, or an error that wraps fs.ErrNotExist if there is none.
 func readInventory(files vfs.FS, dir string) (inventory, error) {
 	text, err := readAll(files, files.PathJoin(dir, inventoryName))
 	if err != nil {
@@ -105,7 +106,7 @@ func readInventory(files vfs.FS, dir string) (inventory, error) {
 	return list, nil
 }
 
-// save replaces the inventory of the directory.
+// save replaces the directory's inventory file.
 func (list inventory) save(files vfs.FS, dir string) error {
 	text := []byte(inventoryHead)
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -114,7 +115,7 @@ func (list inventory) save(files vfs.FS, dir string) error {
 	return replaceFile(files, dir, inventoryTemp, inventoryName, sealed(text))
 }
 
-// verify compares the files of a directory with the inventory. It returns the present extent of each needed file.
+// verify compares the files in a directory with the inventory. It returns the current extent of each needed file.
 func (list inventory) verify(files vfs.FS, dir string) (inventory, error) {
 	names, err := files.List(dir)
 	if err != nil {
@@ -148,7 +149,7 @@ func (list inventory) verify(files vfs.FS, dir string) (inventory, error) {
 	return now, nil
 }
 
-// verify compares the bytes of a file with the extent.
+// verify returns an error unless the file contains the bytes that the extent describes.
 func (e extent) verify(files vfs.FS, path string) error {
 	is, err := read(files, path, e.from, e.to)
 	if err != nil {
@@ -162,7 +163,7 @@ func (e extent) verify(files vfs.FS, path string) error {
 	return nil
 }
 
-// checkTable compares each block of a table with the checksum of Pebble's own.
+// checkTable compares each block of a table with the checksum that Pebble stored with the block.
 func checkTable(files vfs.FS, path string) (err error) {
 	file, err := files.Open(path)
 	if err != nil {
@@ -182,7 +183,7 @@ func checkTable(files vfs.FS, path string) (err error) {
 	return table.ValidateBlockChecksums()
 }
 
-// sumOf returns the present extent of a file, or of its tail.
+// sumOf returns the current extent of a file, or of its tail only.
 func sumOf(files vfs.FS, path string, tail bool) (extent, error) {
 	info, err := files.Stat(path)
 	if err != nil {
@@ -195,7 +196,7 @@ func sumOf(files vfs.FS, path string, tail bool) (extent, error) {
 	return read(files, path, from, info.Size())
 }
 
-// read returns the extent of the existing bytes in a part of a file.
+// read returns the extent of the bytes that exist in the given range of a file.
 func read(files vfs.FS, path string, from, to int64) (e extent, err error) {
 	file, err := files.Open(path, vfs.SequentialReadsOption)
 	if err != nil {
@@ -225,7 +226,7 @@ func readAll(files vfs.FS, path string) ([]byte, error) {
 	return text, errors.Join(err, file.Close())
 }
 
-// replaceFile replaces a file of a directory as a whole, and syncs it.
+// replaceFile replaces a file in the directory as a whole and syncs it.
 func replaceFile(files vfs.FS, dir, temp, name string, text []byte) error {
 	from := files.PathJoin(dir, temp)
 	file, err := files.Create(from, vfs.WriteCategoryUnspecified)
@@ -242,8 +243,8 @@ func replaceFile(files vfs.FS, dir, temp, name string, text []byte) error {
 	return syncDirectory(files, dir)
 }
 
-// syncFiles syncs the contents and names of the files of a directory. A killed process may have left bytes that are not
-// on the disk yet.
+// syncFiles syncs the contents and names of the files in a directory, because a killed process may have left bytes that
+// are not on the disk yet.
 func syncFiles(files vfs.FS, dir string, now inventory) error {
 	for name := range now {
 		file, err := files.OpenReadWrite(files.PathJoin(dir, name), vfs.WriteCategoryUnspecified)

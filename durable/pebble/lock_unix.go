@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// lockDirectory locks the directory itself, whichever path names it. The lock belongs to the open file: it
-// also excludes a second open in the same process, and only closing that file releases it. (A lock by fcntl
-// belongs to the process: it does not exclude the process itself, which loses it by closing any other file
-// descriptor of the locked file.)
+// lockDirectory locks the directory itself, so the path used to open it does not matter. The lock belongs to the open
+// file. It also excludes a second open in the same process, and is released only when that file is closed. (An fcntl
+// lock belongs to the process. It would not exclude a second open in the same process, and closing any other file
+// descriptor of the locked file would release it.)
 func lockDirectory(dir string) (io.Closer, error) {
 	file, err := os.Open(dir)
 	if err != nil {

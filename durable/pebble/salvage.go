@@ -15,53 +15,53 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Salvage reads a store that can no longer be opened, and calls fn with every whole task it finds. It writes nothing,
-// takes no lock and does not open the store with Pebble. No process may have the store open meanwhile.
+// Salvage reads a store that can no longer be opened and calls fn with every intact task it finds. It writes nothing,
+// takes no lock and does not open the store with Pebble. No process may have the store open during the call.
 //
-// It reads every table (*.sst) and every log (*.log) in the directory and nothing else, so the state of MANIFEST,
-// OPTIONS, FORMAT, INVENTORY, COMMITTED and the marker files does not matter. A damaged block of a table costs the rows
-// in that block. A damaged chunk of a log costs the rest of the commit it belongs to. The commit at the very end of a
-// log counts only if it is whole.
+// Salvage reads only the tables (*.sst) and logs (*.log) in the directory. The state of MANIFEST, OPTIONS, FORMAT,
+// INVENTORY, COMMITTED and the marker files does not matter. If a block of a table is damaged, the rows in that block
+// are lost. If a chunk of a log is damaged, the rest of its commit is lost. The last commit in a log counts only if it
+// is complete.
 //
-// Every row in a table or a log has the number of the write that made it. Salvage takes the row with the
-// highest number, deletions included. A task needs two rows, one with its due time under its key, and one
-// with everything else under its due time. If both are there and agree, the task is yielded with NoDoubt. If
-// not, Salvage yields the task that is whole, with a doubt.
+// Every row in a table or log carries the number of the write that created it. For each row, Salvage uses the version
+// with the highest number, even if that version is a deletion. A task consists of two rows: one holds its due time
+// under its key, and the other holds everything else under its due time. If both rows exist and agree, Salvage yields
+// the task with NoDoubt. Otherwise, if the second row is intact, Salvage yields the task with a doubt.
 //
-// The result may be wrong in these ways, but only if the report has Damage, files are missing, or a kill has left
-// tables that the store no longer used:
+// The result is correct unless the report contains Damage, files are missing, or a killed process left tables that the
+// store no longer used. In these cases the result can be wrong in the following ways:
 //
-//   - A removed task comes back if its removal was in an unreadable part. It usually has the doubt MaybeRemoved, but
-//     not if the remaining rows agree.
+//   - A removed task reappears if its removal was in an unreadable part. It usually has the doubt MaybeRemoved, but not
+//     if the remaining rows agree.
 //   - A task is yielded in an earlier state, with an earlier run, due time or number of attempts, if its later state
-//     was in an unreadable part. It has the doubt MaybeStale if another row shows it.
-//   - A task is missing without a trace if both of its rows are unreadable. Expected shows how many tasks there were
-//     after the last commit found.
+//     was in an unreadable part. It has the doubt MaybeStale if another row reveals the later state.
+//   - A task is missing without a trace if both of its rows are unreadable. Expected is the number of tasks after the
+//     last commit found.
 //
-// A kill leaves traces that look like damage. A table or log that was being written is reported as incomplete, but no
-// acknowledged task is lost with it. Tables that the store no longer used, but had not deleted yet, are read as well,
-// because only the MANIFEST identifies them. They can bring back a removed task, or an earlier state of a task, if
-// other tables from the same time have already been deleted. Bytes of a payload can be mistaken for a block or a chunk
-// if the bytes around them are damaged and they have its exact form, checksum included.
+// A killed process leaves traces that look like damage. A table or log that was being written is reported as
+// incomplete, but no acknowledged task is lost with it. Salvage also reads tables that the store no longer used but had
+// not yet deleted, because only the MANIFEST identifies them. These tables can bring back a removed task, or an earlier
+// state of a task, if other tables from the same time have already been deleted. Payload bytes can be mistaken for a
+// block or chunk if they have its exact form, including the checksum, and the bytes around them are damaged.
 //
 // Salvage reads each file twice and holds one file at a time in memory: up to 128 MB, or more if a log contains a
-// larger commit. It also holds in memory the keys of all rows, those of removed tasks included, as long as a file has
-// them, but never their payloads.
+// larger commit. It also holds the keys of all rows in the files, including those of removed tasks, but never their
+// payloads.
 //
-// Each task is yielded once, in no particular order. Its payload belongs to fn. An error of fn ends Salvage,
-// which returns it. Otherwise the error is nil if the directory could be listed and holds a table or a log.
-// The report is complete up to the error.
+// Salvage yields each task once, in no particular order. The payload belongs to fn. If fn returns an error, Salvage
+// stops and returns that error. Otherwise the error is nil if the directory could be listed and contains a table or a
+// log. The report covers everything up to the error.
 func Salvage(dir string, fn func(Salvaged) error) (SalvageReport, error) {
 	return salvage(vfs.Default, dir, fn)
 }
 
-// Salvaged is a task that Salvage found.
+// Salvaged is a task found by Salvage.
 type Salvaged struct {
 	durable.Info
 	Doubt Doubt
 }
 
-// String returns the task in one line, with the doubt if there is one.
+// String returns a one-line description of the task, including its doubt if it has one.
 func (s Salvaged) String() string {
 	if s.Doubt == NoDoubt {
 		return s.Info.String()
@@ -69,14 +69,14 @@ func (s Salvaged) String() string {
 	return fmt.Sprintf("%v, %v", s.Info, s.Doubt)
 }
 
-// A Doubt is a reason why a task that Salvage found may not be what the store held.
+// A Doubt is a reason why a task found by Salvage may differ from the task that the store held.
 type Doubt uint8
 
-// The doubts. They follow from rows that disagree or are missing.
+// The possible doubts. They arise from rows that are missing or disagree.
 const (
 	NoDoubt      Doubt = iota
-	MaybeRemoved       // the row of the key is missing or deleted
-	MaybeStale         // the row of the key has another due time, or it is unclear which of two tasks is later
+	MaybeRemoved       // the row under the task's key is missing or deleted
+	MaybeStale         // the row under the key has another due time, or it is unclear which version is later
 )
 
 func (d Doubt) String() string {
@@ -91,22 +91,22 @@ func (d Doubt) String() string {
 	return fmt.Sprintf("Doubt(%d)", uint8(d))
 }
 
-// A SalvageReport is the report of Salvage about the store.
+// A SalvageReport summarizes what Salvage found in a store.
 type SalvageReport struct {
 	Files        int // tables and logs in the directory
 	Tasks        int // tasks yielded, including those with a doubt
-	MaybeRemoved int // yielded with that doubt
-	MaybeStale   int // yielded with that doubt
+	MaybeRemoved int // tasks yielded with the doubt MaybeRemoved
+	MaybeStale   int // tasks yielded with the doubt MaybeStale
 
-	Commits  uint64   // the number of the last commit found; 0 if there is none
-	Expected int      // how many tasks the store held after it; 0 if there is none
-	Lost     []string // keys that have a due time but no readable task, sorted
-	Damage   []Damage // unreadable parts, by file and offset
+	Commits  uint64   // number of the last commit found, or 0 if there is none
+	Expected int      // number of tasks after the last commit found, or 0 if there is none
+	Lost     []string // sorted keys that have a due time but no readable task
+	Damage   []Damage // unreadable parts, ordered by file and offset
 }
 
 // Damage is a part of a file that Salvage could not read.
 type Damage struct {
-	File   string // its name in the directory
+	File   string // the name of the file within the directory
 	Offset int64
 	Length int64
 	Err    error
@@ -116,31 +116,31 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s, %d bytes at %d: %v", d.File, d.Length, d.Offset, d.Err)
 }
 
-// A row is one write to one row of the store, in a table or a log. Its bytes are valid until the function that receives
-// it returns.
+// A row is one write to a row of the store, read from a table or log. Its bytes are valid only until the function that
+// receives it returns.
 type row struct {
 	name  []byte
-	write uint64 // the number of the write; 0 in a table without older rows below it
-	set   bool   // not deleted
+	write uint64 // number of the write; 0 in a table with no older rows below it
+	set   bool   // false if the write deleted the row
 	value []byte
 }
 
 // A version is the state of a row after its latest known write.
 type version struct {
 	write uint64
-	file  int32 // the index of the file
+	file  int32 // index of the file in salvager.names
 	set   bool
-	whole bool // the value can be decoded
+	whole bool // the value of the row can be decoded
 
-	// of a row of a key
+	// for a k row, or for a chosen d row
 	due int64
 
-	// of a row of a due time
+	// for a d row
 	generation, seq uint64
 }
 
-// later orders the versions of one row. A table without older rows below it has no numbers of writes. Then the task
-// itself shows which is later, and after that the number of the file.
+// later reports whether v is a later version of a row than the other one. In a table with no older rows below it,
+// writes have no numbers. The tasks themselves then show which version is later. If they do not, the later file wins.
 func (v version) later(than version) bool {
 	return cmp.Or(
 		cmp.Compare(v.write, than.write),
@@ -150,8 +150,8 @@ func (v version) later(than version) bool {
 	) > 0
 }
 
-// A salvager collects the latest version of every row, decides which row is the task of each key, and yields the task
-// in a second reading of the files.
+// A salvager collects the latest version of every row, chooses the row that is the task of each key, and yields that
+// task while reading the files a second time.
 type salvager struct {
 	files  vfs.FS
 	dir    string
@@ -161,10 +161,10 @@ type salvager struct {
 	chosen map[string]choice // by key
 }
 
-// A choice is the row that is the task of a key.
+// A choice is the row chosen as the task of a key.
 type choice struct {
 	version
-	unclear bool // no other row shows which of them is later
+	unclear bool // nothing shows which of the possible rows is the latest
 	yielded bool
 }
 
@@ -182,7 +182,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 	if len(s.names) == 0 {
 		return s.report, fmt.Errorf("durable/pebble: directory %s: it contains no table and no log", dir)
 	}
-	slices.SortFunc(s.names, func(a, b string) int { // later files have greater numbers
+	slices.SortFunc(s.names, func(a, b string) int { // newer files have greater numbers
 		return cmp.Or(cmp.Compare(fileNumber(a), fileNumber(b)), strings.Compare(a, b))
 	})
 	s.report.Files = len(s.names)
@@ -205,7 +205,7 @@ func salvage(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport, 
 	return s.report, nil
 }
 
-// read calls see with each readable row of the file, and returns the unreadable parts.
+// read calls see with each readable row in the file and returns the unreadable parts.
 func (s *salvager) read(name string, see func(row)) []Damage {
 	data, damage := readSectors(s.files, s.files.PathJoin(s.dir, name))
 	var gaps []Damage
@@ -221,7 +221,7 @@ func (s *salvager) read(name string, see func(row)) []Damage {
 	return damage
 }
 
-// parse returns the parts of a task in a row.
+// parse returns the version of a row and the parts of a task that the row contains.
 func parse(file int32, r row) (v version, stored engine.Record, task durable.Info, ok bool) {
 	v = version{write: r.write, file: file, set: r.set, whole: true}
 	switch {
@@ -254,7 +254,7 @@ func dueRow(name string) engine.Record {
 	return engine.Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
 }
 
-// note records the row if it is the latest of its name.
+// note records the row if it is the latest version with its name.
 func (s *salvager) note(file int32, r row) {
 	if len(r.name) == 0 {
 		return
@@ -281,7 +281,7 @@ func (s *salvager) noteCommit(r row) {
 	}
 }
 
-// choose decides for each key which of its rows is its task. There are several if the deletion of one is unreadable.
+// choose decides for each key which of its rows is its task. A key has several such rows if a deletion is unreadable.
 func (s *salvager) choose() {
 	for name, v := range s.latest {
 		if name[0] != 'd' || !v.set || !v.whole {
@@ -301,15 +301,16 @@ func (s *salvager) choose() {
 		s.chosen[at.Key] = c
 	}
 	for key, c := range s.chosen {
-		// A removal deletes both rows at once.
+		// A removal deletes both rows at once, so a later deletion of the k row means that the task was removed.
 		if k, ok := s.latest["k"+key]; ok && !k.set && c.write > 0 && k.write > c.write {
 			delete(s.chosen, key)
 		}
 	}
 }
 
-// better reports whether a row is more likely to be the task of the key than another. The later write is. If a write
-// has no number, the tasks themselves show which is later, and if they do not, the row of the key does.
+// better reports whether one row is more likely than another to be the task of the key. The row with the later write
+// is. If one of the writes has no number, the tasks themselves show which row is later. If they do not, the row under
+// the key does.
 func (s *salvager) better(key string, v, than version) bool {
 	if v.write > 0 && than.write > 0 {
 		return v.write > than.write
@@ -323,12 +324,12 @@ func (s *salvager) better(key string, v, than version) bool {
 	return v.later(than)
 }
 
-// unclear reports whether the order of two rows cannot be determined from the writes or the tasks.
+// unclear reports whether neither the write numbers nor the tasks determine the order of two rows.
 func unclear(v, than version) bool {
 	return (v.write == 0 || than.write == 0) && v.generation == than.generation && v.seq == than.seq
 }
 
-// yield calls fn if the row is the task of a key.
+// yield calls fn if the row was chosen as the task of its key.
 func (s *salvager) yield(file int32, r row, fn func(Salvaged) error) error {
 	if len(r.name) == 0 || r.name[0] != 'd' || !r.set {
 		return nil
@@ -367,7 +368,8 @@ func (s *salvager) doubt(key string, c choice) Doubt {
 	return NoDoubt
 }
 
-// countLost lists the keys that have a due time but no task, unless the task at that due time was deleted later.
+// countLost lists the keys that have a due time but no task. It omits a key if the task at that due time was deleted
+// later.
 func (s *salvager) countLost() {
 	for name, k := range s.latest {
 		if name[0] != 'k' || !k.set || s.chosen[name[1:]].yielded {

@@ -21,13 +21,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// This file reads the tables and logs of Pebble without Pebble's own metadata, for [Salvage]. Both consist of pieces
-// with a checksum. A piece that does not match its checksum is skipped, and the next one that does is found without
-// knowing where it begins.
+// This file reads Pebble's tables and logs for [Salvage] without using Pebble's own metadata. Tables and logs consist
+// of pieces that each have a checksum. A piece that does not match its checksum is skipped. The next intact piece is
+// found by searching for it, because its start is not known.
 
 var errNotWhole = errors.New("not whole")
 
-// fileNumber returns the number in the name of a table or log, and 0 if there is none.
+// fileNumber returns the number in the name of a table or log, or 0 if there is none.
 func fileNumber(name string) uint64 {
 	digits, _, _ := strings.Cut(name, ".")
 	n, err := strconv.ParseUint(digits, 10, 64)
@@ -39,7 +39,7 @@ func fileNumber(name string) uint64 {
 
 const sector = 4096
 
-// readSectors reads a file. Unreadable sectors are replaced by zeros.
+// readSectors reads a file and replaces unreadable sectors with zeros.
 func readSectors(files vfs.FS, name string) (data []byte, damage []Damage) {
 	failed := func(err error) ([]byte, []Damage) { return nil, []Damage{{Err: err}} }
 	file, err := files.Open(name)
@@ -71,7 +71,7 @@ func readSectors(files vfs.FS, name string) (data []byte, damage []Damage) {
 	return data, damage
 }
 
-// appendGap adds an unreadable part, or extends the last one if it ends there.
+// appendGap adds an unreadable part, or extends the last part if it ends where the new one begins.
 func appendGap(gaps []Damage, at, length int, err error) []Damage {
 	if n := len(gaps) - 1; n >= 0 && gaps[n].Offset+gaps[n].Length == int64(at) {
 		gaps[n].Length += int64(length)
@@ -82,26 +82,26 @@ func appendGap(gaps []Damage, at, length int, err error) []Damage {
 
 // # Tables
 //
-// A table is a sequence of blocks: first the data, then the index, the filter and other metadata, and a footer. After
-// each block come 5 bytes: how it is compressed, and the checksum of it all. A block does not have its length: the
-// index has it, and may itself be damaged. So the end of a block is found as the first place where the checksum is
-// right.
+// A table is a sequence of blocks: first the data, then the index, the filter and other metadata, and finally a footer.
+// Each block is followed by 5 bytes: its compression code, and a checksum of the block and that code. A block does not
+// contain its own length. The index does, but it may itself be damaged. The end of a block is therefore taken to be the
+// first position at which the checksum is correct.
 
 const (
 	blockTrailer  = 5
 	footerLength  = 61
 	footerMagic   = "\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3"
-	mostBlock     = 32 << 20 // the filter is the largest
-	mostDataBlock = 2 << 20  // a task has little more than 1 MB, and a block one row more than 4 KB
+	mostBlock     = 32 << 20 // the filter is the largest block
+	mostDataBlock = 2 << 20  // a task takes little more than 1 MB, and a block at most one row more than 4 KB
 	mostUnpacked  = 64 << 20
 	checksumDelta = 0xa282ead8
 
-	// Of a polynomial the highest bit is the lowest power.
+	// The highest bit of a polynomial is the coefficient of its lowest power.
 	one           = 1 << 31
 	castagnoliLow = crc32.Castagnoli<<1&(1<<32-1) | 1
 )
 
-// register returns the state of the CRC that has the given checksum at its end.
+// register returns the state of a CRC that ends with the given checksum.
 func register(checksum []byte) uint32 {
 	return ^bits.RotateLeft32(binary.LittleEndian.Uint32(checksum)-checksumDelta, 15)
 }
@@ -131,7 +131,8 @@ func tableRows(b []byte, see func(row)) (gaps []Damage) {
 
 func hasFooter(b []byte) bool { return bytes.HasSuffix(b, []byte(footerMagic)) }
 
-// blockEnd returns the end, including the trailer, of the block that begins at the offset, or 0 if it is not whole.
+// blockEnd returns the end of the block that begins at the given offset, including its trailer. It returns 0 if the
+// block is not intact.
 func blockEnd(b []byte, at int) int {
 	crc := ^uint32(0)
 	for i := at; i < min(len(b)-blockTrailer, at+mostBlock)+1; i++ {
@@ -143,7 +144,7 @@ func blockEnd(b []byte, at int) int {
 	return 0
 }
 
-// packing reports whether the byte is the code of a compression.
+// packing reports whether the byte is a compression code.
 func packing(b byte) bool {
 	switch block.CompressionIndicator(b) {
 	case block.NoCompressionIndicator, block.SnappyCompressionIndicator,
@@ -153,16 +154,18 @@ func packing(b byte) bool {
 	return false
 }
 
-// nextDataBlock returns where the next whole data block begins, from an offset on, or the end of the bytes.
+// nextDataBlock returns the start of the first intact data block at or after the given offset, or the length of b if
+// there is none.
 //
-// With R(i) the CRC of the bytes before i that begins with 0, and U(e) the CRC that the checksum at e
-// demands, a block from s to e is whole if
+// Let R(i) be the CRC of the bytes before i, computed with the initial state 0. Let U(e) be the CRC state that the
+// checksum at e requires. A block from s to e is intact if
 //
 //	(R(s) + 1...1) / x^8s = (R(e) + U(e)) / x^8e
 //
-// because a CRC is linear. The left side is known for all s when e is reached, so one pass finds the block.
+// because a CRC is linear. The left side is known for every s by the time the scan reaches e, so one pass finds the
+// block.
 func nextDataBlock(b []byte, from int) int {
-	// recent and older have the left sides of the last bytes, enough for the longest block.
+	// recent and older hold the left sides of the most recent bytes, which cover at least the longest block.
 	recent, older := map[uint32]int{}, map[uint32]int{}
 	crc, power := uint32(0), uint32(one)
 	for i := from; i+4 <= len(b); i++ {
@@ -186,7 +189,7 @@ func nextDataBlock(b []byte, from int) int {
 	return len(b)
 }
 
-// multiply multiplies polynomials modulo that of the checksum.
+// multiply multiplies two polynomials modulo the checksum's polynomial.
 func multiply(a, b uint32) (product uint32) {
 	for ; b != 0; b <<= 1 {
 		product ^= a & -(b >> 31)
@@ -195,15 +198,16 @@ func multiply(a, b uint32) (product uint32) {
 	return product
 }
 
-// dataColumns are the types of the columns of a data block: the two parts of the key, the number and kind of the write,
-// whether the key differs from the one before, the value, whether it is stored elsewhere, and whether it is obsolete.
+// dataColumns lists the types of the columns in a data block. The first four columns are the two parts of the key, the
+// number and kind of the write, and whether the key differs from the previous one. The other three are the value,
+// whether the value is stored elsewhere, and whether the row is obsolete.
 var dataColumns = [...]colblk.DataType{
 	colblk.DataTypePrefixBytes, colblk.DataTypeBytes, colblk.DataTypeUint, colblk.DataTypeBool,
 	colblk.DataTypeBytes, colblk.DataTypeBool, colblk.DataTypeBool,
 }
 
-// hasDataColumns reports whether an unpacked block begins like a data block: with the length of the longest key, a
-// version, the numbers of columns and rows, and the type and offset of each column.
+// hasDataColumns reports whether an unpacked block begins like a data block. A data block begins with the length of the
+// longest key, a version, the numbers of columns and rows, and the type and offset of each column.
 func hasDataColumns(b []byte) bool {
 	const head = 4 + 1 + 2 + 4
 	if len(b) <= head+5*len(dataColumns) || b[4] != byte(colblk.Version1) ||
@@ -240,7 +244,7 @@ func unpack(packed []byte, how byte) (b []byte, err error) {
 	return b, block.DecompressInto(block.CompressionIndicator(how), packed, b)
 }
 
-// recoverInto turns a panic of a decoder into an error.
+// recoverInto converts a panic in a decoder to an error.
 func recoverInto(err *error) {
 	if value := recover(); value != nil {
 		*err = fmt.Errorf("it cannot be decoded: %v", value)
@@ -249,12 +253,13 @@ func recoverInto(err *error) {
 
 var dataSchema = colblk.DefaultKeySchema(pebble.DefaultComparer, 16)
 
-// blockRows calls see with each row of a data block with its trailer. It does not call it for other blocks.
+// blockRows calls see with each row in the block, which includes its trailer. It ignores blocks that are not data
+// blocks.
 func blockRows(whole []byte, see func(row)) (err error) {
 	packed, how := whole[:len(whole)-blockTrailer], whole[len(whole)-blockTrailer]
 	b, err := unpack(packed, how)
 	if err != nil || !hasDataColumns(b) {
-		return nil // metadata may have another form
+		return nil // a metadata block may have another form
 	}
 	rows, err := dataRows(b)
 	for _, r := range rows {
@@ -263,9 +268,9 @@ func blockRows(whole []byte, see func(row)) (err error) {
 	return err
 }
 
-// dataRows returns the rows of a data block, up to the first that cannot be decoded.
+// dataRows returns the rows of a data block, up to the first row that cannot be decoded.
 func dataRows(b []byte) (rows []row, err error) {
-	// The decoder trusts its input and reads it through pointers.
+	// The decoder trusts its input and reads it through pointers, so a damaged block can cause a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverInto(&err)
 	var d colblk.DataBlockDecoder
@@ -274,7 +279,7 @@ func dataRows(b []byte) (rows []row, err error) {
 		return nil, nil
 	}
 	var it colblk.DataBlockIter
-	it.InitOnce(&dataSchema, pebble.DefaultComparer, nil) // this store has no values outside of their rows
+	it.InitOnce(&dataSchema, pebble.DefaultComparer, nil) // this store has no values outside their rows
 	if err := it.Init(&d, block.IterTransforms{}); err != nil {
 		return nil, err
 	}
@@ -294,9 +299,9 @@ func dataRows(b []byte) (rows []row, err error) {
 
 // # Logs
 //
-// A log is divided into blocks of 32 KB, and a batch, which is a commit, into chunks that do not cross them. A chunk
-// begins with its checksum, its length, its kind, the number of the log and, from kind 9 on, how far the log is synced.
-// A log file may be reused: then older chunks, with a smaller number, follow after the end.
+// A log is divided into blocks of 32 KB. A batch, which is one commit, is divided into chunks that do not cross block
+// boundaries. A chunk begins with its checksum, length, kind and log number. From kind 9 on, the chunk also states how
+// far the log is synced. If a log file is reused, older chunks with a smaller log number follow the end of the log.
 
 const (
 	logBlock      = 32 << 10
@@ -312,12 +317,12 @@ func notZero(b byte) bool { return b != 0 }
 // A chunk is a piece of a batch in a log.
 type chunk struct {
 	first, last bool
-	number      uint32 // of the log
+	number      uint32 // the number of the log
 	payload     []byte
-	length      int // with its head
+	length      int // the length of the chunk, including its head
 }
 
-// readChunk reads the chunk at the start of the rest of a block.
+// readChunk reads the chunk at the start of b, which is the unread part of a log block.
 func readChunk(b []byte) (c chunk, ok bool) {
 	const head = 4 + 2 + 1 + 4
 	if len(b) < head || b[6] < recycledChunk || b[6] > lastChunk {
@@ -338,23 +343,25 @@ func readChunk(b []byte) (c chunk, ok bool) {
 	return c, true
 }
 
-// isLogEnd reports whether the log with that number ends here. It does if a chunk without a checksum has the next
-// number.
+// isLogEnd reports whether the log with the given number ends at the start of b. The end is marked by a chunk that has
+// the next log number and no checksum.
 func isLogEnd(b []byte, number uint64) bool {
 	end := []byte{6: recycledChunk}
 	return bytes.HasPrefix(b, binary.LittleEndian.AppendUint32(end, uint32(number)+1))
 }
 
-// logRows reads the log with that number. Chunks of earlier logs are left over from an earlier use of the file.
+// logRows calls see with each row in the log with the given number and returns the unreadable parts. It skips chunks
+// with smaller log numbers, which remain from an earlier use of the file.
 func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
 	var (
 		batch    []byte
-		began    = -1 // where the batch begins whose chunks are being collected, or -1
+		began    = -1 // start of the batch whose chunks are being collected, or -1
 		at       = 0
-		damaged  = -1 // where the unreadable part begins, or -1
+		damaged  = -1 // start of the current unreadable part, or -1
 		recycled bool
 	)
-	// closeGap ends a damaged part when a chunk follows it. The batch that it interrupts is read up to there.
+	// closeGap ends a damaged part when an intact chunk follows it. If the damage interrupted a batch, closeGap reads
+	// the batch up to the damage.
 	closeGap := func(end int) {
 		if damaged < 0 {
 			return
@@ -379,7 +386,7 @@ func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
 		}
 		if !ok {
 			if damaged < 0 && len(left) < mostChunkHead && !slices.ContainsFunc(left, notZero) {
-				at += len(left) // the rest of a block in which no chunk has room
+				at += len(left) // the rest of the block is too short for a chunk
 				continue
 			}
 			if damaged < 0 {
@@ -388,14 +395,14 @@ func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
 			at++
 			continue
 		}
-		if damaged < 0 && c.first == (began >= 0) { // the end of a batch is missing, or its beginning
+		if damaged < 0 && c.first == (began >= 0) { // the end or the beginning of a batch is missing
 			damaged = at
 		}
 		if c.first {
 			closeGap(at)
 			batch, began = batch[:0], at
 		} else if damaged >= 0 {
-			at += c.length // of a batch whose beginning is unreadable
+			at += c.length // the beginning of the batch is unreadable
 			continue
 		}
 		batch = append(batch, c.payload...)
@@ -417,14 +424,14 @@ func logRows(b []byte, number uint64, see func(row)) (gaps []Damage) {
 	return gaps
 }
 
-// batchRows calls see with each row of a batch, up to the first that is cut off.
+// batchRows calls see with each row in a batch, up to the first row that is cut off.
 func batchRows(batch []byte, see func(row)) error {
 	if len(batch) < batchHead {
 		return fmt.Errorf("a batch is %w", errNotWhole)
 	}
 	write := binary.LittleEndian.Uint64(batch)
 	left, whole := batch[batchHead:], true
-	piece := func() []byte { // follows its length
+	piece := func() []byte { // reads a length and the bytes after it
 		length, head := binary.Uvarint(left)
 		if head <= 0 || length > uint64(len(left)-head) {
 			whole = false
@@ -443,7 +450,7 @@ func batchRows(batch []byte, see func(row)) error {
 			r.set, r.value = true, piece()
 		case pebble.InternalKeyKindDelete, pebble.InternalKeyKindSingleDelete:
 		case pebble.InternalKeyKindLogData:
-			continue // it is not a row, and has no number
+			continue // log data is not a row and has no write number
 		default:
 			return fmt.Errorf("a row of the unknown kind %d", kind)
 		}

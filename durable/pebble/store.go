@@ -25,30 +25,30 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A Store is an [engine.Store] in a directory, a [engine.FailureReporter], a [engine.Backuper], a
-// [engine.SizeReporter] and a [engine.SpaceReporter]. See [Open].
+// A Store is an [engine.Store] that stores its records in a directory. It is also an [engine.FailureReporter], an
+// [engine.Backuper], an [engine.SizeReporter] and an [engine.SpaceReporter]. See [Open].
 type Store struct {
 	db      *pebble.DB
 	dir     string
 	guard   *guard
 	lock    io.Closer
 	mark    watermark
-	here    func() error // reports that the directory has been removed
+	here    func() error // returns an error if the directory has been removed
 	length  atomic.Int64
 	batches chan *pebble.Batch
 	results chan error
 
-	backups sync.Mutex // held by a backup
+	backups sync.Mutex // held during a backup
 
-	mu      sync.Mutex // protects below; held by a commit
-	commits uint64     // as in the row of that name, and
-	sum     uint64     // as well
-	indexed bool       // every failing record has an f row, and
-	noted   bool       // the row that says so is there
+	mu      sync.Mutex // protects the fields below; held during a commit
+	commits uint64     // number of commits, as in the row rowCommits
+	sum     uint64     // sum of the hashes, as in the row rowCommits
+	indexed bool       // every failing record has an f row
+	noted   bool       // the row rowIndexed exists
 	closed  bool
 }
 
-// ErrLocked is the error of Open, for errors.Is, if the store is already open.
+// ErrLocked is wrapped by the error that Open returns if the store is already open.
 var ErrLocked = errors.New("durable/pebble: the store is open in another process or scheduler")
 
 var errClosed = errors.New("durable/pebble: the store is closed")
@@ -60,16 +60,16 @@ var (
 
 const cacheSize = 32 << 20
 
-// Open opens the store in a directory. It creates the directory, readable for its user alone, if the parent exists. The
-// error wraps [ErrLocked] if the store is open elsewhere, [durable.ErrVersion] if it has another format, and
-// [durable.ErrCorrupt] if it is damaged. In these cases Open changes nothing. It also refuses a directory that holds
-// something else, and leaves it unchanged.
+// Open opens the store in a directory. If the directory does not exist but its parent does, Open creates it with access
+// for its owner only. The error wraps [ErrLocked] if the store is already open, [durable.ErrVersion] if it has an
+// unsupported format, and [durable.ErrCorrupt] if it is damaged. In these cases Open changes nothing. It also refuses a
+// directory that contains something other than a store, and leaves it unchanged.
 //
-// Every commit is synced to the disk. The store deletes no file before the first complete walk over
-// [Store.Keys], which checks it; a [durable.Scheduler] makes that walk after [durable.New].
+// Every commit is synced to the disk. The store deletes no file before the first complete walk over [Store.Keys], which
+// checks the store. A [durable.Scheduler] performs that walk after [durable.New].
 //
-// Opening a store needs 8 MB of free disk. An open store needs room for some six logs and tables in progress, each of a
-// 64th of the disk but at most 32 MB, and up to 300 file descriptors.
+// Opening a store requires 8 MB of free disk space. An open store requires space for about six logs and tables in
+// progress, each 1/64 of the disk but at most 32 MB. It uses up to 300 file descriptors.
 func Open(dir string) (*Store, error) {
 	dir, err := resolve(dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func Open(dir string) (*Store, error) {
 	return open(dir, vfs.Default, 0)
 }
 
-// open opens the store; memTable is 0 for a size that suits the disk.
+// open opens the store. If memTable is 0, open uses a size that suits the disk.
 func open(dir string, files vfs.FS, memTable uint64) (*Store, error) {
 	s := &Store{dir: dir, batches: make(chan *pebble.Batch), results: make(chan error, 1)}
 	if err := s.open(files, memTable); err != nil {
@@ -113,7 +113,7 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if err := syncFiles(files, s.dir, now); err != nil {
 		return err
 	}
-	if err := files.RemoveAll(files.PathJoin(s.dir, backupName)); err != nil { // left by a process that died
+	if err := files.RemoveAll(files.PathJoin(s.dir, backupName)); err != nil { // left by a backup that a crash ended
 		return err
 	}
 	s.guard = newGuard(s.dir, files, now)
@@ -149,11 +149,12 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	return s.walkIfLittered(now)
 }
 
-// litter is how many files other than tables an unchecked store may keep. Each open adds a few, and they are deleted
-// only after a complete walk over the keys: a process that repeatedly ends before that would fill the directory.
+// litter is the number of files, other than tables, that an unchecked store may accumulate. Each open adds a few files,
+// which are deleted only after a complete walk over the keys. A process that repeatedly ends before that walk is
+// complete would otherwise fill the directory.
 const litter = 64
 
-// walkIfLittered walks over the keys if the directory has too many files that may be deleted afterwards.
+// walkIfLittered walks over the keys if the directory contains too many files that may be deleted after the walk.
 func (s *Store) walkIfLittered(now inventory) error {
 	n := 0
 	for name := range now {
@@ -172,7 +173,7 @@ func (s *Store) walkIfLittered(now inventory) error {
 	return nil
 }
 
-// presence returns a function that checks that the path still leads to the same file.
+// presence returns a function that checks whether the path still names the same file.
 func presence(files vfs.FS, path string) (func() error, error) {
 	if files != vfs.Default {
 		return func() error { _, err := files.Stat(path); return err }, nil
@@ -196,18 +197,19 @@ func (s *Store) openDB(memTable uint64) error {
 		Cache:               cache,
 		MemTableSize:        memTable,
 		FormatMajorVersion:  pebble.FormatNewest,
-		MaxManifestFileSize: 4 << 20, // it is read at each open
+		MaxManifestFileSize: 4 << 20, // the MANIFEST is read at every open
 		MaxOpenFiles:        256,
 		Logger:              logger{s.guard.fail},
 	}
 	o.EnsureDefaults()
-	// A corruption is an error of the read that meets it, and not the end of the process.
+	// Without this handler, Pebble ends the process when it detects corruption. With it, the affected read returns an
+	// error.
 	o.EventListener.DataCorruption = func(i pebble.DataCorruptionInfo) {
 		s.guard.fail(fmt.Errorf("%w: %s: %w", engine.ErrCorrupt, i.Path, i.Details))
 	}
 	o.EventListener.BackgroundError = func(err error) { s.guard.fail(damaged(err)) }
 	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a missing key is seldom looked up on the disk
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // so that a look-up of a missing key seldom reads the disk
 	}
 	type opened struct {
 		db  *pebble.DB
@@ -227,7 +229,7 @@ func (s *Store) openDB(memTable uint64) error {
 		select {
 		case is = <-done:
 		case <-time.After(patience):
-			return s.guard.err() // Pebble is abandoned, and can write nothing
+			return s.guard.err() // Pebble is abandoned and can no longer write
 		}
 	}
 	s.db = is.db
@@ -237,7 +239,7 @@ func (s *Store) openDB(memTable uint64) error {
 		}
 		return err
 	}
-	// The files match the inventory. If Pebble cannot read them, and not because of an error of the system, they are
+	// The files match the inventory. If Pebble still cannot read them, and the cause is not a system error, they are
 	// damaged.
 	if errno := syscall.Errno(0); is.err != nil && (!errors.As(is.err, &errno) || errno == syscall.ENOENT) {
 		return fmt.Errorf("%w: %w", engine.ErrCorrupt, is.err)
@@ -248,7 +250,7 @@ func (s *Store) openDB(memTable uint64) error {
 // patience is how long Pebble may take to return after a failure.
 const patience = time.Second
 
-// readCounts reads the numbers of commits and records, and the sum of the records.
+// readCounts reads the number of commits, the number of records and the sum of their hashes.
 func (s *Store) readCounts() error {
 	counts, ok, err := numbers(s.db, rowCommits, 3)
 	if ok {
@@ -259,11 +261,11 @@ func (s *Store) readCounts() error {
 		return damaged(err)
 	}
 	_, s.noted, err = numbers(s.db, rowIndexed, 0)
-	s.indexed = s.noted || !ok // or a new store
+	s.indexed = s.noted || !ok // a new store has no failing records
 	return damaged(err)
 }
 
-// damaged makes an error of Pebble wrap ErrCorrupt if it means damage.
+// damaged returns the error, wrapped with ErrCorrupt if it indicates damage.
 func damaged(err error) error {
 	if err == nil || errors.Is(err, engine.ErrCorrupt) {
 		return err
@@ -274,7 +276,7 @@ func damaged(err error) error {
 	return err
 }
 
-// check returns the error of a read. An error that means damage fails the store.
+// check returns a read error, wrapped with ErrCorrupt if it indicates damage. In that case the store also fails.
 func (s *Store) check(err error) error {
 	if err = damaged(err); errors.Is(err, engine.ErrCorrupt) {
 		s.guard.fail(err)
@@ -282,13 +284,13 @@ func (s *Store) check(err error) error {
 	return err
 }
 
-// Failed returns a channel that is closed when the store has failed. Err returns the cause.
+// Failed returns a channel that is closed when the store fails. Err then returns the cause.
 func (s *Store) Failed() <-chan struct{} { return s.guard.failed }
 
-// Err returns why the store has failed, or nil.
+// Err returns the cause if the store has failed, and nil otherwise.
 func (s *Store) Err() error { return s.guard.err() }
 
-// numbers reads a row of n numbers.
+// numbers reads a row that consists of n numbers, and reports whether the row exists.
 func numbers(from pebble.Reader, row []byte, n int) (all []uint64, ok bool, err error) {
 	value, closer, err := from.Get(row)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -314,11 +316,11 @@ func appendDueRow(b []byte, p engine.Position) []byte {
 	return append(b, p.Key...)
 }
 
-// orderly maps due times to numbers whose bytes have the same order; disorderly is its inverse.
+// orderly maps due times to numbers whose bytes sort in the same order. disorderly is its inverse.
 func orderly(due int64) uint64  { return uint64(due) ^ 1<<63 }
 func disorderly(n uint64) int64 { return int64(n ^ 1<<63) }
 
-// Commit makes all of the changes or none, and syncs them to the disk.
+// Commit applies all of the changes or none of them, and syncs them to the disk.
 func (s *Store) Commit(changes []engine.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,13 +330,13 @@ func (s *Store) Commit(changes []engine.Change) error {
 	return s.commitLocked(changes, nil)
 }
 
-// commitLocked makes the changes, and keeps the settings, if there are any.
+// commitLocked applies the changes, and stores the settings unless they are nil.
 func (s *Store) commitLocked(changes []engine.Change, settings []byte) error {
 	b, length, sum, err := s.batch(changes, settings)
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
-	// Pebble may wait for ever for background work that has failed.
+	// Pebble may wait forever for background work that has failed, so another goroutine performs the commit.
 	s.batches <- b
 	select {
 	case err = <-s.results:
@@ -355,7 +357,7 @@ func (s *Store) commitLocked(changes []engine.Change, settings []byte) error {
 	return s.guard.err()
 }
 
-// Settings returns the bytes of the last SetSettings.
+// Settings returns the settings stored by the last call to SetSettings, or nil if there are none.
 func (s *Store) Settings() ([]byte, error) {
 	value, closer, err := s.db.Get(rowSettings)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -377,7 +379,7 @@ func (s *Store) SetSettings(settings []byte) error {
 	return s.commitLocked(nil, settings)
 }
 
-// usableLocked returns why no commit is possible, or nil.
+// usableLocked returns an error if the store cannot commit.
 func (s *Store) usableLocked() error {
 	if s.closed {
 		return errClosed
@@ -385,7 +387,7 @@ func (s *Store) usableLocked() error {
 	return s.guard.err()
 }
 
-// commitBatches commits one batch after the other.
+// commitBatches commits one batch after another.
 func (s *Store) commitBatches() {
 	commit := func(b *pebble.Batch) (err error) {
 		defer func() { err = recovered(recover(), err) }()
@@ -396,7 +398,7 @@ func (s *Store) commitBatches() {
 	}
 }
 
-// batch returns Pebble's batch for the changes, and the counts after it.
+// batch returns the Pebble batch for the changes and settings, and the counts after its commit.
 func (s *Store) batch(changes []engine.Change, settings []byte,
 ) (b *pebble.Batch, length int64, sum uint64, err error) {
 	size := len(settings)
@@ -460,10 +462,10 @@ func (s *Store) batch(changes []engine.Change, settings []byte,
 	return b, length, sum, err
 }
 
-// Get returns the record of the key, and whether there is one.
+// Get returns the record with the given key, and reports whether it exists.
 func (s *Store) Get(key string) (engine.Record, bool, error) {
 	r, ok, err := get(s.db, key)
-	if errors.Is(err, pebble.ErrNotFound) { // it was moved between the two reads, or its data is lost
+	if errors.Is(err, pebble.ErrNotFound) { // the record was moved between the two reads, or its data is lost
 		snapshot := s.db.NewSnapshot()
 		defer func() { _ = snapshot.Close() }()
 		r, ok, err = get(snapshot, key)
@@ -472,7 +474,8 @@ func (s *Store) Get(key string) (engine.Record, bool, error) {
 	return r, ok, s.check(err)
 }
 
-// noData returns the error of a read for a record that has only its first row. Without the second it is damaged.
+// noData returns err, but replaces pebble.ErrNotFound with an error that wraps ErrCorrupt. A record that has its first
+// row but not its second is damaged.
 func noData(err error, key string) error {
 	if errors.Is(err, pebble.ErrNotFound) {
 		return fmt.Errorf("%w: no data of %q", engine.ErrCorrupt, key)
@@ -480,7 +483,8 @@ func noData(err error, key string) error {
 	return err
 }
 
-// get returns pebble.ErrNotFound if a record has its first row and not its second.
+// get reads the record with the given key. It returns pebble.ErrNotFound if the record has its first row but not its
+// second.
 func get(from pebble.Reader, key string) (engine.Record, bool, error) {
 	n, ok, err := numbers(from, appendKeyRow(nil, key), 1)
 	if err != nil || !ok {
@@ -490,7 +494,7 @@ func get(from pebble.Reader, key string) (engine.Record, bool, error) {
 	return r, err == nil, err
 }
 
-// record returns the record with the due time, or pebble.ErrNotFound.
+// record returns the record with the given key and due time, or pebble.ErrNotFound if it does not exist.
 func record(from pebble.Reader, key string, due int64) (engine.Record, error) {
 	r := engine.Record{Key: key, Due: due}
 	data, closer, err := from.Get(appendDueRow(nil, r.Position()))
@@ -501,7 +505,7 @@ func record(from pebble.Reader, key string, due int64) (engine.Record, error) {
 	return r, closer.Close()
 }
 
-// Due walks over the records after the position and up to the due time, in order.
+// Due walks, in due order, over the records that come after the position and are due no later than the given time.
 func (s *Store) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
 	return func(yield func(engine.Record, error) bool) {
 		bounds := &pebble.IterOptions{LowerBound: append(appendDueRow(nil, after), 0), UpperBound: []byte("e")}
@@ -521,8 +525,8 @@ func (s *Store) Due(after engine.Position, until int64) iter.Seq2[engine.Record,
 	}
 }
 
-// Keys walks over all keys as they are when Keys is called. A complete walk also checks the store.
-// If the store is of a format without f rows, it makes them.
+// Keys walks over all keys that exist when Keys is called. A complete walk also checks the store. If the store was
+// created in a format without f rows, the walk creates them.
 func (s *Store) Keys() iter.Seq2[string, error] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -532,7 +536,7 @@ func (s *Store) Keys() iter.Seq2[string, error] {
 	return s.keys(&indexer{store: s})
 }
 
-// keys is Keys. It passes each row to the indexer, if there is one.
+// keys implements Keys. It passes each key to the indexer, unless the indexer is nil.
 func (s *Store) keys(index *indexer) iter.Seq2[string, error] {
 	snapshot := s.db.NewSnapshot()
 	return func(yield func(string, error) bool) {
@@ -568,8 +572,8 @@ func (s *Store) keys(index *indexer) iter.Seq2[string, error] {
 	}
 }
 
-// checkCounts compares the counts of a walk over all keys with the committed ones. If they agree, the files that Pebble
-// has removed may be deleted.
+// checkCounts compares the counts from a walk over all keys with the committed counts. If they agree, the files that
+// Pebble has removed may be deleted.
 func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	counts, ok, err := numbers(snapshot, rowCommits, 3)
 	if err != nil {
@@ -586,7 +590,8 @@ func (s *Store) checkCounts(snapshot pebble.Reader, length, sum uint64) error {
 	return nil
 }
 
-// walk calls row for each row, until row returns false. It returns an error only if that ended the walk.
+// walk calls row for each row within the bounds until row returns false or an error. It returns the error that ended
+// the walk, or nil.
 func walk(
 	from pebble.Reader, bounds *pebble.IterOptions, row func(key, value []byte) (more bool, err error),
 ) error {
@@ -610,14 +615,14 @@ func walk(
 // Len returns the number of records.
 func (s *Store) Len() int { return int(s.length.Load()) }
 
-// Size returns roughly how many bytes the files of the store take. It reads no file.
+// Size returns the approximate size of the store's files in bytes. It reads no file.
 func (s *Store) Size() int64 {
 	m := s.db.Metrics()
 	return int64(m.DiskSpaceUsage())
 }
 
-// Space returns how many bytes of the disk are free for the store, and the size of the disk. Both are 0 if the file
-// system does not report them.
+// Space returns how many bytes of the disk are available to the store, and the size of the disk in bytes. Both are 0 if
+// the file system does not report them.
 func (s *Store) Space() (free, size int64) {
 	disk, err := s.guard.GetDiskUsage(s.dir)
 	if err != nil {
@@ -626,7 +631,8 @@ func (s *Store) Space() (free, size int64) {
 	return int64(disk.AvailBytes), int64(disk.TotalBytes)
 }
 
-// Close closes the store. If the store has failed, it returns the cause: earlier commits are on the disk.
+// Close closes the store. If the store has failed, Close returns the cause. Commits made before the failure are on the
+// disk.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -645,7 +651,7 @@ func (s *Store) Close() error {
 	return errors.Join(s.guard.err(), s.mark.close(), s.lock.Close())
 }
 
-// closeDB closes Pebble. After a failure it waits for Pebble no longer than patience: Pebble can write nothing.
+// closeDB closes Pebble. After a failure it waits no longer than patience, because Pebble can no longer write.
 func (s *Store) closeDB() error {
 	s.guard.dismiss()
 	done := make(chan error, 1)
@@ -668,8 +674,8 @@ func (s *Store) closeDB() error {
 	}
 }
 
-// flush writes rows that are only in the log into a table, every byte of which has a checksum. This is optional: if the
-// disk is very slow, the rows stay in the log.
+// flush writes rows that are only in the log to a table, in which a checksum covers every byte. Flushing is optional:
+// if the disk is very slow, the rows stay in the log.
 func (s *Store) flush() {
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
@@ -684,9 +690,9 @@ func (s *Store) flush() {
 
 const flushPatience = 10 * time.Second
 
-// A logger receives Pebble's messages. Important errors also come as an event, or by Fatalf. Pebble relies on Fatalf
-// not returning, and calls it with locks held, on any goroutine. So Fatalf fails the store and blocks that goroutine
-// for ever.
+// A logger receives Pebble's messages. It ignores all but fatal ones, because important errors also arrive as events or
+// through Fatalf. Pebble relies on Fatalf not returning, and may call it on any goroutine and with locks held. Fatalf
+// therefore fails the store and blocks the calling goroutine forever.
 type logger struct{ fail func(error) }
 
 func (logger) Infof(string, ...any)  {}
@@ -703,7 +709,8 @@ func (l logger) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// recovered returns the error that was recovered, or err if there was none. Any other value panics again.
+// recovered returns the recovered value if it is an error, or err if nothing was recovered. It panics again with any
+// other value.
 func recovered(value any, err error) error {
 	if value == nil {
 		return err

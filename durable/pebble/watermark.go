@@ -15,12 +15,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A watermark is a file that says what the last log must contain, as the [inventory] does for all other files.
+// A watermark is a file that records what the last log must contain. The [inventory] does the same for all other files.
 //
-// It is written after each commit but not synced, so it costs only a microsecond. A crash of the process does not
-// affect it. A power cut may leave an older one, which demands less. It has two slots, which are written in turn: a
-// power cut may tear one of them. Both are written and synced before the store is made, so one of them can always be
-// read.
+// The watermark is written after each commit but not synced, so a write takes only a microsecond. A process crash does
+// not affect it. A power cut may leave an older watermark, which requires less. The file has two slots that are written
+// alternately, because a power cut may tear one of them. Both slots are written and synced before the creation of a
+// store is complete, so at least one of them can always be read.
 type watermark struct {
 	file vfs.File
 	turn int64
@@ -29,7 +29,7 @@ type watermark struct {
 const (
 	watermarkName  = "COMMITTED"
 	watermarkSlots = 2
-	watermarkSlot  = 4096 // where the second begins
+	watermarkSlot  = 4096 // offset of the second slot
 	watermarkSize  = 96
 )
 
@@ -55,8 +55,8 @@ func (w *watermark) begin(name string, e extent) error {
 
 func (w *watermark) close() error { return errors.Join(w.file.Sync(), w.file.Close()) }
 
-// verifyWatermark compares the last log with the watermark of the directory. A log that the inventory does not list is
-// no longer needed.
+// verifyWatermark compares the last log with the directory's watermark. It ignores a log that the inventory does not
+// list, because that log is no longer needed.
 func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 	text, err := readAll(files, files.PathJoin(dir, watermarkName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,9 +86,9 @@ func verifyWatermark(files vfs.FS, dir string, list inventory) error {
 	return nil
 }
 
-// verifyLogs looks for damage that Pebble would mistake for the end of a log: a commit after a chunk that is not whole.
-// Each commit is synced before the next one is written, so a power cut can tear only the last. The watermark demands
-// more, but may itself not have survived the power cut.
+// verifyLogs returns an error for damage that Pebble would mistake for the end of a log: a commit that follows an
+// incomplete chunk. Each commit is synced before the next one is written, so a power cut can tear only the last commit.
+// The watermark requires more, but may not have survived the power cut itself.
 func verifyLogs(files vfs.FS, dir string, list inventory) error {
 	for name := range list {
 		if !isLog(name) {
@@ -105,10 +105,11 @@ func verifyLogs(files vfs.FS, dir string, list inventory) error {
 	return nil
 }
 
-// logDamage returns where a commit begins after damage in the log with that number. A chunk of another log, or of an
-// earlier commit of this one, does not count: it lies in the payload of the last commit.
+// logDamage looks for damage that is followed by a commit in the log with the given number, and returns the offset of
+// that commit. A chunk of another log, or of an earlier commit in the same log, does not count, because it is part of
+// the last commit's payload.
 func logDamage(log []byte, number uint64) (at int, damaged bool) {
-	var last uint64 // the sequence number of the last whole commit
+	var last uint64 // sequence number of the last complete commit
 	for at < len(log) {
 		left := log[at:min(len(log), at-at%logBlock+logBlock)]
 		c, ok := chunk{}, false
@@ -126,7 +127,7 @@ func logDamage(log []byte, number uint64) (at int, damaged bool) {
 			last = max(last, sequence)
 			at += c.length
 		case !damaged && len(left) < mostChunkHead && !slices.ContainsFunc(left, notZero):
-			at += len(left) // the rest of a block in which no chunk has room
+			at += len(left) // the rest of the block is too short for a chunk
 		default:
 			damaged = true
 			at++

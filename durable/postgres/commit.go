@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// Commit makes the writes of all batches of tasks in one transaction, if it meets no lock, and those of all batches of
-// notes in another. See engine.Engine.
+// Commit applies all task batches in one transaction and all note batches in another. If a lock blocks a transaction,
+// Commit commits its batches in smaller groups. See engine.Engine.
 func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
@@ -49,18 +49,19 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return nil, explain("commit", err)
 }
 
-// A group is the batches of one call of Commit. Its methods take batches by number: all of tasks, or all of notes.
+// A group holds the batches of one call to Commit. Its methods refer to batches by index. The batches of one method
+// call are either all task batches or all note batches.
 type group struct {
 	e       *Engine
 	by      engine.MemberID
 	batches []engine.Batch
 	results []engine.Result
 
-	some bool // a transaction was committed
+	some bool // at least one transaction was committed
 }
 
-// commit commits the batches together. If they meet a lock, it commits each half separately, until it has found the
-// batch that meets the lock.
+// commit commits the batches together. If a lock blocks them, commit splits them in half and commits each half
+// separately, until it has isolated each blocked batch.
 func (g *group) commit(ctx context.Context, these []int) error {
 	for len(these) > 0 {
 		again, err := g.try(ctx, these)
@@ -83,11 +84,11 @@ func (g *group) commit(ctx context.Context, these []int) error {
 	return nil
 }
 
-// isLock reports whether a statement failed because it waited too long for a lock, or in a deadlock.
+// isLock reports whether a statement failed because of a lock timeout or a deadlock.
 func isLock(err error) bool { return is(err, "55P03", "40P01") }
 
-// wait commits the single batch once no lock is in the way. While it waits it rarely uses a connection, and all waiting
-// commits share a few.
+// wait commits the group's only batch once no lock blocks it. While it waits, it rarely uses a connection, and all
+// waiting commits share a few connections.
 func (g *group) wait(ctx context.Context) error {
 	for pause := lockTimeout; g.results[0].Busy; pause = min(2*pause, 20*lockTimeout) {
 		timer := time.NewTimer(pause)
@@ -116,7 +117,7 @@ func locked(ctx context.Context, batch engine.Batch) error {
 		batch[0].Key, len(batch), ctx.Err())
 }
 
-// try commits the batches together, and sets their results. It returns the batches to commit again.
+// try commits the batches together and sets their results. It returns the batches that must be committed again.
 func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
 	statement, args, single := g.arguments(these)
 	if single {
@@ -138,8 +139,8 @@ func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
 	return again, err
 }
 
-// tryWhole is try for batches of several writes, whose transaction must not be committed if a batch is done only in
-// part.
+// tryWhole is like try, but for batches of several writes. It does not commit the transaction if a batch was done only
+// in part.
 func (g *group) tryWhole(ctx context.Context, these []int, statement string, args []any,
 ) (again []int, err error) {
 	tx, err := g.e.verbs.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
@@ -158,19 +159,20 @@ func (g *group) tryWhole(ctx context.Context, these []int, statement string, arg
 	return again, tx.Commit(ctx)
 }
 
-// errEarly is an error from before the commit of a transaction was sent.
+// errEarly is an error that occurred before the COMMIT of a transaction was sent.
 type errEarly struct{ error }
 
 func (e errEarly) Unwrap() error { return e.error }
 
-// notDone reports whether a transaction with that error certainly had no effect. It is not enough that package pgx
-// calls an error safe to retry: it may do so for a commit whose answer was lost.
+// notDone reports whether a transaction that failed with the error certainly had no effect. It does not ask pgx whether
+// the error is safe to retry, because pgx may say so for a commit whose response was lost.
 func notDone(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, new(errEarly)) || errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
 }
 
-// arguments returns the statement for the batches and its arguments, and whether each batch has at most one write.
+// arguments returns the statement for the batches and its arguments, and reports whether each batch has at most one
+// write.
 func (g *group) arguments(these []int) (statement string, args []any, single bool) {
 	var (
 		keys, kinds, groups, datas [][]byte
@@ -206,14 +208,14 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 	return g.e.sql.commit, args, single
 }
 
-// A write is the outcome of a write: done, its condition unmet, or neither.
+// A write is the outcome of one engine.Write: it was done, its condition was unmet, or neither.
 type write struct {
-	n           int // its place among the writes of the statement, from 1
+	n           int // the position of the write in the statement, from 1
 	unmet, done bool
 	engine.Written
 }
 
-// write runs the statement, and returns the outcomes of the writes, in their order.
+// write runs the statement and returns the outcomes in the order of its writes.
 func (g *group) write(ctx context.Context, on sender, statement string, args []any) ([]write, error) {
 	writes := make([]write, len(args[0].([][]byte)))
 	b := g.e.batch()
@@ -234,14 +236,14 @@ func (g *group) write(ctx context.Context, on sender, statement string, args []a
 	return writes, on.SendBatch(ctx, b).Close()
 }
 
-// A sender is a pool or a transaction. A batch sent to a pool is one transaction, which is committed when Close returns
-// nil.
+// A sender is a pool or a transaction. A batch sent to a pool is its own transaction, which has been committed when
+// Close returns nil.
 type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // settle sets the results of the batches. It returns the batches that are neither done nor have an unmet condition, and
-// whether no batch was done only in part.
+// reports whether every batch was done entirely or not at all.
 func (g *group) settle(these []int, writes []write) (again []int, whole bool) {
 	whole = true
 	for _, i := range these {

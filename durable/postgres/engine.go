@@ -20,24 +20,25 @@ import (
 // oldest is the oldest supported server_version_num.
 const oldest = 140000
 
-// An Engine is an [engine.Engine] on PostgreSQL, and an [engine.Counter] and an [engine.HealthReporter]. Use [Open] or
-// [OpenPool]. Any number of schedulers may share it. Close it after they have been shut down.
+// An Engine is an [engine.Engine] on PostgreSQL. It is also an [engine.Counter] and an [engine.HealthReporter]. Use
+// [Open] or [OpenPool] to create an Engine. Any number of schedulers may share it. Close it after they have been shut
+// down.
 type Engine struct {
 	config
 	sql     statements
 	primary *primary
-	direct  bool // there is no pooler: statements have names, and settings belong to the connections
+	direct  bool // there is no pooler, so statements have names and settings belong to connections
 
 	verbs   *pgxpool.Pool // for commits and reads
-	control *pgxpool.Pool // for calls that must not wait for them: claims, starts and leases
+	control *pgxpool.Pool // for claims, starts and leases, which must not wait for commits and reads
 
 	seen    atomic.Pointer[reading]
-	waiting chan struct{} // has a place for each commit that may try a lock at the same time
+	waiting chan struct{} // limits how many waiting commits retry at the same time
 }
 
-// Open connects to the server at the URL, or by a connection string of keywords and values, and makes or migrates the
-// schema. The URL may have the parameters of package pgx: default_query_exec_mode, connect_timeout, sslmode and so on.
-// If the schema does not fit, the error wraps durable.ErrVersion or ErrSchema.
+// Open connects to the server at url, which is a URL or a keyword/value connection string, and creates or migrates the
+// schema. The url may contain the parameters of package pgx, such as default_query_exec_mode, connect_timeout and
+// sslmode. If the program cannot use the schema, the error wraps durable.ErrVersion or ErrSchema.
 func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -50,13 +51,14 @@ func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	return open(ctx, cfg, chosen, opts)
 }
 
-// OpenPool is Open with the server and the settings of a pool. The engine opens its own connections and does not use
-// those of the pool, so a handler that occupies the pool delays no claim.
+// OpenPool is like Open, but uses the server and the settings of a pool. The engine opens its own connections and does
+// not use those of the pool, so a handler that occupies the pool does not delay claims.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Engine, error) {
 	return open(ctx, pool.Config(), true, opts)
 }
 
-// open opens an engine. Without a choice by the user it uses named statements where there is no pooler.
+// open opens an engine. Unless the user has chosen a query execution mode, the engine uses named statements on direct
+// connections.
 func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) (*Engine, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -65,7 +67,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	server := new(primary)
 	validate := cfg.ConnConfig.ValidateConnect
 	cfg.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		if validate != nil { // target_session_attrs
+		if validate != nil { // checks target_session_attrs
 			if err := validate(ctx, conn); err != nil {
 				return err
 			}
@@ -80,7 +82,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
 	direct = direct && cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
-	own := max(c.connections/4, 2) // a claim of overdue tasks may take long, and a renewal must not wait for it
+	own := max(c.connections/4, 2) // a claim of overdue tasks may take a long time, and a renewal must not wait for it
 	e := &Engine{config: c, sql: c.statements(), primary: server, direct: direct}
 	e.waiting = make(chan struct{}, min(2, c.connections-own-1))
 	if direct {
@@ -103,8 +105,8 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	return e, nil
 }
 
-// prepare checks the server, and checks or migrates the schema. It completes the settings of the connections, and
-// reports whether they are direct.
+// prepare checks the server, and checks or migrates the schema. It completes the connection settings and reports
+// whether the connections are direct.
 func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *primary) (direct bool, err error) {
 	connCfg := cfg.ConnConfig.Copy()
 	if cfg.BeforeConnect != nil {
@@ -166,7 +168,7 @@ func (c config) open(ctx context.Context, conn *pgx.Conn) error {
 			"postgres.Schema returns", ErrSchema, c.schema, have, len(migrations))
 	}
 	_, err = conn.Exec(ctx, c.statements().noticeServer)
-	if is(err, "25006") { // a program that only reads
+	if is(err, "25006") { // the connection is read-only
 		return nil
 	}
 	return explain("note the server", err)
@@ -182,11 +184,12 @@ func newPool(ctx context.Context, cfg *pgxpool.Config, most int) (*pgxpool.Pool,
 	return pool, nil
 }
 
-// Close closes the connections. It waits for calls in progress.
+// Close closes the connections after all calls in progress have finished.
 func (e *Engine) Close() {
 	e.control.Close()
 	e.verbs.Close()
 }
 
-// lockTimeout is how long a statement waits for another transaction's lock. A single commit retries.
+// lockTimeout is how long a statement waits for a lock held by another transaction. The commit of a single batch then
+// retries.
 const lockTimeout = 5 * time.Millisecond

@@ -17,7 +17,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// longest is the longest lease. Longer ones are cut to it.
+// longest is the longest lease. Longer leases are reduced to this value.
 const longest = 100 * 365 * 24 * time.Hour
 
 // Join adds a member. See engine.Engine.
@@ -27,8 +27,8 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 	return id, now, explain("join", err)
 }
 
-// Renew extends the member's lease, and reads the members after the commit. In one transaction, two members that renew
-// at the same time might both miss the other's report. See engine.Engine.
+// Renew extends the member's lease, commits the renewal, and then reads the members. In a single transaction, two
+// members that renew at the same time could both miss the other's report. See engine.Engine.
 func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
@@ -45,13 +45,13 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 		case !slices.ContainsFunc(members, func(m engine.Membership) bool { return m.ID == by }):
 			return nil, 0, gone(by)
 		}
-		// A concurrent renewal of the member has shortened its lease, because the server's clock was set back. A second
-		// try finds the new row.
+		// A concurrent renewal has shortened the member's lease because the server's clock was set back. A second try
+		// sees the new row.
 	}
 	return nil, 0, fmt.Errorf("postgres: renew: member %d exists, but the server does not update its row", by)
 }
 
-// renew is one try of Renew.
+// renew performs one try of Renew.
 func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, renewed bool, err error) {
 	scanNow := func(row pgx.Row) error {
@@ -75,7 +75,7 @@ func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
 	b.Queue(e.sql.members).Query(func(rows pgx.Rows) (err error) {
 		members, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m engine.Membership, err error) {
 			err = row.Scan(&m.ID, &m.Name, &m.Lease, &m.Left, &m.Report)
-			m.Left -= time.Duration(now) // the row has the time at which the lease expires
+			m.Left -= time.Duration(now) // the row contains the time at which the lease expires
 			return m, err
 		})
 		return err
@@ -88,15 +88,15 @@ func gone(id engine.MemberID) error {
 	return fmt.Errorf("postgres: member %d: %w", id, engine.ErrMemberGone)
 }
 
-// Leave ends the member. Its tasks that another transaction has locked become free with a later Reap. See
+// Leave removes the member. Tasks of the member that are locked by another transaction become free on a later Reap. See
 // engine.Engine.
 func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
 	_, err := e.end(ctx, e.batch(), e.sql.markLeft, int64(by))
 	return explain("leave", err)
 }
 
-// Reap ends the members whose leases have expired. Their tasks that another transaction has locked become free with a
-// later Reap. See engine.Engine.
+// Reap removes the members whose leases have expired. Tasks of these members that are locked by another transaction
+// become free on a later Reap. See engine.Engine.
 func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	var any bool
 	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {
@@ -108,8 +108,8 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	return names, explain("reap", err)
 }
 
-// end ends the members that the statement marks, and returns their names. It also continues with members marked
-// earlier.
+// end removes the members that the statement marks, and returns their names. It also continues the removal of members
+// that were marked earlier.
 func (e *Engine) end(ctx context.Context, b *pgx.Batch, mark string, args ...any) (names []string, err error) {
 	b.Queue(mark, args...).Query(func(rows pgx.Rows) (err error) {
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
@@ -120,7 +120,8 @@ func (e *Engine) end(ctx context.Context, b *pgx.Batch, mark string, args ...any
 	return names, e.control.SendBatch(ctx, b).Close()
 }
 
-// batch returns the beginning of a transaction.
+// batch returns a batch for one transaction. Unless the connections are direct, the batch begins with the planner
+// settings.
 func (e *Engine) batch() *pgx.Batch {
 	b := &pgx.Batch{}
 	if !e.direct {
@@ -129,14 +130,14 @@ func (e *Engine) batch() *pgx.Batch {
 	return b
 }
 
-// A status is the server's time, and whether the member is one.
+// A status is the server's time, and whether the member still exists.
 type status struct {
 	now    int64
 	member bool
 }
 
-// as runs statements for a member, in one transaction, and returns the server's time. The statements set the status. The
-// error is ErrMemberGone if the member is gone.
+// as runs a batch of statements for a member in one transaction and returns the server's time. One of the statements
+// must set the status. The error is ErrMemberGone if the member is gone.
 func (e *Engine) as(ctx context.Context, id engine.MemberID, what string, b *pgx.Batch, s *status,
 ) (now int64, err error) {
 	sent := time.Now()
@@ -144,7 +145,7 @@ func (e *Engine) as(ctx context.Context, id engine.MemberID, what string, b *pgx
 	switch {
 	case err != nil:
 		return 0, explain(what, err)
-	case !s.member: // nothing was done: a member that holds or gets a task remains one until the end of the transaction
+	case !s.member: // nothing was done: a member that holds or claims a task exists until the transaction ends
 		return 0, gone(id)
 	}
 	e.saw(sent, s.now)
@@ -156,25 +157,25 @@ func (e *Engine) queueStatus(b *pgx.Batch, id engine.MemberID, s *status) {
 	b.Queue(e.sql.status, int64(id)).QueryRow(func(row pgx.Row) error { return row.Scan(&s.now, &s.member) })
 }
 
-// A reading is the server's time in an answer, and when this process sent the question.
+// A reading is a time reported by the server, and the time at which this process sent the request for it.
 type reading struct {
 	sent time.Time
 	now  int64
 }
 
-// fresh is how long a reading may take, and how long it is valid.
+// fresh is the longest time that a reading may take. It is also how long a reading remains valid.
 const fresh = 200 * time.Millisecond
 
-// saw keeps a reading, if it is valid.
+// saw stores a reading unless it took too long.
 func (e *Engine) saw(sent time.Time, now int64) {
 	if time.Since(sent) < fresh {
 		e.seen.Store(&reading{sent, now})
 	}
 }
 
-// time returns the server's time, or a time later by at most as long as the reading took. A stored reading saves the
-// user's transaction a round trip. A started scheduler takes ten readings a second. Without a scheduler, one
-// transaction makes a reading for all others within fresh.
+// time returns the server's time. The result may be ahead of the server by at most the time that the reading took. A
+// stored reading saves the user's transaction a round trip. A running scheduler takes ten readings a second. Without a
+// scheduler, one transaction takes a reading, and all others use that reading while it is valid.
 func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	if r := e.seen.Load(); r != nil {
 		if age := time.Since(r.sent); age < fresh {
@@ -188,8 +189,8 @@ func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	return now, err
 }
 
-// Claim gives tasks to the member. If a kind has payloads of two versions, and a fair claim takes several tasks of a
-// group, it gives the tasks of one version before those of the other. See engine.Engine.
+// Claim assigns tasks to the member. If a kind has payloads of two versions and a fair claim takes several tasks of a
+// group, it takes the tasks of one version before those of the other. See engine.Engine.
 func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Claims, err error) {
 	by, kinds, most, readable := int64(r.By), names(r.Kinds), max(r.Most, 0), []byte{r.Readable}
 	if r.Fair {
@@ -207,7 +208,7 @@ func (e *Engine) Claim(ctx context.Context, r engine.ClaimRequest) (c engine.Cla
 	return c, err
 }
 
-// claim makes a claim with the statement.
+// claim claims tasks with the given statement.
 func (e *Engine) claim(ctx context.Context, by engine.MemberID, statement string, args ...any,
 ) (c engine.Claims, err error) {
 	var s status
@@ -230,7 +231,7 @@ func (e *Engine) claim(ctx context.Context, by engine.MemberID, statement string
 	return c, nil
 }
 
-// names returns texts as bytes, because they need not be UTF-8.
+// names converts texts to byte slices, because the texts need not be valid UTF-8.
 func names(texts []string) [][]byte {
 	all := make([][]byte, len(texts))
 	for i, text := range texts {
@@ -239,9 +240,8 @@ func names(texts []string) [][]byte {
 	return all
 }
 
-// Confirm confirms starts. It does not wait for the disk: when the server crashes, the starts of its last
-// moments may not be counted. A task that is locked for longer than some 15 ms is not confirmed. See
-// engine.Engine.
+// Confirm confirms starts. It does not wait for the disk, so the last starts before a server crash may not be counted.
+// A task that stays locked for longer than about 15 ms is not confirmed. See engine.Engine.
 func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) (held []bool, now int64, err error) {
 	confirmed := make(map[engine.Claim]bool)
@@ -253,7 +253,7 @@ func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 		if len(confirmed) == len(claims) || pause > 8*time.Millisecond {
 			break
 		}
-		// A claim by another member, or a commit with an unmet condition, locks tasks that it does not change.
+		// Another member's claim, or a commit with an unmet condition, may lock tasks without changing them.
 		if left, err = e.stillHeld(ctx, by, left, confirmed); err != nil {
 			return nil, 0, err
 		}
@@ -269,7 +269,7 @@ func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 	return held, now, nil
 }
 
-// confirm notes which of the claims are confirmed.
+// confirm tries once to confirm the claims, and adds each confirmed claim to the map.
 func (e *Engine) confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 	confirmed map[engine.Claim]bool,
 ) (now int64, err error) {
@@ -290,7 +290,7 @@ func (e *Engine) confirm(ctx context.Context, by engine.MemberID, claims []engin
 	return e.as(ctx, by, "confirm", b, &s)
 }
 
-// stillHeld returns the claims that the member holds, except confirmed ones.
+// stillHeld returns the unconfirmed claims that the member still holds.
 func (e *Engine) stillHeld(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 	confirmed map[engine.Claim]bool,
 ) (held []engine.Claim, err error) {
@@ -308,7 +308,7 @@ func scanClaim(row pgx.CollectableRow) (c engine.Claim, err error) {
 	return c, err
 }
 
-// Release gives up claims, except claims of tasks that another transaction has locked. See engine.Engine.
+// Release gives up the claims, except claims on tasks that another transaction has locked. See engine.Engine.
 func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	b := e.batch()
 	var s status
@@ -318,7 +318,7 @@ func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engin
 	return err
 }
 
-// arguments returns the arguments of a statement on claims.
+// arguments returns the arguments for a statement that operates on claims.
 func arguments(by engine.MemberID, claims []engine.Claim) []any {
 	keys, revisions, starts := make([][]byte, len(claims)), make([]int64, len(claims)), make([]int32, len(claims))
 	for i, c := range claims {

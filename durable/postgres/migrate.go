@@ -16,13 +16,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrSchema is the error of Open and OpenPool if the schema does not exist or has an older version, and they may not
-// migrate it. It is also the error if the schema belongs to another cluster. A schema of a later version is
-// durable.ErrVersion.
+// ErrSchema is returned by Open and OpenPool if the schema does not exist or has an older version, and they may not
+// migrate it. It is also returned if the schema belongs to another cluster. For a schema with a later version, the
+// error is durable.ErrVersion instead.
 var ErrSchema = errors.New("postgres: the schema does not fit")
 
-// The migrations are numbered from 1. They only add, so that programs of the previous version can continue to use the
-// schema, and repeating one changes nothing. Released migrations never change.
+// The migrations are numbered from 1. They only add to the schema, so programs of the previous version can continue to
+// use it. Applying a migration again changes nothing. Released migrations never change.
 var migrations = []string{`
 CREATE TABLE IF NOT EXISTS $schema.member (
 	id    bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -103,7 +103,7 @@ ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS server text;
 ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS since bigint NOT NULL DEFAULT 0;
 `}
 
-// head comes before the migrations. The row of its table says which of them the schema has.
+// head runs before the migrations. The row in its table records which migrations have been applied to the schema.
 const head = `
 CREATE TABLE IF NOT EXISTS $schema.version (
 	one     boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -112,11 +112,14 @@ CREATE TABLE IF NOT EXISTS $schema.version (
 );
 `
 
-// Schema returns the SQL that makes the schema, or migrates an older one. It is for programs with their own migration
-// tool, which open the engine with WithoutMigration. Run it in one transaction. If nodes are running, set a
-// lock_timeout of less than a second, and repeat the SQL when that expires: while it waits for an open transaction, the
-// nodes wait for it. They also wait while it makes an index, unless you run its CREATE INDEX with CONCURRENTLY before.
-// If that fails, it leaves an invalid index: drop the index and create it again. Running the SQL again changes nothing.
+// Schema returns the SQL that creates the schema or migrates an older one. It is for programs that use their own
+// migration tool and open the engine with WithoutMigration. Run the SQL in one transaction. Running it again changes
+// nothing.
+//
+// If nodes are running, set a lock_timeout of less than a second, and run the SQL again when the timeout expires. While
+// the SQL waits for an open transaction, the nodes wait for the SQL. They also wait while it creates an index, unless
+// you run its CREATE INDEX with CONCURRENTLY beforehand. If CREATE INDEX CONCURRENTLY fails, it leaves an invalid
+// index: drop the index and create it again.
 func Schema(opts ...Option) (string, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -132,16 +135,18 @@ func Schema(opts ...Option) (string, error) {
 // quote returns s as an SQL string literal.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// sql puts the name of the schema into a text.
+// sql returns the text with $schema replaced by the name of the schema.
 func (c config) sql(text string) string {
 	return strings.ReplaceAll(text, "$schema", pgx.Identifier{c.schema}.Sanitize())
 }
 
-// Migrate makes the schema, or migrates it to the version that this package needs. Open does so as well, unless
+// Migrate creates the schema, or migrates it to the version that this package needs. Open does the same unless
 // WithoutMigration is given. Any number of programs may migrate at the same time, while nodes of the previous version
-// are running. Migrate waits for open transactions, and delays the nodes by at most 0.2 s in each second meanwhile. It
-// does not delay them while it makes an index, for which it opens another connection. The connection must not be in a
-// transaction. The role must own the schema, or have the right to create one in the database.
+// are running.
+//
+// Migrate waits for open transactions. While it waits, it delays the nodes by at most 0.2 s in each second. It opens a
+// second connection to create indexes without delaying the nodes. The given connection must not be in a transaction.
+// Its role must own the schema, or have permission to create a schema in the database.
 func Migrate(ctx context.Context, conn *pgx.Conn, opts ...Option) error {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -160,7 +165,7 @@ func (c config) migrateOn(ctx context.Context, conn *pgx.Conn) error {
 		// If several programs create the same object at the same time, all but one fail.
 		case is(err, "23505", "42P06", "42P07", "42710") && try < 10:
 			continue
-		case is(err, "55P03", "40P01"): // a transaction holds a lock
+		case is(err, "55P03", "40P01"): // another transaction holds a lock
 			waited := wait(ctx)
 			if waited == nil {
 				continue
@@ -171,7 +176,7 @@ func (c config) migrateOn(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// wait waits for migrateAgain, or until the context is done, whose error it returns.
+// wait waits for migrateAgain. If the context is done first, wait returns the context's error.
 func wait(ctx context.Context) error {
 	select {
 	case <-time.After(migrateAgain):
@@ -181,12 +186,13 @@ func wait(ctx context.Context) error {
 	}
 }
 
-// addition matches a change of a table by a migration, or an index and its name.
+// addition matches a statement in a migration that changes a table or creates an index. It captures the name of the
+// index.
 var addition = regexp.MustCompile(`(?m)^(?:ALTER TABLE .*?|CREATE INDEX IF NOT EXISTS (\w+) ON .*?);`)
 
-// addAhead makes the table changes and indexes of missing migrations in a schema with tasks, so that the nodes wait for
-// no index. It makes an index with CONCURRENTLY, which waits for open transactions, and must not be in a transaction
-// itself. If that fails it leaves an invalid index.
+// addAhead applies the table changes and creates the indexes of missing migrations in an existing schema, so that the
+// nodes do not wait for an index. It uses CREATE INDEX CONCURRENTLY, which waits for open transactions and cannot run
+// in a transaction itself. If that statement fails, it leaves an invalid index.
 func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 	version, err := c.check(ctx, conn)
 	if err != nil || version == 0 || version == len(migrations) {
@@ -197,9 +203,10 @@ func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	defer func() { _ = guard.Close(context.WithoutCancel(ctx)) }()
-	// Two programs would wait for each other, so a lock lets one at a time do it. CONCURRENTLY waits for every session
-	// with a snapshot, which includes one that waits for a lock, so the others poll the lock. The lock belongs to a
-	// transaction, because a pooler may change the session. The simple protocol leaves no portal, and so no snapshot.
+	// Two programs that create indexes at the same time would wait for each other, so a lock admits one program at a
+	// time. CONCURRENTLY waits for every session that has a snapshot, including a session that is waiting for a lock.
+	// The other programs therefore poll the lock. The lock belongs to a transaction, because a pooler may change the
+	// session. The simple protocol leaves no portal open, and therefore no snapshot.
 	return pgx.BeginTxFunc(ctx, guard, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		for alone := false; !alone; {
 			err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)), "+
@@ -223,18 +230,18 @@ func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// add changes a table, or adds an index if there is a name.
+// add changes a table, or creates an index if the index name is not empty.
 func (c config) add(ctx context.Context, conn *pgx.Conn, text, index string) error {
 	if index == "" {
 		_, err := conn.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; ", migrateWait)+c.sql(text),
-			pgx.QueryExecModeSimpleProtocol) // one transaction
+			pgx.QueryExecModeSimpleProtocol) // runs as one transaction
 		return err
 	}
 	var valid bool
 	err := conn.QueryRow(ctx, "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)",
 		c.sql("$schema."+index)).Scan(&valid)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // there is none
+	case errors.Is(err, pgx.ErrNoRows): // the index does not exist
 	case err != nil, valid:
 		return err
 	default:
@@ -246,16 +253,16 @@ func (c config) add(ctx context.Context, conn *pgx.Conn, text, index string) err
 	return err
 }
 
-// A session that waits for a table's lock makes all later ones wait for that table, for as long as a user's transaction
-// is open. So a migration waits for at most migrateWait milliseconds. Then it releases its locks, and retries after
-// migrateAgain.
+// While a session waits for a table lock because a user's transaction is open, all later sessions that need the table
+// wait behind it. A migration therefore waits for at most migrateWait milliseconds. Then it releases its locks and
+// retries after migrateAgain.
 const (
 	migrateWait  = 200
 	migrateAgain = time.Second
 )
 
 func (c config) migrateIn(ctx context.Context, tx pgx.Tx) error {
-	var there bool // a role that may not create schemas may not use IF NOT EXISTS either
+	var there bool // a role that may not create schemas cannot use IF NOT EXISTS either
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", c.schema).Scan(&there)
 	if err != nil {
 		return err
@@ -288,7 +295,8 @@ func (c config) migrateIn(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// check returns the version of the schema, or 0 if there is none. It returns an error if this program must not use it.
+// check returns the version of the schema, or 0 if the schema does not exist. It returns an error if this program must
+// not use the schema.
 func (c config) check(ctx context.Context, on interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (int, error) {
@@ -297,7 +305,7 @@ func (c config) check(ctx context.Context, on interface {
 	err := on.QueryRow(ctx, c.sql("SELECT version, cluster FROM $schema.version"),
 		pgx.QueryExecModeSimpleProtocol).Scan(&version, &cluster)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows), is(err, "3F000", "42P01"): // no such schema, no such table
+	case errors.Is(err, pgx.ErrNoRows), is(err, "3F000", "42P01"): // the schema or the table does not exist
 		return 0, nil
 	case err != nil:
 		return 0, err
@@ -311,7 +319,7 @@ func (c config) check(ctx context.Context, on interface {
 	return version, nil
 }
 
-// is reports whether the error comes from the server with one of the codes.
+// is reports whether the error came from the server and has one of the codes.
 func is(err error, codes ...string) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -325,7 +333,7 @@ func is(err error, codes ...string) bool {
 	return false
 }
 
-// explain adds the action that failed to the error, and a remedy if there is one.
+// explain adds the action that failed to the error, and the reason if the error code shows it.
 func explain(what string, err error) error {
 	switch {
 	case err == nil:

@@ -2,15 +2,16 @@
 
 package postgres
 
-// The note "pauses" is the row of the table settings. All other notes are in the table note. Programs of version 5,
-// which may run at the same time, read the pauses from settings. Like them, commitNotesSQL increments the revision of
-// that row with each write, and never deletes it: empty data means that nothing is paused.
+// The note "pauses" is stored in the only row of the table settings. All other notes are in the table note. Programs of
+// version 5, which may be running at the same time, read the pauses from settings. Like them, commitNotesSQL increments
+// the revision of that row with each write and never deletes the row. Empty data means that nothing is paused.
 
-// commitNotesSQL is the statement of a commit of notes. Its sets are those of a commit of tasks, and
+// commitNotesSQL is the statement that commits notes. It has the same common table expressions as the statement that
+// commits tasks, and these additional ones:
 //
-//	note    the notes that are there, locked in the order of their names
+//	note    the existing notes, locked in name order
 //	pauses  the row of settings, locked, if it is to be written
-//	pau     the row, written
+//	pau     the row of settings after the write
 const commitNotesSQL = `
 WITH q AS MATERIALIZED (
 	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bytea[]) WITH ORDINALITY
@@ -53,7 +54,7 @@ SELECT todo.n, unmet OR cond = 1 AND NOT refused AND done.name IS NULL, done.nam
 	coalesce(done.revision, 0), false, there
 FROM todo LEFT JOIN done ON done.name = todo.name`
 
-// notesSQL is the statement of a page of a walk over the notes. Its columns are those of $row.
+// notesSQL is the statement that reads one page in a walk over the notes. Its columns are those of $row.
 const notesSQL = `
 (SELECT t.name, 0::bigint AS due, t.data, ''::bytea AS kind, t.revision, 0::bigint, 0, ''::bytea, 0::bigint
 FROM $schema.note t WHERE t.name >= $1 ORDER BY t.name LIMIT $2)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// An Option changes what Open, OpenPool, Migrate and Schema do.
+// An Option configures Open, OpenPool, Migrate and Schema.
 type Option func(*config)
 
 type config struct {
@@ -16,26 +16,29 @@ type config struct {
 	cluster     string
 	connections int
 	migrate     bool
-	now         string // the server's time, as SQL; tests replace it
-	server      string // identity, or SQL that keeps the noted one if the role may not read it
+	now         string // SQL for the server's time; tests replace it
+	server      string // identity, or SQL that keeps the recorded identity if the role may not read it
 }
 
-// clock is the server's clock. The time of the transaction's beginning would be too early after a wait for a lock.
+// clock is SQL for the server's current time. The start time of the transaction would be too early after a wait for a
+// lock.
 const clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 
-// WithSchema sets the schema of the tables, of 1 to 63 bytes. The default is "timewheel".
+// WithSchema sets the name of the schema that contains the tables. The name must have 1 to 63 bytes. The default is
+// "timewheel".
 func WithSchema(name string) Option { return func(c *config) { c.schema = name } }
 
-// WithCluster sets the name of the cluster, of at most 63 bytes. The schema keeps the name it was made with, and Open
-// refuses any other, so that two clusters do not share a schema by mistake. The default is empty.
+// WithCluster sets the name of the cluster, which may have at most 63 bytes. The schema records the name with which it
+// was created, and Open refuses any other name, so that two clusters do not share a schema by mistake. The default is
+// the empty string.
 func WithCluster(name string) Option { return func(c *config) { c.cluster = name } }
 
-// WithConnections sets how many connections an engine opens at most. n must be at least 4. The default is 16. A quarter
-// of them, and at least 2, are reserved for claims, starts and leases.
+// WithConnections sets the maximum number of connections that an engine opens. n must be at least 4. The default is 16.
+// A quarter of the connections, but at least 2, are reserved for claims, starts and leases.
 func WithConnections(n int) Option { return func(c *config) { c.connections = n } }
 
-// WithoutMigration keeps Open and OpenPool from changing the schema. They return ErrSchema if it does not exist or has
-// an older version.
+// WithoutMigration prevents Open and OpenPool from changing the schema. They return ErrSchema if the schema does not
+// exist or has an older version.
 func WithoutMigration() Option { return func(c *config) { c.migrate = false } }
 
 func newConfig(opts []Option) (config, error) {
@@ -54,7 +57,7 @@ func newConfig(opts []Option) (config, error) {
 	return c, nil
 }
 
-// isName reports whether PostgreSQL can keep s as a name.
+// isName reports whether PostgreSQL can store s as a name.
 func isName(s string) bool {
 	return len(s) <= 63 && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scan reads a task. further receives the columns after it.
+// scan reads a task from a row. The further destinations receive the columns that follow those of the task.
 func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 	var key, kind, group []byte
 	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group, &s.Started},
@@ -27,8 +27,8 @@ func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 
 func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
-// unlocked retries read until it no longer runs into a table lock. The connections for commits wait only for
-// lockTimeout.
+// unlocked calls the function read until no lock blocks it. Reads share the connections for commits, which wait for a
+// lock no longer than lockTimeout.
 func unlocked(ctx context.Context, read func() error) error {
 	for {
 		err := read()
@@ -43,11 +43,11 @@ func unlocked(ctx context.Context, read func() error) error {
 	}
 }
 
-// Get reads the tasks of the keys with one statement. See engine.Engine.
+// Get reads the tasks with the given keys in one statement. See engine.Engine.
 func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
 	err = unlocked(ctx, func() error {
 		b := &pgx.Batch{}
-		if len(keys) > 1 { // one key has the same plan without the settings
+		if len(keys) > 1 { // a single key has the same plan without the settings
 			b = e.batch()
 		}
 		b.Queue(e.sql.get, names(keys)).Query(func(rows pgx.Rows) (err error) {
@@ -59,15 +59,15 @@ func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored
 	return found, explain("get", err)
 }
 
-// A walk reads pages of about pageBytes, and of pageRows at most.
+// A walk reads pages of about pageBytes bytes and at most pageRows rows.
 const (
-	firstRows = 64 // each of which may have more than a MiB
+	firstRows = 64 // rows in the first page, each of which may exceed 1 MiB
 	pageRows  = 1024
 	pageBytes = 4 << 20
 )
 
-// Walk reads a page at a time, and uses no connection while the caller handles it. The tasks that a member holds are
-// one page. See engine.Engine.
+// Walk reads one page at a time, and uses no connection while the caller processes that page. The tasks held by a
+// member form a single page. See engine.Engine.
 func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
 	from := []any{[]byte(over.From)}
 	switch over.Order {
@@ -81,7 +81,7 @@ func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.S
 	case engine.Failing:
 		return e.walk(ctx, e.verbs, e.sql.failing, from, keyAfter)
 	case engine.Notes:
-		return e.walk(ctx, e.control, e.sql.notes, from, keyAfter) // starts wait for the pauses
+		return e.walk(ctx, e.control, e.sql.notes, from, keyAfter) // on control, because starts wait for the pauses
 	case engine.Held:
 		return e.walkHeld(ctx, over.By)
 	}
@@ -114,8 +114,8 @@ func (e *Engine) walkHeld(ctx context.Context, by engine.MemberID) iter.Seq2[eng
 
 func keyAfter(last engine.Stored) []any { return []any{[]byte(last.Key + "\x00")} }
 
-// walk reads page after page. The statement has the arguments of a page, and then the greatest number of tasks. next
-// returns the arguments after the last task of a page.
+// walk reads one page after another. The arguments of the statement are those of the page, followed by the maximum
+// number of tasks. Given the last task of a page, next returns the arguments of the page that follows.
 func (e *Engine) walk(ctx context.Context, on sender, statement string, page []any,
 	next func(last engine.Stored) []any,
 ) iter.Seq2[engine.Stored, error] {
@@ -151,7 +151,7 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 	}
 }
 
-// Count counts the tasks. The server reads the whole table, which takes about 0.2 s per million tasks. See
+// Count counts the tasks of each kind. The server reads the whole table, which takes about 0.2 s per million tasks. See
 // engine.Counter.
 func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
 	err = unlocked(ctx, func() error {
@@ -170,11 +170,13 @@ func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error
 	return kinds, explain("count tasks", err)
 }
 
-// Health returns what may slow the engine down, and what an acknowledged task survives under the settings of the
-// engine's role and database. With synchronous_commit = remote_write, Replicated is true: the standby has the task in
-// memory, and it is lost only if both machines are. Without a connected standby Replicated is false. If the role is not
-// a member of pg_read_all_stats, Standbys and the transactions of other roles are left out, and any standby counts
-// towards Replicated.
+// Health reports conditions that may slow the engine down, and the failures that an acknowledged task survives under
+// the settings of the engine's role and database.
+//
+// With synchronous_commit = remote_write, Replicated is true. The standby then has the task in memory, and the task is
+// lost only if both machines are lost. Without a connected standby, Replicated is false. If the role is not a member of
+// pg_read_all_stats, Health omits Standbys and the transactions of other roles, and any standby counts towards
+// Replicated.
 func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
 	err = unlocked(ctx, func() error {

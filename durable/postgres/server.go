@@ -13,40 +13,40 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrNotPrimary is returned for a connection to a server that must not be used: it is in recovery, is on an older
-// timeline than the engine has already seen, or has the system identifier of another database cluster. So the engine
-// never writes to an old primary that returns after a standby was promoted.
+// ErrNotPrimary is returned for a connection to a server that must not be used. Such a server is in recovery, is on an
+// older timeline than the engine has already seen, or has the system identifier of another database cluster. The engine
+// therefore never writes to an old primary that returns after a standby was promoted.
 var ErrNotPrimary = errors.New("postgres: the server is not the primary")
 
-// identity is the system identifier and the timeline of a server that is not in recovery, as SQL. The timeline is a
-// number of eight hexadecimal digits, and a promotion makes it greater. Every role may call the functions, unless the
-// right was revoked.
+// identity is SQL for the system identifier and the timeline of a server that is not in recovery. The timeline is a
+// number of eight hexadecimal digits that increases with every promotion. Every role may call these functions unless
+// the permission was revoked.
 const identity = "((SELECT system_identifier FROM pg_control_system()) || ' ' || " +
 	"substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))"
 
-// A primary is the server of an engine.
+// A primary identifies the server that an engine uses.
 type primary struct {
-	mu       sync.Mutex // protects below
-	system   string     // empty: unknown
-	timeline string     // the greatest seen
-	replaced func()     // called when a greater timeline is seen
-	refused  uint64     // connections to an old primary, or to another database cluster
-	direct   bool       // the engine relies on the state of a session
+	mu       sync.Mutex // protects the fields below
+	system   string     // the system identifier, or empty if it is unknown
+	timeline string     // the latest timeline seen
+	replaced func()     // called when a later timeline is seen
+	refused  uint64     // number of refused connections to an old primary or another database cluster
+	direct   bool       // the engine relies on session state
 }
 
-// errPooler is the error of a connection by a pooler after a direct one in Open. Names of statements and settings would
-// end up in the sessions of others.
+// errPooler is the error for a connection through a pooler if the first connection in Open was direct. Statement names
+// and settings would end up in the sessions of other clients.
 var errPooler = errors.New("postgres: the connection is by a pooler, and the first one was direct: " +
 	"name either poolers or servers in the URL, or add default_query_exec_mode=cache_describe")
 
-// validate returns an error if the engine must not use the connection. Package pgx then tries the next host of the URL.
+// validate returns an error if the engine must not use the connection. Package pgx then tries the next host in the URL.
 func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	var results []*pgconn.Result
 	var err error
 	for _, of := range []string{"CASE WHEN NOT pg_is_in_recovery() THEN " + identity + " END", "''"} {
 		results, err = conn.Exec(ctx, "SELECT pg_is_in_recovery(), pg_backend_pid(), "+of).ReadAll()
 		if !is(err, "42501") {
-			break // or the role may not read the server's identity
+			break // code 42501: the role may not read the server's identity
 		}
 	}
 	if err != nil {
@@ -63,8 +63,8 @@ func (p *primary) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	return p.found(system, timeline)
 }
 
-// isPooled reports whether there is a pooler in front of the server's process with that number. A pooler gives its
-// clients its own numbers, because the process changes.
+// isPooled reports whether the connection goes through a pooler. pid is the number of the server process. A pooler
+// reports its own process numbers to clients, because the server process behind a client changes.
 func isPooled(conn *pgconn.PgConn, pid string) bool {
 	return pid != strconv.FormatUint(uint64(conn.PID()), 10)
 }
@@ -75,7 +75,8 @@ func (p *primary) isDirect() bool {
 	return p.direct
 }
 
-// found compares a server with earlier ones.
+// found compares the identity of a server with the identity seen so far. It returns an error if the engine must not use
+// the server.
 func (p *primary) found(system, timeline string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +100,7 @@ func (p *primary) found(system, timeline string) error {
 	return nil
 }
 
-// refusals returns how many connections to an old primary, or to another database cluster, were refused.
+// refusals returns the number of refused connections to an old primary or another database cluster.
 func (p *primary) refusals() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +114,8 @@ func (p *primary) known() bool {
 	return p.system != ""
 }
 
-// opened sets the function to call when a greater timeline is seen. If direct is true, connections by a pooler are
-// refused from now on.
+// opened sets the function that is called when a later timeline is seen. If direct is true, connections through a
+// pooler are refused from then on.
 func (p *primary) opened(direct bool, replaced func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,18 +11,33 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of an engine. In their texts $schema is its schema, $next the next revision, $row the columns that
-// scan reads, $failing whether it is failing, $now the server's time, and $server its identity. A range is the free
-// tasks of a kind, either with a group or without. $inRange says that a task is in the range r, and $rangeOrder is the
-// order in which an index has it. $inGroup and $groupOrder are those of the other index, for the kind and the group of
-// r. $member is the row of the member $1, and $isMember its id, or 0 if it is gone. A renewal makes a new version of
-// the row, and an open transaction keeps the old ones. The index has the newest first, and LIMIT ends the search there.
+// statements holds the SQL statements of an engine. Their texts contain these placeholders:
 //
-// The plan of a statement is made once for each connection, for any arguments and any number of tasks. So no statement
-// leaves the planner a choice that is good only for a few tasks. The settings rule out whole-table scans, and sorts
-// where an index has the order. LATERAL with LIMIT looks up each key separately. A task is updated at the place (ctid)
-// where it was locked. If another transaction has changed it since the statement began, that place is not in the
-// statement's snapshot, and the task is left alone as if it were still locked.
+//	$schema      the engine's schema
+//	$tasks       the table of the tasks, as a regclass
+//	$next        the next revision
+//	$row         the columns that scan reads
+//	$failing     whether the task t is failing
+//	$now         the server's time
+//	$server      the server's identity
+//	$inRange     whether the task t is in the range r
+//	$rangeOrder  the order of the tasks in the index of ranges
+//	$inGroup     whether the task t is free and has the kind and group of r
+//	$groupOrder  the order of the tasks in the index of groups
+//	$member      the row of the member $1
+//	$isMember    the number of the member $1, or 0 if the member is gone
+//
+// A range consists of the free tasks of one kind, either those with a group or those without. A renewal creates a new
+// version of the member's row, and an open transaction keeps the old versions alive. The index lists the newest version
+// first, and LIMIT ends the search there.
+//
+// Each statement is planned once per connection, for any arguments and any number of tasks. Therefore no statement
+// leaves the planner a choice that is good only for a small number of tasks. The settings rule out whole-table scans,
+// and sorts where an index provides the order. LATERAL with LIMIT looks up each key separately.
+//
+// A task is updated at the row location (ctid) where it was locked. If another transaction has changed the task since
+// the statement began, that location is not in the statement's snapshot. The task is then left unchanged, as if it were
+// still locked.
 type statements struct {
 	set            string
 	setLockTimeout string
@@ -65,7 +80,7 @@ type statements struct {
 	updateTx   string
 }
 
-// statement returns the statement of a text.
+// statement returns the text with its placeholders replaced.
 func (c config) statement(text string) string {
 	member := c.sql("SELECT * FROM $schema.member WHERE id = $1 ORDER BY until DESC LIMIT 1")
 	return strings.NewReplacer(
@@ -88,18 +103,18 @@ func (c config) statement(text string) string {
 const (
 	rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, ''), " + startedSQL
 
-	// A start before the due time belongs to an earlier record, written by a program of version 4.
+	// A start before the due time belongs to an earlier record that a program of version 4 has overwritten.
 	startedSQL = "CASE WHEN t.starts > 0 AND t.started >= t.due THEN t.started ELSE 0 END"
 )
 
-// planning holds the settings of every statement, by name. They include jit, because compiling a statement takes longer
-// than running it.
+// planning holds the planner settings for every statement, by name. It turns jit off, because compiling a statement
+// takes longer than running it.
 var planning = map[string]string{
 	"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off",
 	"plan_cache_mode": "force_generic_plan",
 }
 
-// setSQL returns the statement that makes the settings, for a transaction.
+// setSQL returns the statement that applies the planner settings to one transaction.
 func setSQL() string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(planning)) {
@@ -111,20 +126,19 @@ func setSQL() string {
 func (c config) statements() statements {
 	sql := c.statement
 	return statements{
-		set:            setSQL(), // for the transaction, and so usable behind a pooler
+		set:            setSQL(), // for one transaction, so that it works behind a pooler
 		setLockTimeout: fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds()),
 
-		// The conditions are those of engine.Condition: 1 absent, 2 present, 3 unchanged, 4 always,
-		// 5 unstarted.
+		// The conditions are those of engine.Condition: 1 absent, 2 present, 3 unchanged, 4 always, 5 unstarted.
 		//
-		//	me    the member, if its lease has not run out. It cannot be reaped before the end of the transaction
-		//	todo  the writes, and the tasks that are to be there, locked in the order of the keys. Those of a batch with
-		//	      an unmet condition are refused
-		//	done  the writes that are done
+		//	me    the member, if its lease has not expired. It cannot be reaped before the end of the transaction
+		//	todo  the writes, with the existing tasks that they change, locked in key order. All writes of a batch
+		//	      with an unmet condition are refused
+		//	done  the writes that were done
 		//
-		// Whether a task is absent shows as it is inserted, which waits if a transaction has removed the key and not
-		// ended. A write may be neither done nor unmet: another transaction has added the key, or changed the task,
-		// since the statement began.
+		// The INSERT shows whether a task is absent. It waits if an open transaction has removed the key. A write may
+		// be neither done nor unmet if another transaction has added the key or changed the task since the statement
+		// began.
 		commit: sql(`
 WITH me AS MATERIALIZED (
 	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $9 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
@@ -176,8 +190,9 @@ FROM (
 		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner FROM done) part
 	GROUP BY key) write`),
 
-		// A commit that contains only removals, each a batch whose condition is unchanged or present. Most runs end
-		// this way, and it takes half the time. It returns a row for each write, and another for each that is done.
+		// This statement handles a commit of removals only, where each batch is one removal with the condition
+		// unchanged or present. Most runs end with this statement, which takes half the time of a general commit. It
+		// returns a row for each write, and another row for each write that is done.
 		remove: sql(`
 WITH old AS MATERIALIZED (
 	SELECT q.n, t.at FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[]) WITH ORDINALITY
@@ -196,10 +211,10 @@ UNION ALL SELECT n, false, true, 0, false, true FROM del`),
 
 		get: sql(`SELECT $row FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
 
-		// The index has the tasks of each range in order. The ranges are few, and so are the tasks with an owner.
+		// The index contains the tasks of each range in order. There are few ranges and few held tasks.
 		//
-		//	r     the ranges in which there is a task
-		//	page  the first tasks of all of them
+		//	r     the ranges that contain a task
+		//	page  the first tasks of all ranges, and of the held tasks
 		due: sql(`
 WITH RECURSIVE r(kind, plain) AS (
 	(SELECT t.kind, t.grp IS NULL FROM $schema.task t WHERE t.owner IS NULL ORDER BY $rangeOrder LIMIT 1)
@@ -220,7 +235,7 @@ SELECT $row FROM page JOIN $schema.task t ON t.ctid = page.at ORDER BY t.due, t.
 
 		byKey: sql(`SELECT $row FROM $schema.task t WHERE t.key >= $1 ORDER BY t.key LIMIT $2`),
 
-		// The condition is that of the index.
+		// The condition matches that of the index.
 		failing: sql(`SELECT $row FROM $schema.task t WHERE $failing AND t.key >= $1 ORDER BY t.key LIMIT $2`),
 
 		held: sql(`SELECT $row FROM $schema.task t WHERE t.owner = $1 ORDER BY t.due, t.key`),
@@ -230,9 +245,10 @@ SELECT t.kind, count(*), count(*) FILTER (WHERE $failing AND t.due <> 9223372036
 	count(*) FILTER (WHERE t.due = 9223372036854775807), count(*) FILTER (WHERE t.due = 9223372036854775806)
 FROM $schema.task t GROUP BY t.kind`),
 
-		// A transaction holds back vacuum if it has written, or has a snapshot. A vacuum does not hold back another.
-		// Without a standby a server acknowledges no further commits, and earlier ones may exist only here. A role that
-		// may not see the state of a standby still sees that it exists.
+		// A transaction holds back vacuum if it has written or has a snapshot. A vacuum does not hold back another
+		// vacuum. Without a synchronous standby, a server acknowledges no further commits, and earlier commits may
+		// exist only on that server. A role that may not see the state of a standby can still see that the standby
+		// exists.
 		health: sql(`
 SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 1000000)::bigint FROM (
 		SELECT xact_start AS began FROM pg_stat_activity
@@ -257,7 +273,7 @@ UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2)
 WHERE id = $1 AND until >= (SELECT until FROM ($member) m) AND NOT gone
 RETURNING until - lease`),
 
-		// From member to member, with the newest version of each.
+		// The walk goes from one member to the next and reads the newest version of each row.
 		members: sql(`
 WITH RECURSIVE m AS (
 	(SELECT * FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
@@ -267,7 +283,7 @@ WITH RECURSIVE m AS (
 )
 SELECT id, name, lease, until, report FROM m WHERE NOT gone`),
 
-		// From member to member, with the newest version of each.
+		// The walk goes from one member to the next and reads the newest version of each row.
 		anythingDead: sql(`
 WITH RECURSIVE m AS (
 	(SELECT id, until FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
@@ -278,12 +294,13 @@ WITH RECURSIVE m AS (
 SELECT EXISTS (SELECT FROM m WHERE until < $now)
 	OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one)`),
 
-		// It records when the server became the primary. It is a separate statement before markDead, which then sees a
-		// note that another engine wrote at the same time.
+		// This statement records a new primary and the time at which it was first seen. It runs separately before
+		// markDead, so that markDead sees the record even if another engine wrote it at the same time.
 		noticeServer: sql(`
 UPDATE $schema.version SET server = $server, since = $now WHERE one AND server IS DISTINCT FROM $server`),
 
-		// A member is reaped only after the server has been up, and known to be the primary, for longer than its lease.
+		// A member is reaped only after the server has been up, and known to be the primary, for longer than the
+		// member's lease.
 		markDead: sql(`
 WITH dead AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE NOT gone AND until < $now
@@ -296,8 +313,8 @@ UPDATE $schema.member m SET gone = true, until = 0 FROM dead WHERE m.id = dead.i
 WITH left_now AS MATERIALIZED (SELECT id FROM $schema.member WHERE id = $1 AND NOT gone FOR UPDATE)
 UPDATE $schema.member m SET gone = true, until = 0 FROM left_now WHERE m.id = left_now.id RETURNING m.name`),
 
-		// It is a separate statement, with a later snapshot than the one that marked the members, so it sees all their
-		// claims. Tasks that a user's transaction has locked are left to a later call.
+		// This statement is separate from the one that marked the members. Its snapshot is later, so it sees all of
+		// their claims. It leaves tasks that a user's transaction has locked to a later call.
 		freeOfGone: sql(`
 WITH free AS MATERIALIZED (
 	SELECT t.at FROM $schema.member m, LATERAL (
@@ -313,27 +330,28 @@ WITH done AS MATERIALIZED (
 	ORDER BY m.id FOR UPDATE SKIP LOCKED)
 DELETE FROM $schema.member m USING done WHERE m.ctid = done.at`),
 
-		// It checks whether there is anything to claim. Most claims find nothing, and this takes a third of the time:
-		// it is small, and locks and writes nothing. It returns the time, whether the member is one, and whether there
-		// is a range with a due task.
+		// This statement checks whether there is anything to claim. Most claims find nothing, and this check takes a
+		// third of the time of a claim, because it is small and neither locks nor writes anything. It returns the time,
+		// whether the member exists, and whether there is a range with a due task.
 		look: sql(`
 SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone), EXISTS (
 	SELECT FROM (SELECT * FROM unnest($2::bytea[]) k(kind), (VALUES (true), (false)) p(plain)) r, LATERAL (
 		SELECT FROM $schema.task t WHERE $inRange AND t.due > $3 AND t.due <= $4 ORDER BY $rangeOrder LIMIT 1) t)`),
 
-		// Each range is walked separately, because no index has several in order of due time. The order begins with
-		// columns that are the same in a range, because the planner then finds it in the index. The lower bound keeps
-		// the claim away from the index entries of removed tasks. No more tasks are locked than claimed, because a lock
-		// writes to the task.
+		// Each range is read separately, because no index contains several ranges in due order. The ORDER BY begins
+		// with columns that are constant within a range, so that the planner recognizes the order of the index. The
+		// lower bound keeps the claim away from the index entries of removed tasks. The statement locks no more tasks
+		// than it claims, because a lock writes to the row of the task.
 		//
-		// The last row is no task, and has no revision. It has the time, and the member as its owner, or 0 if that is gone.
+		// The last row is not a task and has no revision. Its due time is the current time, and its owner is the
+		// member, or 0 if the member is gone.
 		//
-		//	me       the member, as in commit. It is locked before the tasks
-		//	r        the ranges in which a task is due
-		//	share    how many tasks of each range are among the first. One range has all
-		//	free     as many of each range, locked. What another transaction has locked is passed over
-		//	missing  how many those are too few, because a range has fewer that are not locked
-		//	more     as many others
+		//	me       the member, as in commit, locked before the tasks
+		//	r        the ranges that contain a due task
+		//	share    how many of the first due tasks each range contributes; a single range contributes all of them
+		//	free     that number of tasks from each range, locked. Tasks locked by another transaction are skipped
+		//	missing  how many more tasks to claim, because a range has too few unlocked tasks
+		//	more     that number of other tasks, locked
 		claim: sql(`
 WITH me AS MATERIALIZED (
 	SELECT id FROM ($member FOR KEY SHARE) m WHERE until > $now
@@ -370,13 +388,13 @@ WITH me AS MATERIALIZED (
 )
 SELECT * FROM given UNION ALL SELECT '', $now, '', '', 0, $isMember, 0, '', 0`),
 
-		// The key of the last row is the group that the walk has come to, or $3 if the member's lease has run out.
+		// The key of the last row is the last group that the walk reached, or $3 if the member's lease has expired.
 		//
-		//	walk  a row for each group: its name, NULL for the tasks without one, which are the last group; the kinds
-		//	      of which it has a task that is due, the earliest first; how many groups have been looked at; and
-		//	      how many of them have such a task
-		//	last  the group that the walk has come to, and how many tasks of each to claim
-		//	free  these tasks, locked
+		//	walk  a row for each group: its name, or NULL for the tasks without a group, which form the last group;
+		//	      the kinds with a due task in the group, the earliest first; the number of groups examined; and
+		//	      the number of those groups that have a due task
+		//	last  the last group that the walk reached, and how many tasks to claim from each group
+		//	free  the tasks to claim, locked
 		turns: sql(`
 WITH RECURSIVE me AS MATERIALIZED (
 	SELECT id FROM ($member FOR KEY SHARE) m WHERE until > $now
@@ -419,12 +437,12 @@ WITH RECURSIVE me AS MATERIALIZED (
 SELECT * FROM given
 UNION ALL SELECT coalesce((SELECT coalesce(grp, '') FROM last), $3), $now, '', '', 0, $isMember, 0, '', 0`),
 
-		// It does not wait for the disk: see Confirm.
+		// This statement does not wait for the disk; see Confirm.
 		//
-		//	me    the member, and whether its lease has not run out
-		//	held  what it holds of the claims, locked
+		//	me    whether the member's lease is still valid; empty if the member is gone
+		//	held  the claimed tasks that the member still holds, locked
 		//
-		// The last row has no key, but the time, and 1 if the member is one.
+		// The last row has no key. It contains the time, and 1 if the member exists or 0 if it does not.
 		confirm: sql(`
 WITH me AS MATERIALIZED (
 	SELECT until > $now AS leased FROM ($member) m WHERE NOT gone
@@ -457,7 +475,8 @@ UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.ctid 
 
 		status: sql(`SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone)`),
 
-		// For a transaction of the user. The arguments are only bytes, int64 and strings, which every driver supports.
+		// These statements run in the user's transaction. Their arguments are only bytes, int64 values and strings,
+		// which every driver supports.
 		now: sql(`SELECT $now`),
 		insertTx: sql(`
 INSERT INTO $schema.task (key, due, revision, kind, data, grp)

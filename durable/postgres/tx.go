@@ -17,17 +17,17 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Tx is one of the program's own transactions, in the database that holds the engine's schema. A pgx.Tx is one. [SQL]
-// makes one from a transaction of package database/sql.
+// A Tx is one of the program's own transactions, in the database that contains the engine's schema. A pgx.Tx is a Tx.
+// [SQL] returns a Tx for a transaction of package database/sql.
 //
-// The verbs lock their keys until the transaction ends. Two transactions that lock the same keys should do so in the
-// same order, as with any rows. A verb that fails with an error of the server leaves the transaction unusable, like any
-// failed statement.
+// The methods of an Engine that take a Tx lock their keys until the transaction ends. Transactions that lock the same
+// keys should do so in the same order, as with any rows. If a method fails with a server error, the transaction can no
+// longer be used, as after any failed statement.
 type Tx interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// SQL returns the Tx of a transaction of package database/sql, with any driver for PostgreSQL.
+// SQL returns a Tx for a transaction of package database/sql. It works with any PostgreSQL driver.
 func SQL(tx *sql.Tx) Tx { return sqlTx{tx} }
 
 type sqlTx struct{ tx *sql.Tx }
@@ -40,9 +40,9 @@ func (t sqlTx) Query(ctx context.Context, query string, args ...any) (pgx.Rows, 
 	return &sqlRows{rows: rows}, nil
 }
 
-// sqlRows has the methods of pgx.Rows that this package calls.
+// sqlRows implements the methods of pgx.Rows that this package calls.
 type sqlRows struct {
-	pgx.Rows // nil
+	pgx.Rows // always nil
 	rows     *sql.Rows
 	err      error
 }
@@ -52,10 +52,11 @@ func (r *sqlRows) Scan(dest ...any) error { return r.rows.Scan(dest...) }
 func (r *sqlRows) Err() error             { return errors.Join(r.rows.Err(), r.err) }
 func (r *sqlRows) Close()                 { r.err = errors.Join(r.err, r.rows.Close()) }
 
-// AddTaskTx adds all of the tasks or none, in the transaction, as [durable.Scheduler.AddTask] does. Delays count from
-// the call. The kinds need no handler in this process. If the error wraps durable.ErrInvalidTask or
-// durable.ErrDuplicateTaskKey, the transaction is unchanged. The latter is a [*durable.DuplicateKeysError]. If another
-// open transaction has added or removed one of the keys, the call waits for that transaction.
+// AddTaskTx adds all of the tasks or none of them in the transaction, as [durable.Scheduler.AddTask] does. Delays count
+// from the call. The kinds need no handler in this process. If the error wraps durable.ErrInvalidTask or
+// durable.ErrDuplicateTaskKey, the transaction is unchanged. An error that wraps durable.ErrDuplicateTaskKey is a
+// [*durable.DuplicateKeysError]. If another open transaction has added or removed one of the keys, AddTaskTx waits for
+// that transaction.
 func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) error {
 	if len(tasks) == 0 {
 		return nil
@@ -81,7 +82,7 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 		return &durable.DuplicateKeysError{Keys: taken}
 	}
 	slices.SortFunc(writes, func(a, b engine.Write) int { return strings.Compare(a.Key, b.Key) })
-	revisions := make([]int64, len(writes)) // 0 where the key was in use
+	revisions := make([]int64, len(writes)) // 0 if the key was in use
 	for i, w := range writes {
 		args := []any{[]byte(w.Key), w.Due, []byte(w.Kind), w.Data, []byte(w.Group)}
 		added, err := one(ctx, tx, e.sql.insertTx, args, &revisions[i])
@@ -106,9 +107,9 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 	return &durable.DuplicateKeysError{Keys: taken}
 }
 
-// RemoveTaskTx removes the task of the key in the transaction, as [durable.Scheduler.RemoveTask] does. The error wraps
-// durable.ErrTaskKeyNotFound if there is none. No run of the task starts after the call, unless the transaction is
-// rolled back.
+// RemoveTaskTx removes the task with the given key in the transaction, as [durable.Scheduler.RemoveTask] does. The
+// error wraps durable.ErrTaskKeyNotFound if there is no such task. No run of the task starts after the call unless the
+// transaction is rolled back.
 func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
 	removed, err := one(ctx, tx, e.sql.deleteTx, []any{[]byte(key)}, new(int64))
 	if err == nil && !removed {
@@ -119,9 +120,9 @@ func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKeyNotFound, key) }
 
-// RescheduleTx makes the next run of the task due after d from the call, in the transaction, as
-// [durable.Scheduler.Reschedule] does. It is due at once if d is not positive. The error wraps
-// durable.ErrTaskKeyNotFound if there is no task of the key.
+// RescheduleTx moves the task's next run to d after the call, in the transaction, as [durable.Scheduler.Reschedule]
+// does. The run is due at once if d is not positive. The error wraps durable.ErrTaskKeyNotFound if there is no task
+// with the key.
 func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Duration) error {
 	var stored engine.Stored
 	var found, kind, group []byte
@@ -146,18 +147,20 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 	}
 	ok, err = e.writeTx(ctx, tx, w)
 	if err == nil && !ok {
-		return notFound(key) // by a rule or a trigger of the schema's owner
+		return notFound(key) // a rule or trigger of the schema's owner prevented the write
 	}
 	return explain("reschedule", err)
 }
 
-// latest is the latest time there is.
+// latest is the latest time that can be represented.
 const latest = int64(^uint64(0) >> 1)
 
 // CompleteTx completes the run in the transaction, as if its handler had returned nil. The handler must return nil
-// after the commit. CompleteTx returns durable.ErrFenced if the node no longer holds the run: the task was removed,
-// moved or completed, or another node has taken it over. The transaction must then be rolled back. If the transaction
-// is not committed and the handler returns an error, the run fails as it would without the call.
+// after the commit. If the transaction is not committed and the handler returns an error, the run fails as it would
+// without the call.
+//
+// The error wraps durable.ErrFenced if the node no longer holds the run, because the task was removed, moved or
+// completed, or because another node has taken it over. The transaction must then be rolled back.
 func (e *Engine) CompleteTx(ctx context.Context, tx Tx, run durable.Run) error {
 	now, err := e.time(ctx, tx)
 	if err != nil {
@@ -170,7 +173,7 @@ func (e *Engine) CompleteTx(ctx context.Context, tx Tx, run durable.Run) error {
 	return explain("complete run", err)
 }
 
-// writeTx makes a write of a task, if that is unchanged, and reports whether it is.
+// writeTx performs the write if the task is unchanged, and reports whether it did.
 func (e *Engine) writeTx(ctx context.Context, tx Tx, w engine.Write) (done bool, err error) {
 	if w.Data == nil {
 		return one(ctx, tx, e.sql.deleteAtTx, []any{[]byte(w.Key), w.Revision}, new(int64))
@@ -178,7 +181,7 @@ func (e *Engine) writeTx(ctx context.Context, tx Tx, w engine.Write) (done bool,
 	return one(ctx, tx, e.sql.updateTx, []any{[]byte(w.Key), w.Revision, w.Due, w.Data}, new(int64))
 }
 
-// one runs a statement and reads its row, if there is one.
+// one runs a statement and reads the first row of its result. It reports whether there was a row.
 func one(ctx context.Context, tx Tx, statement string, args []any, dest ...any) (found bool, err error) {
 	rows, err := tx.Query(ctx, statement, args...)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// TestBackup checks that a store is an [engine.Backuper]. It calls fresh for each test, as Test does. It calls unpack
-// with a copy; unpack returns a function that opens the copy, or returns an error if the copy is not whole.
+// TestBackup tests whether a store satisfies the contract of [engine.Backuper]. It calls fresh for each test, as [Test]
+// does. It passes each copy to unpack. unpack returns a function that opens the copy, or returns an error if the copy
+// is incomplete.
 func TestBackup(t *testing.T, fresh func(t *testing.T) Open, unpack func(t *testing.T, copy io.Reader) Open) {
 	for name, test := range map[string]func(t *testing.T, s *subject, unpack func(io.Reader) Open){
 		"backup of an empty store":     backupEmpty,
@@ -34,7 +35,7 @@ func TestBackup(t *testing.T, fresh func(t *testing.T) Open, unpack func(t *test
 			test(t, s, func(copy io.Reader) Open { return unpack(t, copy) })
 			s.check()
 			s.commit(s.put("after the backup", 1, "x"))
-			s.reopen() // a backup takes nothing from the store
+			s.reopen() // a backup must not change the store
 			s.check()
 			if err := s.Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -53,7 +54,7 @@ func (s *subject) backup() *bytes.Buffer {
 	return &b
 }
 
-// checkCopy checks that a copy has the records of the model, and is a store like any other.
+// checkCopy checks that a copy contains the records of the model and is a fully functional store.
 func (s *subject) checkCopy(open Open) {
 	s.t.Helper()
 	c := &subject{t: s.t, open: open, model: maps.Clone(s.model)}
@@ -84,12 +85,12 @@ func backupOfCopy(_ *testing.T, s *subject, unpack func(io.Reader) Open) {
 	}
 }
 
-// The copy has the records that the store had after one of its commits: no earlier one than had returned before
-// the backup was begun, and no later one than had begun when it ended.
+// The copy contains the records as of one of the commits. The earliest possible is the last commit that had returned
+// before the backup began. The latest possible is the last commit that had begun before the backup ended.
 func backupBetweenCommits(t *testing.T, s *subject, unpack func(io.Reader) Open) {
 	const commits, backups = 3000, 5
 	rnd := rand.New(rand.NewPCG(3, 3))
-	states := []map[string]engine.Record{maps.Clone(s.model)} // after each commit
+	states := []map[string]engine.Record{maps.Clone(s.model)} // expected records after each commit
 	var changes [][]engine.Change
 	for n := range commits {
 		all := []engine.Change{s.put("number", int64(n), fmt.Sprint(n))}
@@ -144,7 +145,7 @@ func backupBetweenCommits(t *testing.T, s *subject, unpack func(io.Reader) Open)
 	}
 }
 
-// A truncated copy does not open, wherever it was cut off.
+// A truncated copy does not open, wherever it was cut off, unless it still contains all records.
 func backupCutOff(t *testing.T, s *subject, unpack func(io.Reader) Open) {
 	for i := range 20 {
 		s.commit(s.put(fmt.Sprint(i), int64(i), "data"))
@@ -179,7 +180,7 @@ func backupDone(t *testing.T, s *subject, _ func(io.Reader) Open) {
 
 var errFull = errors.New("storetest: there is no room")
 
-// A small writer takes some bytes.
+// A small is a writer that accepts a limited number of bytes.
 type small struct{ room int }
 
 func (w *small) Write(b []byte) (int, error) {
@@ -198,5 +199,5 @@ func backupWriterFails(t *testing.T, s *subject, unpack func(io.Reader) Open) {
 			t.Errorf("with room for %d bytes it returns %v", room, err)
 		}
 	}
-	s.checkCopy(unpack(s.backup())) // the next one is whole
+	s.checkCopy(unpack(s.backup())) // the next copy is complete
 }

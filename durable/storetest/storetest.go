@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package storetest checks that an [engine.Store] keeps its contract. A store's own test calls it:
+// Package storetest tests whether an [engine.Store] satisfies its contract. A store's own test calls it:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Test(t, func(t *testing.T) storetest.Open {
@@ -27,11 +27,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Open opens a store. The first call creates it; each further call opens the same store again, after it was
+// An Open opens a store. The first call creates the store. Each later call reopens the same store after it has been
 // closed.
 type Open func() (engine.Store, error)
 
-// Test runs the suite. It calls fresh for each test; fresh returns a function that opens a store of its own.
+// Test runs the suite. It calls fresh for each test. fresh returns a function that opens a new store.
 func Test(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(t *testing.T, s *subject){
 		"empty":                         empty,
@@ -58,7 +58,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 			s.reopen()
 			test(t, s)
 			s.check()
-			s.reopen() // what was committed is there for the next process
+			s.reopen() // the next process reads everything that was committed
 			s.check()
 			if err := s.Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -67,14 +67,14 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 	}
 }
 
-// A subject is the store under test, and a model of what it should hold.
+// A subject is the store under test, and a model of its expected contents.
 type subject struct {
 	engine.Store
 	t     *testing.T
 	open  Open
 	model map[string]engine.Record
 
-	failing map[string]bool // of the records in the model
+	failing map[string]bool // whether the model's record with the key is failing
 }
 
 func (s *subject) reopen() {
@@ -91,7 +91,7 @@ func (s *subject) reopen() {
 	s.Store = store
 }
 
-// put, fail and del make a change and note it in the model.
+// put, fail and del return a change and apply it to the model.
 func (s *subject) put(key string, due int64, data string) engine.Change {
 	c := engine.Change{Key: key, From: s.due(key), Due: due, Data: []byte(data), WasFailing: s.failing[key]}
 	s.model[key] = engine.Record{Key: key, Due: due, Data: []byte(data)}
@@ -140,7 +140,7 @@ func order(a, b engine.Record) int {
 	return strings.Compare(a.Key, b.Key)
 }
 
-// sorted returns what is in the model after the position and up to the due time, in order.
+// sorted returns the model's records after the position that are due at or before until, in order.
 func (s *subject) sorted(after engine.Position, until int64) []engine.Record {
 	var all []engine.Record
 	for r := range maps.Values(s.model) {
@@ -152,7 +152,7 @@ func (s *subject) sorted(after engine.Position, until int64) []engine.Record {
 	return all
 }
 
-// walk checks the records that the store yields for that stretch.
+// walk checks the records that the store yields for that range.
 func (s *subject) walk(after engine.Position, until int64) {
 	s.t.Helper()
 	got := s.collect(s.Due(after, until))
@@ -163,7 +163,7 @@ func (s *subject) walk(after engine.Position, until int64) {
 	}
 }
 
-// walkKeys checks the records that the store yields in key order from one on: all records, and the failing ones.
+// walkKeys checks the records that ByKey and Failing yield from the given key.
 func (s *subject) walkKeys(from string) {
 	s.t.Helper()
 	var all, failing []engine.Record
@@ -211,7 +211,7 @@ func brief(all []engine.Record) string {
 
 var start = engine.Position{Due: engine.None}
 
-// check compares everything that can be read with the model.
+// check compares everything that can be read from the store with the model.
 func (s *subject) check() {
 	s.t.Helper()
 	if n := s.Len(); n != len(s.model) {
@@ -325,7 +325,7 @@ func walkBrokenOff(t *testing.T, s *subject) {
 			break
 		}
 	}
-	s.commit(s.put("new", 2, "")) // behind the walk: it must not be held up by it, nor met again
+	s.commit(s.put("new", 2, "")) // behind the ended walk, which must neither block the commit nor yield the record
 	s.walk(at, math.MaxInt64)
 	for range s.Keys() {
 		break
@@ -348,7 +348,7 @@ func keyOrder(_ *testing.T, s *subject) {
 	}
 }
 
-// A record is failing from the change that says so to the next that does not, even if it is moved.
+// A record is failing from the change that sets Failing until the next change that does not, even if it is moved.
 func failing(_ *testing.T, s *subject) {
 	s.commit(s.put("a", 1, "one"), s.fail("b", 2, "two"), s.fail("c", 3, "three"), s.fail("d", 4, "four"))
 	s.check()
@@ -432,7 +432,7 @@ func largeRecord(_ *testing.T, s *subject) {
 	s.commit(s.put("large", 3, data[1:]))
 }
 
-// A commit is seen whole or not at all: the two records of each are equal at every look.
+// A commit is visible completely or not at all: its two records are equal in every read.
 func readsBesideCommits(t *testing.T, s *subject) {
 	s.commit(s.put("x", 0, "0"), s.put("y", 0, "0"))
 	var wait sync.WaitGroup
@@ -467,7 +467,7 @@ func readsBesideCommits(t *testing.T, s *subject) {
 	}
 	for i := range 2000 {
 		n := fmt.Sprint(i)
-		s.commit(s.put("x", int64(i%2), n), s.put("y", int64(i%3), n)) // there and back again
+		s.commit(s.put("x", int64(i%2), n), s.put("y", int64(i%3), n)) // moves both records back and forth
 	}
 	close(stop)
 	wait.Wait()
@@ -481,7 +481,7 @@ func randomChanges(_ *testing.T, s *subject) {
 		for range rnd.IntN(20) {
 			key := fmt.Sprint("k", rnd.IntN(40))
 			if touched[key] {
-				continue // a group changes a key once
+				continue // a commit changes each key at most once
 			}
 			touched[key] = true
 			if rnd.IntN(3) == 0 && s.due(key) != engine.None {
@@ -513,7 +513,7 @@ func secondClose(t *testing.T, s *subject) {
 	s.reopen()
 }
 
-// Settings survive the process, and are independent of the records.
+// Settings outlive the process and are independent of the records.
 func settings(t *testing.T, s *subject) {
 	is := func(want string) {
 		t.Helper()

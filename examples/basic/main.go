@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Basic shows the three most common uses of a timing wheel: run a job once, run it a number of times, and cancel it.
-// All of that takes 0.3 s. An interrupt (Ctrl-C) waits for the end, and a second one does not.
+// Basic shows the three most common uses of a timing wheel: run a job once, run it several times, and cancel it. The
+// program takes 0.3 s. It finishes even after an interrupt (Ctrl-C); a second interrupt ends it at once.
 package main
 
 import (
@@ -32,7 +32,7 @@ func run(w io.Writer) error {
 	tw.Start()
 	defer tw.Stop()
 
-	// Jobs run on goroutines of the wheel; several may use one Logger.
+	// Jobs run on the wheel's goroutines, which may share a Logger.
 	out := log.New(w, "", 0)
 	var runs sync.WaitGroup
 	runs.Add(4)

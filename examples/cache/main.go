@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Cache is an HTTP server that caches a slow computation: /primes/N returns the number of primes below N. The program
-// has its own clients. Ten at a time ask for the same number, then one asks again while the answer is fresh, and once
-// more when it has expired. An interrupt (Ctrl-C) ends the clients.
+// also runs its own clients. Ten of them request the same number at the same time. Then one client requests it while
+// the answer is fresh, and once more after the answer has expired. An interrupt (Ctrl-C) stops the clients.
 package main
 
 import (
@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	fresh  = 2 * time.Second // how long an answer is good
-	most   = 2_000_000       // the largest number that is asked for
-	crowd  = 10              // clients that ask at the same time
+	fresh  = 2 * time.Second // how long an answer is valid
+	most   = 2_000_000       // the largest number that the server accepts
+	crowd  = 10              // number of clients that ask at the same time
 	number = 1_000_000
 )
 
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// run serves its clients and stops. The clients end when ctx is done.
+// run serves its own clients until they have finished, and then stops the server. The clients stop when ctx is done.
 func run(ctx context.Context, w io.Writer, listener net.Listener) error {
 	tw, err := timewheel.New(10*time.Millisecond, 512)
 	if err != nil {
@@ -81,7 +81,7 @@ func run(ctx context.Context, w io.Writer, listener net.Listener) error {
 		requests.Add(1)
 		err := ask(ctx, url, out)
 		if ctx.Err() != nil {
-			return nil // the client has left
+			return nil // the client was interrupted
 		}
 		return err
 	}
@@ -110,7 +110,7 @@ func run(ctx context.Context, w io.Writer, listener net.Listener) error {
 	return errors.Join(append(errs, web.Close(), closed(<-served))...)
 }
 
-// A server answers from the cache.
+// A server answers requests from the cache.
 type server struct {
 	answers *ttlcache.Cache[int, int]
 	out     *log.Logger
@@ -122,7 +122,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%q is not a number from 0 to %d", r.PathValue("n"), most), http.StatusBadRequest)
 		return
 	}
-	// The computation is canceled when no request waits for it any more.
+	// The computation is cancelled when no request is waiting for it.
 	count, err := s.answers.GetOrLoad(r.Context(), n, s.compute)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -131,7 +131,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "there are %d primes below %d\n", count, n)
 }
 
-// compute counts the primes below n, in no hurry.
+// compute counts the primes below n, slowly.
 func (s *server) compute(ctx context.Context, n int) (int, error) {
 	s.out.Printf("computing the primes below %d", n)
 	count := 0
@@ -155,7 +155,7 @@ func prime(n int) bool {
 	return n > 1
 }
 
-// ask asks for the page and writes it down.
+// ask requests the page and prints it.
 func ask(ctx context.Context, url string, out *log.Logger) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -174,7 +174,7 @@ func ask(ctx context.Context, url string, out *log.Logger) error {
 	return err
 }
 
-// closed is the error of a server that was not meant to end.
+// closed returns the error from a server, or nil if the server was closed on purpose.
 func closed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

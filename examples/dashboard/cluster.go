@@ -21,32 +21,33 @@ import (
 )
 
 const (
-	rechecks  = 20_000           // tasks added at the start
-	spread    = 10 * time.Minute // period in which they are due
+	rechecks  = 20_000           // number of tasks added at the start
+	spread    = 10 * time.Minute // period over which the rechecks are due
 	nodeLease = 2 * time.Second
 	awayFor   = 20 * time.Second
-	forgotten = "sms.send" // a kind that only a node of an old release handles
+	forgotten = "sms.send" // kind that only a node of an old release handles
 	forgets   = 12
-	rush      = 500 // mails due at once
+	rush      = 500 // number of mails due at once
 	oneTask   = "report:stock"
 )
 
 var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
 
-// A cluster is two nodes of a durable scheduler in this process, over an engine in memory. A real one is on PostgreSQL.
+// A cluster consists of two durable scheduler nodes in this process, on an engine in memory. A real cluster uses
+// PostgreSQL.
 type cluster struct {
 	engine  *memengine.Engine
-	ways    [2]*memengine.Link // links of the nodes to the engine
+	ways    [2]*memengine.Link // links from the nodes to the engine
 	nodes   [2]*durable.Scheduler
-	rec     *dashboard.AttemptRecorder // of the first node
+	rec     *dashboard.AttemptRecorder // recorder of the first node
 	log     *logrus.Logger
-	failing atomic.Bool // the payments do not answer
+	failing atomic.Bool // payments fail
 
-	mu sync.Mutex // protects below
-	n  int        // tasks added by trouble
+	mu sync.Mutex // protects the field below
+	n  int        // number of tasks added by trouble
 }
 
-// startCluster starts the nodes with a lively artificial load.
+// startCluster starts the nodes with a simulated load.
 func startCluster(ctx context.Context) (*cluster, error) {
 	c := &cluster{engine: memengine.New(), rec: dashboard.NewAttemptRecorder(), log: logrus.New()}
 	c.log.SetOutput(io.Discard) // the page shows the problems
@@ -125,7 +126,7 @@ func slow(ctx context.Context, _ durable.Run) error {
 	}
 }
 
-// make causes trouble of the given kind. It reports whether there is such a kind.
+// make causes trouble of the given kind, and reports whether it knows that kind.
 func (c *cluster) make(what string) (known bool, err error) {
 	switch what {
 	case "fail":
@@ -172,7 +173,7 @@ func (c *cluster) rush() error {
 	return c.nodes[0].AddTask(context.Background(), tasks...)
 }
 
-// forget lets a node of an old release add tasks of a kind that no other node handles.
+// forget starts a node of an old release, which adds tasks of a kind that no other node handles, and stops the node.
 func (c *cluster) forget() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

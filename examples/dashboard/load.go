@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	orders   = 60_000          // orders open at the start
-	window   = 2 * time.Minute // time to pay an order before its stock is returned
+	orders   = 60_000          // number of open orders at the start
+	window   = 2 * time.Minute // time after which the stock of an unpaid order is returned
 	sale     = 15 * time.Second
 	sessions = 20_000
-	idle     = time.Minute // idle time after which a session ends
+	idle     = time.Minute // time without a touch after which a session ends
 )
 
-// A shop is an artificial load: orders come in waves, most are paid in time, and the stock of the others is returned.
-// The shelves are counted again and again, and from time to time there is a sale.
+// A shop is a simulated load. Orders arrive in waves, most of them are paid in time, and the stock of the unpaid orders
+// is returned. Repeating tasks count the shelves, and from time to time there is a sale.
 type shop struct {
 	tw *timewheel.TimeWheel
-	n  int // orders so far
+	n  int // number of orders so far
 }
 
 func openShop(tw *timewheel.TimeWheel) *shop {
@@ -68,22 +68,22 @@ func (s *shop) sell(ctx context.Context) {
 		for range wave {
 			s.order(window/2 + rand.N(window/2))
 		}
-		for range wave * 3 / 4 { // paid
+		for range wave * 3 / 4 { // pay these orders
 			_ = s.tw.RemoveTask(fmt.Sprintf("order-%07d", max(s.n-rand.IntN(orders), 1)))
 		}
 		if time.Since(lastSale) > sale {
 			lastSale = time.Now()
 			for range 1000 {
-				s.order(2 * time.Second) // the offer ends for all orders at one instant
+				s.order(2 * time.Second) // the offer ends for all of these orders at the same instant
 			}
 		}
 	}
 }
 
-// A server has sessions: a touch postpones the end of a session, and a session without a touch for a minute ends.
+// A server has sessions. A touch postpones the end of a session, and a session ends after a minute without a touch.
 type server struct {
 	tw *timewheel.TimeWheel
-	n  int // sessions so far
+	n  int // number of sessions so far
 }
 
 func openServer(tw *timewheel.TimeWheel) *server {
@@ -115,13 +115,13 @@ func (s *server) serve(ctx context.Context) {
 		}
 		for range 40 {
 			if err := s.tw.Reschedule(sessionKey(s.n-1-rand.IntN(sessions)), idle); err != nil {
-				s.begin() // that session had ended, and another begins
+				s.begin() // the session has ended, so another begins
 			}
 		}
 	}
 }
 
-// giveBack returns the stock of an order. It takes some milliseconds, sometimes more.
+// giveBack returns the stock of an order. It takes a few milliseconds, and occasionally much longer.
 func giveBack(*timewheel.Task) {
 	if rand.IntN(1000) == 0 {
 		time.Sleep(200 * time.Millisecond)
@@ -132,7 +132,7 @@ func giveBack(*timewheel.Task) {
 // count counts a shelf.
 func count(*timewheel.Task) { time.Sleep(rand.N(30 * time.Millisecond)) }
 
-// write writes a report, which takes long unless the wheel stops.
+// write writes a report, which takes 5 to 20 s unless the wheel stops.
 func write(task *timewheel.Task) {
 	select {
 	case <-time.After(5*time.Second + rand.N(15*time.Second)):

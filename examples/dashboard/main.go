@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels, a durable scheduler of two nodes and one on a store, all with an invented load. It
-// serves the page that shows them, which may also remove, run and reschedule tasks, and /metrics for Prometheus. Run
-// it, and open the address it prints. At /trouble/ are buttons that jam the workers, make jobs panic and handlers fail,
-// pause tasks, and forget a kind. Others cut off a node, stop the engine, and fill the disk of the store. An interrupt
-// (Ctrl-C) ends it, with a line for each wheel and scheduler; a second one ends it at once.
+// Dashboard starts two wheels, a durable scheduler with two nodes and one on a store, all with a simulated load. It
+// serves the dashboard, which can also remove, run and reschedule tasks, and /metrics for Prometheus. Run the program
+// and open the address that it prints.
+//
+// The page /trouble/ has buttons that jam the workers, make jobs panic and handlers fail, pause tasks, and forget a
+// kind. Other buttons cut off a node, stop the engine, and fill the store's disk. After an interrupt (Ctrl-C), the
+// program prints a line for each wheel and scheduler and exits. A second interrupt ends it at once.
 package main
 
 import (
@@ -42,7 +44,7 @@ func main() {
 	}
 }
 
-// run serves until ctx is done, or for as long as -for says.
+// run serves the pages until ctx is done, or for the duration of -for.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("dashboard", flag.ContinueOnError)
 	flags.SetOutput(out)
@@ -73,7 +75,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	nodes, err := startCluster(context.WithoutCancel(ctx)) // it is shut down at the end
+	nodes, err := startCluster(context.WithoutCancel(ctx)) // shut down at the end
 	if err != nil {
 		return err
 	}
@@ -117,13 +119,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	grace, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // a browser keeps connections on which it has asked for nothing yet
+		_ = srv.Close() // a browser opens connections in advance that it has not used yet
 	}
 	nodes.shutdown(grace)
 	_ = mails.tasks.Shutdown(grace)
 	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
 		if tw.Shutdown(grace) != nil {
-			tw.Stop() // cancels the context of the tasks that are still running
+			tw.Stop() // cancels the context of the runs in progress
 		}
 	}
 	report(out, map[string]*timewheel.TimeWheel{"orders": orders.tw, "sessions": sessions.tw},
@@ -131,7 +133,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// report prints what the wheels, and the nodes of the durable schedulers, have done.
+// report prints the counters of the wheels and of the durable schedulers.
 func report(out io.Writer, wheels map[string]*timewheel.TimeWheel, schedulers map[string][]*durable.Scheduler) {
 	line := func(name string, added, started, failed uint64) {
 		fmt.Fprintf(out, "%-8s %8d tasks added, %8d runs started, %6d failed\n", name, added, started, failed)
@@ -151,20 +153,20 @@ func report(out io.Writer, wheels map[string]*timewheel.TimeWheel, schedulers ma
 	}
 }
 
-// workers is how many jobs of a wheel may be running at a time.
+// workers is the maximum number of concurrent jobs on a wheel.
 const workers = 64
 
-// A wheel is a wheel with what looks at it.
+// A wheel is a timing wheel with its recorder.
 type wheel struct {
 	tw  *timewheel.TimeWheel
 	rec *dashboard.Recorder
 }
 
-// newWheel returns a wheel that is recorded, and has its metrics in the registry.
+// newWheel returns a wheel with a recorder, and registers the wheel's metrics.
 func newWheel(registry *prometheus.Registry, name string, tick time.Duration, slots int) (wheel, error) {
 	rec, runs := dashboard.NewRecorder(), metrics.NewRuns()
 	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // of the made-up panics; the page shows them
+	quiet.SetOutput(io.Discard) // the page shows the panics
 	tw, err := timewheel.New(tick, slots,
 		timewheel.WithPoolSize(workers),
 		timewheel.WithLogger(quiet),

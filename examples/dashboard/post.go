@@ -15,7 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A post sends mails again and again, with a durable scheduler on a store in memory. A real store is on disk.
+// A post sends mails repeatedly, using a durable scheduler on a store in memory. A real store is on disk.
 type post struct {
 	store *memstore.Store
 	tasks *durable.Scheduler
@@ -46,7 +46,7 @@ func openPost(ctx context.Context) (*post, error) {
 	return p, nil
 }
 
-// fill makes all further writes of the store fail as on a full disk.
+// fill makes all further writes to the store fail as if the disk were full.
 func (p *post) fill() {
 	p.store.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
 }

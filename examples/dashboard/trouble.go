@@ -13,14 +13,14 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A trouble causes trouble for a wheel at the press of a button, to show how the page reports it.
+// A trouble causes trouble when a button is pressed, to show how the dashboard reports it.
 type trouble struct {
 	tw      *timewheel.TimeWheel
 	cluster *cluster
 	post    *post
 
-	mu   sync.Mutex // protects all below
-	n    int        // tasks added so far
+	mu   sync.Mutex // protects the fields below
+	n    int        // number of tasks added so far
 	free chan struct{}
 }
 
@@ -47,7 +47,7 @@ const troubleForm = `<h1>Trouble for the wheel “orders”</h1>
 <p><a href="../" target="dashboard">The dashboard</a>
 `
 
-// newTrouble returns the handler of the page with the buttons.
+// newTrouble returns the handler for the page with the buttons.
 func newTrouble(tw *timewheel.TimeWheel, c *cluster, p *post) http.Handler {
 	t := &trouble{tw: tw, cluster: c, post: p, free: make(chan struct{})}
 	return buttons.Handler(func() string { return troubleForm }, t.make)
@@ -79,7 +79,7 @@ func (t *trouble) make(what string) error {
 	return nil
 }
 
-// jam returns a job that blocks its worker for a while, unless it is freed or the wheel stops.
+// jam returns a job that blocks its worker for the given time, or until free is closed or the wheel stops.
 func (t *trouble) jam(free <-chan struct{}, most time.Duration) timewheel.Job {
 	return func(task *timewheel.Task) {
 		select {
@@ -90,7 +90,7 @@ func (t *trouble) jam(free <-chan struct{}, most time.Duration) timewheel.Job {
 	}
 }
 
-// addLocked adds n tasks, all due at once.
+// addLocked adds n tasks that are all due immediately.
 func (t *trouble) addLocked(name string, n int, job timewheel.Job) {
 	for range n {
 		t.n++

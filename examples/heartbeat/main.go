@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Heartbeat is a TCP server that drops idle connections. Each connection has one task in the wheel, which closes it;
-// each read postpones the task. The program has its own clients: one disconnects, one sends nothing after its name, and
-// one sends beats for a while. At an interrupt (Ctrl-C) all of them leave.
+// Heartbeat is a TCP server that drops idle connections. Each connection has one task in the wheel, which closes the
+// connection, and each read postpones the task. The program runs its own clients: one disconnects, one sends nothing
+// after its name, and one sends beats for a while. An interrupt (Ctrl-C) disconnects all of them.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	idle = 400 * time.Millisecond // how long a connection may be silent
-	beat = 100 * time.Millisecond // the time between two beats of a client
+	idle = 400 * time.Millisecond // how long a connection may be idle
+	beat = 100 * time.Millisecond // interval between two beats of a client
 )
 
 func main() {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run serves the clients until the last one is gone. When ctx is done, they disconnect.
+// run serves the clients until the last one has disconnected. The clients disconnect when ctx is done.
 func run(ctx context.Context, w io.Writer, listener net.Listener, dial func() (net.Conn, error)) error {
 	tw, err := timewheel.New(10*time.Millisecond, 512)
 	if err != nil {
@@ -67,7 +67,7 @@ type server struct {
 	out   *log.Logger
 }
 
-// serve accepts connections until the listener is closed, and returns when all of them are gone.
+// serve accepts connections until the listener is closed, and returns when all connections have ended.
 func (s *server) serve(listener net.Listener) error {
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -96,11 +96,11 @@ func (s *server) talk(key string, conn net.Conn) {
 	for lines := bufio.NewScanner(conn); lines.Scan(); beats++ {
 		name = lines.Text()
 		if err := s.wheel.Reschedule(key, idle); err != nil {
-			break // the task is already running: the beat came too late
+			break // the beat came too late: the task is already running
 		}
 	}
-	// Did the client disconnect first, or did the deadline come first? RemoveTask decides: it fails once the task has
-	// run.
+	// Either the client disconnected or the deadline passed first. RemoveTask decides which, because it fails once the
+	// task has run.
 	if err := s.wheel.RemoveTask(key); err == nil {
 		s.out.Printf("%s left; beats heard: %d", name, beats)
 		return
@@ -126,6 +126,6 @@ func client(ctx context.Context, dial func() (net.Conn, error), name string, bea
 	if leaves {
 		return nil
 	}
-	_, _ = io.Copy(io.Discard, conn) // ends when the server drops the connection
+	_, _ = io.Copy(io.Discard, conn) // returns when the server drops the connection
 	return nil
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Orders-durable is the shop of examples/orders with tasks that survive the process. The tasks are in a durable
-// scheduler, and the outcome of each order is in a book, a separate file. Kill the program at any time and start it
-// again with the same flags: it continues where it was, until every unit of the stock is accounted for. Run it with -h
-// for its flags.
+// Orders-durable is the shop from examples/orders, with tasks that survive the process. The tasks are in a durable
+// scheduler, and the outcome of each order is in a separate file, the book. Kill the program at any time and start it
+// again with the same flags. It continues where it left off, until every unit of the stock is accounted for. Run it
+// with -h for its flags.
 package main
 
 import (

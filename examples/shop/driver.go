@@ -22,36 +22,36 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A driver sends orders to a fleet, causes trouble in it, and keeps a ledger of the answers to the clients.
+// A driver sends orders to a fleet, causes trouble in the fleet, and records the responses to the clients in a ledger.
 type driver struct {
 	*fleet
-	server *pgtest.Server // the server to stop; nil if the program did not start it
-	asked  chan string    // the trouble that a button has requested from disturb
+	server *pgtest.Server // the database server, if trouble may stop it; nil if the program did not start the server
+	asked  chan string    // trouble that a button has requested from disturb
 	db     *pgxpool.Pool
 	http   *http.Client
 	began  time.Time
-	sent   atomic.Int64 // requests
-	again  atomic.Int64 // requests that were repeated, because there was no answer or an error
+	sent   atomic.Int64 // number of requests
+	again  atomic.Int64 // number of requests repeated because there was no response or an error
 
-	mu     sync.Mutex // protects below
+	mu     sync.Mutex // protects the fields below
 	ledger map[string]*answers
 	events []trouble
 }
 
-// answers are the answers to the client of an order.
+// An answers holds the responses to the client of an order.
 type answers struct {
 	order
-	placed int // HTTP status, or 0 if there was none
+	placed int // HTTP status of the order; 0 if there was no response
 	paid   int
 }
 
-// A trouble is a fault of a process.
+// A trouble records that a process was killed or stopped.
 type trouble struct {
-	at    time.Time // by the clock of the database
+	at    time.Time // when the process was killed or stopped, on the database's clock
 	after time.Duration
 	what  string
 	node  string
-	held  []held // the rechecks that the process held
+	held  []held // rechecks that the process held
 }
 
 // held is a recheck that a process held.
@@ -64,21 +64,21 @@ type held struct {
 const (
 	killed  = "kill -9"
 	stopped = "stop"
-	away    = "away" // of PostgreSQL
-	ended   = "end"  // of the orders
+	away    = "away" // PostgreSQL is stopped
+	ended   = "end"  // no further orders are sent
 )
 
 const (
 	articles = 20
-	payers   = 32 // maximal number of clients that pay at the same time
+	payers   = 32 // maximum number of clients that pay at the same time
 )
 
-// patience is the time limit for everything that must happen.
+// patience is the time limit for each thing that must happen.
 const patience = time.Minute
 
-// drive runs the demo and prints a report. It returns an error if it finds a violation. When ctx is done it sends no
-// further orders, and prints the report on the orders so far. The server is the server of the config, or nil if it must
-// not be stopped.
+// drive runs the demo and prints a report. It returns an error if it finds a violation. When ctx is done, it sends no
+// further orders and prints the report on the orders so far. server is the database server of the config, or nil if
+// that server must not be stopped.
 func drive(ctx context.Context, c config, server *pgtest.Server, out io.Writer) error {
 	orders, ctx := ctx, context.WithoutCancel(ctx)
 	d := &driver{
@@ -149,7 +149,8 @@ func (d *driver) prepare(ctx context.Context) error {
 	return nil
 }
 
-// load sends orders and payments and causes trouble, for the configured time or until a button or an interrupt ends it.
+// load sends orders and payments and causes trouble. It continues for the configured time, or until a button or an
+// interrupt ends it.
 func (d *driver) load(ctx context.Context, out io.Writer) error {
 	patient, end := context.WithTimeout(context.WithoutCancel(ctx), d.duration+d.window+patience)
 	defer end()
@@ -169,7 +170,7 @@ func (d *driver) load(ctx context.Context, out io.Writer) error {
 			for n := 0; ctx.Err() == nil; n++ {
 				a := d.place(patient, rnd, fmt.Sprintf("%d-%d", caller, n))
 				if a.placed == http.StatusOK && rnd.IntN(10) < 6 {
-					// Some payments come at the very end of the window, or after it.
+					// Some payments arrive at the very end of the window, or after it.
 					payments.Add(1)
 					tw.AfterFunc(draw(rnd, d.window+d.window/20), func() {
 						defer payments.Done()
@@ -197,17 +198,17 @@ func (d *driver) load(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// draw returns a random duration below most.
+// draw returns a random duration from 0 up to the given maximum.
 func draw(rnd *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rnd.Int64N(int64(most)))
 }
 
-// place sends an order and records the answer.
+// place sends an order and records the response.
 func (d *driver) place(ctx context.Context, rnd *rand.Rand, id string) *answers {
 	a := &answers{order: order{ID: id, Article: 1 + rnd.IntN(articles), Units: 1 + rnd.IntN(3)}}
 	body, err := json.Marshal(a.order)
 	if err != nil {
-		panic(err) // an order can always be marshalled
+		panic(err) // unreachable: an order can always be marshalled
 	}
 	d.mu.Lock()
 	d.ledger[id] = a
@@ -219,8 +220,8 @@ func (d *driver) place(ctx context.Context, rnd *rand.Rand, id string) *answers 
 	return a
 }
 
-// post sends a request to one process after another until one has answered, and returns the status. It returns 0 if ctx
-// is done first.
+// post sends a request to random processes until one responds without a server error, and returns the status. It
+// returns 0 if ctx is done first.
 func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	for ; ctx.Err() == nil; d.again.Add(1) {
 		d.sent.Add(1)
@@ -239,8 +240,8 @@ func (d *driver) post(ctx context.Context, path string, body []byte) int {
 	return 0
 }
 
-// disturb causes one trouble after another, at random and by the buttons, until ctx is done or a button ends it. The
-// server is up when disturb returns nil.
+// disturb causes trouble at random times and when a button is pressed, until ctx is done or a button ends the demo.
+// When disturb returns nil, the database server is running.
 func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 	rnd := rand.New(rand.NewPCG(d.seed, 1<<32))
 	for {
@@ -269,7 +270,7 @@ func (d *driver) disturb(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// replace kills the process or stops it, and starts another.
+// replace kills or stops the process, and starts another.
 func (d *driver) replace(p *process, what string, out io.Writer) error {
 	t := trouble{after: time.Since(d.began), node: p.name, what: what}
 	var err error
@@ -294,7 +295,7 @@ func (d *driver) replace(p *process, what string, out io.Writer) error {
 	return nil
 }
 
-// takeAway stops the server like a crash, and restarts it after a while, or earlier if ctx is done.
+// takeAway stops the database server as in a crash, and restarts it after a while, or earlier if ctx is done.
 func (d *driver) takeAway(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "%6.1f s  %-8s PostgreSQL, for %v\n", time.Since(d.began).Seconds(), away, d.config.away)
 	if err := d.server.Stop(pgtest.Immediate); err != nil {
@@ -304,7 +305,7 @@ func (d *driver) takeAway(ctx context.Context, out io.Writer) error {
 	case <-time.After(d.config.away):
 	case <-ctx.Done():
 	}
-	d.db.Reset() // its connections are broken
+	d.db.Reset() // the pool's connections are broken
 	if err := d.server.Restart(); err != nil {
 		return err
 	}
@@ -312,8 +313,7 @@ func (d *driver) takeAway(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// holds returns the rechecks that the process holds according to the tables of the engine, and the time of the
-// database.
+// holds returns the rechecks that the process holds according to the engine's tables, and the database's time.
 func (d *driver) holds(name string) (all []held, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -337,7 +337,7 @@ func (d *driver) holds(name string) (all []held, now time.Time, err error) {
 	return all, now, d.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
 }
 
-// settle waits until no order is held and no task is left.
+// settle waits until no orders are held and no tasks are left.
 func (d *driver) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.window+patience)
 	defer cancel()

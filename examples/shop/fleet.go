@@ -15,29 +15,29 @@ import (
 	"sync"
 )
 
-// A process is a process of the service.
+// A process is one process of the service.
 type process struct {
 	name string
 	addr string
 	cmd  *exec.Cmd
-	in   io.Closer    // its standard input: closing it stops the process
-	log  bytes.Buffer // its standard error; read it only after its end
+	in   io.Closer    // standard input of the process; closing it stops the process
+	log  bytes.Buffer // standard error of the process; read it only after the process has ended
 }
 
-// print prints the address of the process's dashboard, and its process id, for killing it manually.
+// print prints the address of the process's dashboard, and the process ID for killing the process manually.
 func (p *process) print(out io.Writer) {
 	fmt.Fprintf(out, "         %s, process %d, shows http://%s%s\n", p.name, p.cmd.Process.Pid, p.addr, page)
 }
 
-// A fleet is the processes of the service.
+// A fleet is the set of processes of the service.
 type fleet struct {
 	config
-	mu      sync.Mutex // protects below
+	mu      sync.Mutex // protects the fields below
 	live    []*process
 	started int
 }
 
-// start starts a process, and returns when it serves.
+// start starts a process and returns it once the process is serving.
 func (f *fleet) start() (*process, error) {
 	f.mu.Lock()
 	f.started++
@@ -49,7 +49,7 @@ func (f *fleet) start() (*process, error) {
 	}
 	p.cmd = exec.Command(self, "serve", "-until-eof", "-db", f.db, "-name", p.name, "-window", f.window.String(),
 		"-lease", f.lease.String(), "-work", f.work.String())
-	p.cmd.SysProcAttr = ownGroup() // it exits when its standard input ends
+	p.cmd.SysProcAttr = ownGroup() // the process exits when its standard input ends
 	p.cmd.Stderr = &p.log
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -73,21 +73,21 @@ func (f *fleet) start() (*process, error) {
 	return p, nil
 }
 
-// pick returns one of the processes.
+// pick returns the process at index n, modulo the number of processes.
 func (f *fleet) pick(n int) *process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.live[n%len(f.live)]
 }
 
-// all returns the processes.
+// all returns all running processes.
 func (f *fleet) all() []*process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.live)
 }
 
-// any returns a random process, or nil if none is left.
+// any returns a random process, or nil if there are no processes left.
 func (f *fleet) any() *process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,10 +104,10 @@ func (f *fleet) remove(p *process) {
 	f.live = slices.DeleteFunc(f.live, func(q *process) bool { return p == q })
 }
 
-// kill ends the process at once, like kill -9. Requests are sent to it until it has ended.
+// kill ends the process at once, like kill -9. Requests are still sent to the process until it has ended.
 func (f *fleet) kill(p *process) {
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // the error says that the process was killed
+	_ = p.cmd.Wait() // the error reports that the process was killed
 	_ = p.in.Close()
 	f.remove(p)
 }

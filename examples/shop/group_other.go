@@ -6,5 +6,5 @@ package main
 
 import "syscall"
 
-// ownGroup returns nil: the system has no process groups.
+// ownGroup returns nil, because the system has no process groups.
 func ownGroup() *syscall.SysProcAttr { return nil }

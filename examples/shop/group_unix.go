@@ -6,5 +6,6 @@ package main
 
 import "syscall"
 
-// ownGroup puts a process into a new process group, so that Ctrl-C in the terminal does not reach it.
+// ownGroup returns attributes that start a process in a new process group, so that Ctrl-C in the terminal does not
+// reach it.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

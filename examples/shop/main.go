@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-// Shop is an HTTP service of several processes on one PostgreSQL. An order takes its units out of the stock at once. An
-// order that is not paid in time gives them back. The recheck of an order is a durable task, which is added with the
-// order, removed with the payment and completed with the return, each time in one transaction.
+// Shop is an HTTP service that consists of several processes on one PostgreSQL server. An order takes its units from
+// the stock at once, and returns them if it is not paid in time. The recheck of an order is a durable task. The task is
+// added with the order, removed with the payment, or completed with the return, each time in the same transaction.
 //
-// The program starts a PostgreSQL of its own and the processes of the service, and sends them orders. Now and
-// then it kills a process and starts another. At the address that it prints are buttons that kill a process,
-// too, and take PostgreSQL away for some seconds. At the end it checks that each order was paid or given back
-// exactly once, and that the stock balances to the unit. It exits with status 1 if not.
+// The program starts its own PostgreSQL server and the processes of the service, and sends orders to the processes. Now
+// and then it kills a process and starts another. The page at the printed address has buttons that kill a process or
+// stop PostgreSQL for a few seconds.
 //
-// An interrupt (Ctrl-C) ends the orders before their time is over, and the check and the report follow. A second
-// interrupt ends the program and all its processes at once.
+// At the end, the program checks that each order was either paid or returned exactly once, and that the stock balances
+// to the unit. If not, it exits with status 1.
 //
-//	go run ./examples/shop                 all of that, for half a minute
+// After an interrupt (Ctrl-C), the program stops sending orders early, and then performs the check and prints the
+// report. A second interrupt ends the program and all its processes at once.
+//
+//	go run ./examples/shop                 the whole demo, for half a minute
 //	go run ./examples/shop serve -db URL   one process of the service, on the tables of a run with -db URL
 //
 // Run it with -h for its flags.
@@ -39,7 +41,7 @@ func main() {
 		os.Exit(2)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return // a process of the service was interrupted before it served
+		return // a process of the service was interrupted before it was serving
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shop:", err)
@@ -47,10 +49,10 @@ func main() {
 	}
 }
 
-// A config is what the flags say.
+// A config holds the values of the flags.
 type config struct {
-	db        string // the URL of the server, or empty for one of its own
-	name      string // of the process
+	db        string // URL of the database server; empty if the program starts its own
+	name      string // name of the process
 	untilEOF  bool
 	window    time.Duration
 	lease     time.Duration
@@ -60,8 +62,8 @@ type config struct {
 	duration  time.Duration
 	kill      time.Duration
 	away      time.Duration
-	rate      int // orders a second
-	stock     int // units of each article
+	rate      int // orders per second
+	stock     int // units of each article at the start
 	seed      uint64
 }
 
@@ -88,7 +90,7 @@ func run(ctx context.Context, args []string) error {
 		set.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "what chance is drawn from")
 	}
 	if err := set.Parse(args); err != nil {
-		return flag.ErrHelp // the flag set has said why
+		return flag.ErrHelp // the flag set has already printed the error
 	}
 	switch {
 	case set.NArg() > 0:

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// A tally sums up the tables at the end.
+// A tally is a summary of the tables at the end of the demo.
 type tally struct {
 	placed, paid, returned   int
 	unitsSold, unitsLeft     int
-	repeated                 int           // returns that took more than one attempt
-	half, most, worst, early time.Duration // how late the returns began: median, 99 %, maximum and minimum
+	repeated                 int           // number of returns that took more than one attempt
+	half, most, worst, early time.Duration // lateness of the returns: median, 99th percentile, maximum and minimum
 }
 
-// report prints the results, and whether they balance.
+// report prints the results and returns an error if they do not balance.
 func (d *driver) report(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(out, "\nWhat the processes held that were killed or stopped, and which did it:\n\n"+
 		"          what     process   held  paid     latest  done by")
@@ -62,11 +62,11 @@ processes  %d, of them %d killed or stopped
 	return nil
 }
 
-// A takeover describes the outcome for the rechecks that a process had held.
+// A takeover describes what happened to the rechecks that a process held when it was killed or stopped.
 type takeover struct {
-	by   map[string]int // number done by each process
-	paid int            // orders paid in the meantime
-	late time.Duration  // how late the last one was done: after its due time, or after the end of the process if that was later
+	by   map[string]int // number of rechecks run by each process
+	paid int            // number of orders that were paid instead
+	late time.Duration  // maximum delay from the due time or the end of the process, whichever is later
 }
 
 func (d *driver) takeover(ctx context.Context, t trouble) (over takeover, err error) {
@@ -102,7 +102,7 @@ func (d *driver) takeover(ctx context.Context, t trouble) (over takeover, err er
 	return over, rows.Err()
 }
 
-// line returns the takeover as the end of a line of the report.
+// line returns the takeover as the last part of a line in the report.
 func (t takeover) line() string {
 	var by []string
 	for _, node := range slices.Sorted(maps.Keys(t.by)) {
@@ -111,7 +111,7 @@ func (t takeover) line() string {
 	return fmt.Sprintf("%4d  %7.2f s  %s", t.paid, t.late.Seconds(), strings.Join(by, ", "))
 }
 
-// audit compares the tables with each other and with the ledger of the clients. It returns the violations.
+// audit compares the tables with each other and with the clients' ledger, and returns the violations.
 func (d *driver) audit(ctx context.Context) (t tally, wrong []string, err error) {
 	fails := func(n int, format string, args ...any) {
 		if n != 0 {

@@ -21,7 +21,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// tables are the tables of the shop. The table event is for the final check: one row for every change of an order.
+// tables creates the shop's tables. The table event is for the final check: it has one row for every change to an
+// order.
 const tables = `
 DROP SCHEMA IF EXISTS shop CASCADE;
 CREATE SCHEMA shop;
@@ -50,7 +51,7 @@ type service struct {
 	tasks  *durable.Scheduler
 }
 
-// An order is what a client orders. The client gives it an id, so that it can send it again if the answer is
+// An order is an order from a client. The client chooses its ID, so that it can send the order again if the response is
 // lost.
 type order struct {
 	ID      string `json:"id"`
@@ -58,26 +59,26 @@ type order struct {
 	Units   int    `json:"units"`
 }
 
-// The outcomes that a client must know, in addition to errors.
+// These errors are outcomes that a client must be able to distinguish from failures.
 var (
 	errSoldOut = errors.New("sold out")
 	errNoOrder = errors.New("no such order")
 	errExpired = errors.New("the order was not paid in time")
 )
 
-const recheck = "order.recheck" // the kind of the tasks
+const recheck = "order.recheck" // kind of the tasks
 
-const page = "/debug/timewheel/" // the path of the dashboard in each process
+const page = "/debug/timewheel/" // path of the dashboard in each process
 
 func key(id string) string { return "order:" + id }
 
-// place takes the units from the stock, writes the order, and adds its recheck, in one transaction.
+// place inserts the order, takes its units from the stock and adds its recheck, in one transaction.
 func (s *service) place(ctx context.Context, o order) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `INSERT INTO shop.orders (id, article, units) VALUES ($1, $2, $3)
 			ON CONFLICT DO NOTHING`, o.ID, o.Article, o.Units)
 		if err != nil || tag.RowsAffected() == 0 {
-			return err // nil if it was placed and the answer was lost
+			return err // nil if the order was already placed and the response was lost
 		}
 		tag, err = tx.Exec(ctx, `UPDATE shop.stock SET units = units - $2 WHERE article = $1 AND units >= $2`,
 			o.Article, o.Units)
@@ -102,7 +103,7 @@ func (s *service) pay(ctx context.Context, id string) error {
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return errNoOrder
-		case err != nil || state == "paid": // it was paid and the answer was lost
+		case err != nil || state == "paid": // already paid, and the response was lost
 			return err
 		case state == "returned":
 			return errExpired
@@ -117,13 +118,13 @@ func (s *service) pay(ctx context.Context, id string) error {
 	})
 }
 
-// giveBack is the handler of the rechecks. It returns the units of an order to the stock and completes its own run, in
-// one transaction. That happens exactly once, although another process may begin the same run if this one is killed.
+// giveBack is the handler for rechecks. In one transaction, it returns the units of an order to the stock and completes
+// its own run. This happens exactly once, even if this process is killed and another process starts the same run again.
 func (s *service) giveBack(ctx context.Context, run durable.Run) error {
 	late := time.Since(run.Due)
 	id := strings.TrimPrefix(run.Key, key(""))
 	select {
-	case <-time.After(s.work): // for example asking the payment provider
+	case <-time.After(s.work): // for example, a call to the payment provider
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -143,13 +144,13 @@ func (s *service) giveBack(ctx context.Context, run durable.Run) error {
 	})
 }
 
-// happens records a change of an order.
+// happens records a change to an order.
 func (s *service) happens(ctx context.Context, tx pgx.Tx, id, what string) error {
 	_, err := tx.Exec(ctx, `INSERT INTO shop.event (id, what, node) VALUES ($1, $2, $3)`, id, what, s.name)
 	return err
 }
 
-// serve runs the service until ctx is done. It prints its address.
+// serve runs the service until ctx is done. It prints the service's address.
 func serve(ctx context.Context, c config) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -200,7 +201,7 @@ func serve(ctx context.Context, c config) (err error) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	err = errors.Join(err, s.tasks.Shutdown(last)) // first, because then the others take over its tasks at once
+	err = errors.Join(err, s.tasks.Shutdown(last)) // first, so that the other processes take over the tasks at once
 	return errors.Join(err, web.Shutdown(last))
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/examples/internal/buttons"
 )
 
-// serveButtons serves the page with the buttons until it is closed, and prints its address.
+// serveButtons serves the page with the buttons and prints its address. The returned function stops serving the page.
 func (d *driver) serveButtons(out io.Writer) (closeButtons func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +28,7 @@ func (d *driver) serveButtons(out io.Writer) (closeButtons func(), err error) {
 	return func() { _ = web.Close() }, nil
 }
 
-// form returns the buttons, and the pages of the running processes.
+// form returns the buttons, and links to the dashboards of the running processes.
 func (d *driver) form() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<h1>Trouble for the shop</h1>
@@ -44,7 +44,7 @@ func (d *driver) form() string {
 	return b.String()
 }
 
-// press makes disturb cause the trouble, unless another is in progress.
+// press makes disturb cause the trouble. It returns an error if other trouble is still in progress.
 func (d *driver) press(what string) error {
 	switch {
 	case what != killed && what != stopped && what != away && what != ended:

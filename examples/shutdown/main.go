@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Shutdown shows how a program ends without losing anything. Running jobs get time to end, and are then asked to give
-// up; after an interrupt (Ctrl-C) at once. Waiting tasks are taken out of the wheel, to be kept elsewhere.
+// Shutdown shows how a program can stop without losing tasks. Running jobs get time to finish, and are then asked to
+// give up. An interrupt (Ctrl-C) asks them to give up at once. Waiting tasks are removed from the wheel, so that the
+// program can store them elsewhere.
 package main
 
 import (
@@ -40,13 +41,13 @@ func run(ctx context.Context, w io.Writer) error {
 		{Key: "short", Interval: 100 * time.Millisecond, Job: func(*timewheel.Task) {
 			defer ended.Done()
 			begun.Done()
-			time.Sleep(300 * time.Millisecond) // work that does not take long
+			time.Sleep(300 * time.Millisecond) // short work
 			out.Print("short: done")
 		}},
 		{Key: "long", Interval: 100 * time.Millisecond, Job: func(task *timewheel.Task) {
 			defer ended.Done()
 			begun.Done()
-			<-task.Context().Done() // work that would never end
+			<-task.Context().Done() // work that would otherwise never end
 			out.Print("long: gave up")
 		}},
 		{Key: "tonight", Interval: 8 * time.Hour, Job: func(*timewheel.Task) {}},
@@ -59,7 +60,7 @@ func run(ctx context.Context, w io.Writer) error {
 	}
 	begun.Wait()
 
-	// No new run starts after this. Shutdown waits for the running jobs, for a second at most, or until an interrupt.
+	// After this, no new run starts. Shutdown waits for the running jobs, for one second at most or until an interrupt.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := tw.Shutdown(ctx); err != nil {
@@ -68,7 +69,7 @@ func run(ctx context.Context, w io.Writer) error {
 	}
 	ended.Wait()
 
-	// Tasks that did not run are still there, in due order.
+	// Drain returns the tasks that have not run, in due order.
 	n, err := tw.Drain(func(task *timewheel.Task) {
 		out.Printf("kept for the next start: %s, due in %v", task.Key, task.Delay.Round(time.Hour))
 	})

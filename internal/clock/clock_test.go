@@ -15,7 +15,7 @@ type turned struct {
 	pass func(d time.Duration)
 }
 
-// both runs f on the fake clock and, in a bubble, on the real one. They must behave the same.
+// both runs f on the fake clock and, in a bubble, on the real clock. The two must behave the same.
 func both(t *testing.T, f func(t *testing.T, c turned)) {
 	t.Helper()
 	t.Run("fake", func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestClock_timer_sendsOnceWhenItsTimeHasCome(t *testing.T) {
 		c.pass(time.Hour)
 		wantFired(t, timer, false)
 		timer.Reset(time.Second)
-		c.pass(time.Hour) // far past it in one step
+		c.pass(time.Hour) // far past the due time in one step
 		wantFired(t, timer, true)
 	})
 }
@@ -194,7 +194,7 @@ func TestFake_time_reachesCenturies(t *testing.T) {
 	}
 }
 
-// Time is wall time for people, limited to one maximal Duration from now.
+// Time returns a wall time for people to read, at most the longest Duration from now.
 func TestReal_time_endsALongestDurationFromNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Real()

@@ -10,13 +10,13 @@ import (
 // A Fake is a clock that stands still until Advance moves it. It can simulate rare events: a stall, a leap of an hour,
 // a wheel that is centuries old.
 type Fake struct {
-	mu     sync.Mutex // protects all below
+	mu     sync.Mutex // protects the fields below
 	now    uint64
 	ahead  time.Duration
-	timers []*fakeTimer // the set ones
+	timers []*fakeTimer // timers that are set
 }
 
-// NewFake returns a clock that shows now.
+// NewFake returns a clock whose current time is now, in nanoseconds since its origin.
 func NewFake(now uint64) *Fake { return &Fake{now: now} }
 
 // Now returns the time of the clock.
@@ -26,24 +26,26 @@ func (c *Fake) Now() uint64 {
 	return c.now
 }
 
-// Time counts at from the first instant of the year 2000, in UTC, unless SetWall was called.
+// Time returns the time of day as if the clock's origin were the beginning of the year 2000 in UTC, unless SetWall was
+// called.
 func (c *Fake) Time(at uint64) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	origin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(c.ahead)
-	half := time.Duration(at / 2) // at may exceed a Duration
+	half := time.Duration(at / 2) // at may exceed the range of a Duration
 	return origin.Add(half).Add(half).Add(time.Duration(at % 2))
 }
 
-// SetWall sets the wall clock: at the clock's origin it is that far ahead of the year 2000. Nothing else changes.
+// SetWall sets the wall clock so that at the clock's origin it is ahead of the beginning of the year 2000 by the given
+// duration. Nothing else changes.
 func (c *Fake) SetWall(ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ahead = ahead
 }
 
-// Advance moves the clock forward by d in one step. A timer that was due on the way sends only now, like a
-// timer of a process that was suspended.
+// Advance moves the clock forward by d in one step. A timer that was due in between sends only now, like a timer in a
+// process that was suspended.
 func (c *Fake) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +63,7 @@ func (c *Fake) fireLocked() {
 			waiting = append(waiting, t)
 			continue
 		}
-		t.c <- time.Time{} // Reset and Stop leave room for the one value of a setting
+		t.c <- time.Time{} // does not block: Reset and Stop empty the channel
 	}
 	clear(c.timers[len(waiting):])
 	c.timers = waiting
@@ -98,7 +100,7 @@ func (t *fakeTimer) stopLocked() {
 		}
 	}
 	select {
-	case <-t.c: // the value of an earlier setting
+	case <-t.c: // discard the value of an earlier setting
 	default:
 	}
 }

@@ -13,8 +13,8 @@ type realClock struct{ origin time.Time }
 // Now reads only the monotonic clock, as time.Since does if possible. It takes 40 % less time than time.Now.
 func (c realClock) Now() uint64 { return uint64(time.Since(c.origin)) }
 
-// Time counts from the present and not from the origin, so that its result agrees with the wall clock even
-// after that was set.
+// Time calculates from the current time and not from the origin, so that its result agrees with the wall clock even
+// after the wall clock has been set.
 func (c realClock) Time(at uint64) time.Time {
 	now := time.Now()
 	elapsed := uint64(now.Sub(c.origin))

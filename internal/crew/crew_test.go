@@ -13,10 +13,10 @@ import (
 
 // An owner is a minimal owner of a crew: a queue of functions.
 type owner struct {
-	mu    sync.Mutex // protects all below
+	mu    sync.Mutex // protects the fields below
 	queue Queue[func()]
 	crew  Crew
-	most  int // workers at a time
+	most  int // most workers at a time
 }
 
 func newOwner(size int) *owner {
@@ -126,7 +126,7 @@ func TestCrew_restIsOver_whileThereIsWork_keepsTheGoroutines(t *testing.T) {
 	}
 }
 
-// A crew that is closed keeps its goroutines until the last worker has ended.
+// A closed crew retains its goroutines until the last worker has ended.
 func TestCrew_closedWhileThereIsWork_releasesTheGoroutinesAfterIt(t *testing.T) {
 	for _, c := range []struct {
 		workers, starting int

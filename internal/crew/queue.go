@@ -4,23 +4,23 @@ package crew
 
 import "math/bits"
 
-// A Queue is first in, first out, and any item can be withdrawn from it in O(1). Withdrawn items leave no
-// garbage that grows: an empty block is used again, so a queue of n items has at most n+1 blocks. The zero
-// value is empty and ready to use. The owner's lock guards it.
+// A Queue is a first-in, first-out queue from which any item can be withdrawn in O(1). Withdrawn items leave no growing
+// garbage: empty blocks are reused, so a queue of n items has at most n+1 blocks. The zero value is an empty queue
+// ready to use. The owner's lock guards it.
 type Queue[T any] struct {
 	blocks      []*block[T] // by number; nil if the number is free
-	free        []uint32    // numbers
-	first, last *block[T]   // in the order of the queue
-	spare       *block[T]   // empty blocks, linked by next: BlockSize at most
+	free        []uint32    // free block numbers
+	first, last *block[T]   // in queue order
+	spare       *block[T]   // empty blocks, linked by next; at most BlockSize of them
 	spares      int
 	length      int
 }
 
-// BlockSize is how many items a block holds: few enough to find an item in its block fast, enough to make the
-// cost of a block negligible for each item.
+// BlockSize is the number of items in a block: small enough to find an item in its block quickly, and large enough to
+// make the cost per item of a block negligible.
 const BlockSize = 64
 
-// A block is a run of neighbours in the queue. Bit i of full says that items[i] waits.
+// A block is a run of adjacent items in the queue. Bit i of full is set while items[i] is waiting.
 type block[T any] struct {
 	items      [BlockSize]T
 	full       uint64
@@ -29,10 +29,10 @@ type block[T any] struct {
 	prev, next *block[T]
 }
 
-// Len returns how many items wait.
+// Len returns the number of waiting items.
 func (q *Queue[T]) Len() int { return q.length }
 
-// Next returns the number of the block that the next Push fills. Withdraw takes that number.
+// Next returns the number of the block that receives the item of the next Push. Withdraw and Find take that number.
 func (q *Queue[T]) Next() uint32 {
 	if q.last == nil || q.last.end == BlockSize {
 		q.grow()
@@ -80,7 +80,7 @@ func (q *Queue[T]) Pop() (v T, ok bool) {
 		return v, false
 	}
 	b := q.first
-	for b.full == 0 { // only the last block may be empty, and it is not the first when something waits
+	for b.full == 0 { // only the last block may be empty, and it is not the first while an item is waiting
 		b = b.next
 	}
 	return q.remove(b, bits.TrailingZeros64(b.full)), true
@@ -94,7 +94,8 @@ func (q *Queue[T]) First() (v T, ok bool) {
 	return v, false
 }
 
-// Withdraw removes the item of the numbered block for which is reports true, if it still waits there.
+// Withdraw removes and returns the item in the numbered block for which the given function returns true, if such an
+// item is still waiting there.
 func (q *Queue[T]) Withdraw(number uint32, is func(v T) bool) (v T, ok bool) {
 	b := q.block(number)
 	if b == nil {
@@ -129,7 +130,7 @@ func (q *Queue[T]) block(number uint32) *block[T] {
 	return q.blocks[number]
 }
 
-// All yields the items, first to last.
+// All yields the items from first to last.
 func (q *Queue[T]) All(yield func(v T) bool) {
 	for b := q.first; b != nil; b = b.next {
 		for full := b.full; full != 0; full &= full - 1 {
@@ -151,10 +152,10 @@ func (q *Queue[T]) remove(b *block[T], i int) T {
 		return v
 	}
 	if b == q.last {
-		b.end = 0 // it is reused as it is
+		b.end = 0 // the block stays in the queue and is reused
 		if b == q.first && len(q.blocks) > BlockSize {
 			b.number = 0
-			q.blocks, q.free = []*block[T]{b}, nil // the larger ones were for a burst
+			q.blocks, q.free = []*block[T]{b}, nil // only a burst needs larger slices
 		}
 		return v
 	}

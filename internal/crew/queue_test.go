@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// check fails the test unless q contains exactly the given items, in that order, and keeps no reference to another.
+// check fails the test unless q contains exactly the given items, in that order, and keeps no reference to any other
+// item.
 func check(t *testing.T, q *Queue[*int], want []*int) {
 	t.Helper()
 	if got := slices.Collect(q.All); !slices.Equal(got, want) || q.Len() != len(want) {

@@ -4,11 +4,11 @@ package health
 
 import "strings"
 
-// About returns the kind of tasks that a finding about the reading names, or "" if it names none or several. A page
-// offers actions for that kind.
+// About returns the kind of task that a finding about the reading names, or "" if the finding names no kind or several.
+// A page offers actions for that kind.
 func About(f Finding, now SchedulerReading) string {
 	var kinds []string
-	ends := ": " // the text after the name
+	ends := ": " // the text that follows the name
 	switch f.Kind {
 	case Parked:
 		for _, k := range now.Kinds {

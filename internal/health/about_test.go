@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Each finding that names one kind is about that kind, and other findings are about none.
+// Each finding that names one kind is about that kind; all other findings are about no kind.
 func TestAbout_isTheKindThatTheFindingNames(t *testing.T) {
 	failed := func(kind string, n uint64) KindReading { return KindReading{Kind: kind, Failed: n, Failure: "refused"} }
 	before := SchedulerReading{Time: noon.Add(-time.Second)}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package health judges a wheel by readings of it. The judgement is a pure function, so every view of a wheel says the
-// same.
+// Package health judges the state of a wheel from readings of its statistics. The judgement is a pure function, so all
+// views of a wheel agree.
 package health
 
 import (
@@ -13,41 +13,41 @@ import (
 )
 
 const (
-	// TooLong is the wait for a worker that counts as an overload. A burst of short jobs is over sooner.
+	// TooLong is the wait for a worker from which a wheel counts as overloaded. A burst of short jobs ends sooner.
 	TooLong = time.Second
 
-	// Lately is how long missed runs and panics are reported.
+	// Lately is how long missed runs and panics continue to be reported.
 	Lately = 5 * time.Minute
 )
 
 // A Kind is a kind of finding.
 type Kind string
 
-// The kinds, the worst first.
+// The kinds of findings, worst first.
 const (
-	Stopped    Kind = "stopped"    // the wheel does not run
-	Overloaded Kind = "overloaded" // a run has waited for a worker for TooLong
+	Stopped    Kind = "stopped"    // the wheel is not running
+	Overloaded Kind = "overloaded" // a run has waited for a worker for at least TooLong
 	Panicked   Kind = "panicked"   // a job has panicked lately
 	Missed     Kind = "missed"     // a run was missed lately
 )
 
-// A Reading is the state of a wheel at one time.
+// A Reading is the state of a wheel at one moment.
 type Reading struct {
 	Time    time.Time
-	Running bool // started and not stopped
+	Running bool // whether the wheel is started and not stopped
 	Stats   timewheel.Stats
-	Panics  []time.Time // when the last jobs panicked, the newest first, as far as known
+	Panics  []time.Time // times of the last known panics, newest first
 }
 
-// A Finding is something that is wrong, and since when. Since is zero if unknown.
+// A Finding describes a problem and when it began. Since is zero if unknown.
 type Finding struct {
 	Kind  Kind
 	Since time.Time
 	Text  string // one sentence without a full stop
 }
 
-// Judge returns the findings for the reading now, the worst first. past are earlier readings, the oldest first. They
-// show since when something is wrong, and recent events.
+// Judge returns the findings for the current reading, worst first. past contains earlier readings, oldest first. They
+// show when a problem began, and which events are recent.
 func Judge(now Reading, past []Reading) []Finding {
 	var all []Finding
 	for _, judge := range []func(Reading, []Reading) (Finding, bool){stopped, overloaded, panicked, missed} {
@@ -65,7 +65,7 @@ func Well(now Reading) string {
 
 // busy describes the runs in progress.
 func busy(s timewheel.Stats) string {
-	if s.Workers == 0 { // an executor provides them
+	if s.Workers == 0 { // an executor provides the workers
 		return count(s.Running, "run") + " in progress"
 	}
 	return fmt.Sprintf("%s of %s busy", number(s.Running), count(s.Workers, "worker"))
@@ -99,7 +99,7 @@ func stopped(now Reading, past []Reading) (f Finding, wrong bool) {
 	return f, true
 }
 
-// isOverloaded judges a single reading.
+// isOverloaded reports whether a single reading shows an overload.
 func isOverloaded(r Reading) bool {
 	return r.Running && r.Stats.Waiting > 0 && r.Stats.OldestWait >= TooLong
 }
@@ -110,7 +110,7 @@ func overloaded(now Reading, past []Reading) (f Finding, wrong bool) {
 	}
 	s := now.Stats
 	since := now.Time.Add(-s.OldestWait)
-	idle := now.Time // since when no run has started
+	idle := now.Time // the time since which no run has started
 	for i := len(past) - 1; i >= 0 && isOverloaded(past[i]); i-- {
 		if began := past[i].Time.Add(-past[i].Stats.OldestWait); began.Before(since) {
 			since = began
@@ -145,7 +145,8 @@ func missed(now Reading, past []Reading) (Finding, bool) {
 		count(n, "run"), Span(Lately), ago(now.Time.Sub(latest)))}, n > 0
 }
 
-// lately returns by how much a counter has grown lately, and the first and last readings that show it.
+// lately returns by how much a counter has grown lately, and the times of the first and last readings that show the
+// growth.
 func lately(now Reading, past []Reading, of func(timewheel.Stats) uint64) (n uint64, first, latest time.Time) {
 	from := now.Time.Add(-Lately)
 	for i := len(past) - 1; i >= 0; i-- {
@@ -186,7 +187,7 @@ func count[N int | uint64](n N, what string) string {
 	return number(n) + " " + what
 }
 
-// number writes 1204 as "1,204", and 12345678 as "12.35 M". The page does the same.
+// number formats 1204 as "1,204" and 12345678 as "12.35 M". The page uses the same format.
 func number[N int | uint64](n N) string {
 	if n >= 1e7 {
 		power := -1
@@ -203,7 +204,7 @@ func number[N int | uint64](n N) string {
 	return text
 }
 
-// Span writes a duration as people say it: "300 ms", "41 s", "2 m 5 s", "3 h 10 m", "4 d 2 h".
+// Span formats a duration the way people say it: "300 ms", "41 s", "2 m 5 s", "3 h 10 m", "4 d 2 h".
 func Span(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())

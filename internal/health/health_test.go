@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// at returns the reading of a running wheel, ago before noon.
+// at returns a reading of a running wheel, taken the given time before noon.
 func at(ago time.Duration, s timewheel.Stats) Reading {
 	return Reading{Time: noon.Add(-ago), Running: true, Stats: s}
 }
@@ -86,7 +86,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// found checks that the findings are the wanted ones, in that order.
+// found fails the test unless the findings are the wanted ones, in the same order.
 func found(t *testing.T, got, want []Finding) {
 	t.Helper()
 	if len(got) != len(want) {

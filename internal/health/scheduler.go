@@ -12,33 +12,33 @@ import (
 	"github.com/seed581295f1/timewheel/internal/recent"
 )
 
-// The kinds of findings about a durable scheduler, the worst first. Stopped is worse than all of them, and
-// Overloaded comes after NodeLate.
+// The kinds of findings about a durable scheduler, worst first. Stopped ranks above all of them, and Overloaded ranks
+// directly below NodeLate.
 const (
 	StoreFailed Kind = "failed"    // the store has failed, and no run starts
 	EngineAway  Kind = "away"      // the engine does not answer
 	Unflushed   Kind = "unflushed" // a crash of the engine's server may lose acknowledged tasks
-	Refused     Kind = "refused"   // connections to an old primary, or to another cluster, were refused in the last minute
+	Refused     Kind = "refused"   // connections to an old primary or another cluster were refused in the last minute
 	NodeLate    Kind = "lease"     // a node has not renewed its lease in time
-	Unhandled   Kind = "unhandled" // due tasks have a kind without a handler
+	Unhandled   Kind = "unhandled" // some due tasks are of a kind without a handler
 	Failing     Kind = "failing"   // most attempts of a kind have failed lately
 	Parked      Kind = "parked"    // tasks are parked
-	CatchingUp  Kind = "backlog"   // overdue tasks are left
-	NodeLost    Kind = "taken"     // a lease has expired lately, and other nodes have taken over the tasks
+	CatchingUp  Kind = "backlog"   // overdue tasks remain
+	NodeLost    Kind = "taken"     // a node's lease has expired lately, and other nodes have taken over its tasks
 )
 
 // The kinds of notes, which are not alarms.
 const (
-	Paused  Kind = "paused" // as requested
-	DiskLow Kind = "disk"   // the disk of the store is nearly full, and the store works
+	Paused  Kind = "paused" // tasks are paused, as requested
+	DiskLow Kind = "disk"   // the store's disk is nearly full, but the store works
 )
 
 const (
-	// fewFailures is how many attempts of a kind must have failed lately to be reported: the next attempt probably
-	// succeeds after fewer.
+	// fewFailures is how many attempts of a kind must have failed lately for them to be reported. After fewer failures
+	// the next attempt will probably succeed.
 	fewFailures = 3
 
-	// overAfter is how long after its last failure a kind counts as recovered. backAfter is how long the return of a
+	// overAfter is how long after its last failure a kind may count as recovered. backAfter is how long the return of a
 	// lost node is reported.
 	overAfter = 10 * time.Second
 	backAfter = 5 * time.Second
@@ -46,85 +46,85 @@ const (
 	// refusedFor is how long a refused connection is reported.
 	refusedFor = time.Minute
 
-	// mostAlike is how many findings of one kind are listed. The others are counted.
+	// mostAlike is the maximum number of findings of one kind that are listed. The others are counted.
 	mostAlike = 3
 
-	// mostCause is how much of an error is quoted, in bytes.
+	// mostCause is the maximum number of bytes quoted from an error.
 	mostCause = 200
 )
 
-// A SchedulerReading is the state of a durable scheduler at one time.
+// A SchedulerReading is the state of a durable scheduler at one moment.
 type SchedulerReading struct {
 	Time    time.Time
 	Stopped bool
 	Broken  string // why the store has failed, or empty
-	Full    bool   // the cause is a full disk
+	Full    bool   // whether the cause is a full disk
 	Away    string // why the engine does not answer, or empty
 
-	Unflushed bool // a crash of the engine's server may lose acknowledged tasks
-	Refused   int  // connections of the engine to an old primary, or to another cluster, so far; negative if unknown
+	Unflushed bool // whether a crash of the engine's server may lose acknowledged tasks
+	Refused   int  // connections to an old primary or another cluster refused so far; negative if unknown
 
-	Counting                  bool      // the tasks are being counted; Tasks is old, and Parked unknown
-	Counted                   time.Time // when the tasks were counted; zero if they are not, or not all, counted
+	Counting                  bool      // whether the tasks are being counted; Tasks is then old, and Parked is unknown
+	Counted                   time.Time // when the tasks were counted; zero if not all of them were counted
 	Tasks, Parked             int
 	Waiting, Running, Workers int
-	OldestWait                time.Duration // of the due tasks that wait for a worker
-	SinceStart                time.Duration // since a handler was last called here; 0 if none was
+	OldestWait                time.Duration // how long the oldest due task has waited for a worker
+	SinceStart                time.Duration // time since a handler was last called here; 0 if none was called
 	Busiest                   KindRuns      // the kind with the most runs in progress here
 
-	DiskFree, DiskSize int64 // bytes of the disk of the store; 0 if unknown
+	DiskFree, DiskSize int64 // bytes on the store's disk; 0 if unknown
 
 	Kinds    []KindReading
-	Orphans  []DueReading  // kinds without a handler
-	Paused   []DueReading  // paused kinds; one without a name if all kinds are paused
-	Nodes    []NodeReading // none on a store
-	NodesOld bool          // the reports of the nodes are from before an outage, or too old to judge by
-	Lost     []LostNode    // the last nodes taken over by others
-	Left     Backlog       // of kinds that no limit holds back
-	Limited  Backlog       // of kinds whose runs wait for their limit
-	LeftMore bool          // there are more than these
-	LeftAt   time.Time     // when these were counted; zero if unknown
-	Done     time.Time     // when all of these will have started; zero if unknown
+	Orphans  []DueReading  // due tasks of kinds without a handler
+	Paused   []DueReading  // paused kinds; a single unnamed kind if all kinds are paused
+	Nodes    []NodeReading // empty for a store
+	NodesOld bool          // whether the node reports are from before an outage, or too old to judge by
+	Lost     []LostNode    // the nodes most recently taken over by other nodes
+	Left     Backlog       // backlog of the kinds that no limit holds back
+	Limited  Backlog       // backlog of the kinds that are held back by their limit
+	LeftMore bool          // whether the backlogs are larger than counted
+	LeftAt   time.Time     // when the backlogs were counted; zero if unknown
+	Done     time.Time     // when all tasks of the backlogs will have started; zero if unknown
 }
 
-// A Backlog is overdue tasks.
+// A Backlog describes overdue tasks.
 type Backlog struct {
 	Tasks  int
-	Oldest time.Time // when the first of these was due
+	Oldest time.Time // when the oldest task was due
 }
 
-// KindRuns are the runs of a kind in progress.
+// KindRuns describes the runs in progress of a kind.
 type KindRuns struct {
 	Kind    string
 	Running int
-	Longest time.Duration // the duration of the longest
+	Longest time.Duration // how long the longest run has been in progress
 }
 
-// A KindReading is about the tasks of a kind.
+// A KindReading describes the tasks of a kind.
 type KindReading struct {
 	Kind                       string
 	Tasks, Parked              int
-	Started, Succeeded, Failed uint64 // attempts here, since New; a cancelled run does not count as failed
+	Started, Succeeded, Failed uint64 // attempts here since New; a cancelled run does not count as failed
 	Failure                    string // the last error, if known
 }
 
-// A DueReading is the waiting due tasks of a kind.
+// A DueReading describes the waiting due tasks of a kind.
 type DueReading struct {
 	Kind   string
-	Due    int // tasks
+	Due    int // number of due tasks
 	More   bool
-	Oldest time.Time // when the first of them was due; zero if unknown
+	Oldest time.Time // when the oldest task was due; zero if unknown
 }
 
-// A NodeReading is a member of the engine.
+// A NodeReading describes a member of the engine.
 type NodeReading struct {
 	Name    string
 	ID      int64
 	Started time.Time // zero if unknown
 	Lease   time.Duration
-	Left    time.Duration // of the lease; negative if it has expired
+	Left    time.Duration // remaining time of the lease; negative if the lease has expired
 
-	// Its report about itself, as in SchedulerReading. That of the present scheduler is not used.
+	// The node's report about itself, as in SchedulerReading. The report of this scheduler's own node is not used.
 	Self             bool
 	Running, Workers int
 	OldestWait       time.Duration
@@ -135,10 +135,10 @@ type NodeReading struct {
 // A LostNode is a node whose lease expired and whose tasks another node has taken over.
 type LostNode struct {
 	Name string
-	At   time.Time // when it was taken over
+	At   time.Time // when its tasks were taken over
 }
 
-// IsLate reports whether the node has missed two of the renewals that are due each quarter of a lease.
+// IsLate reports whether the node has missed two renewals of its lease. A renewal is due every quarter of a lease.
 func (n NodeReading) IsLate() bool { return n.Left < n.Lease/2 }
 
 // LateNodes returns the nodes that have missed two renewals while the engine was answering.
@@ -146,7 +146,7 @@ func LateNodes(now SchedulerReading, past []SchedulerReading) (late []NodeReadin
 	if now.Away != "" || now.NodesOld {
 		return nil
 	}
-	var back time.Time // since when the engine answers again
+	var back time.Time // since when the engine has been answering again
 	for i := len(past) - 1; i >= 0; i-- {
 		if past[i].Away != "" {
 			if back = now.Time; i+1 < len(past) {
@@ -163,13 +163,13 @@ func LateNodes(now SchedulerReading, past []SchedulerReading) (late []NodeReadin
 	return late
 }
 
-// JudgeScheduler is [Judge] for a durable scheduler.
+// JudgeScheduler is like [Judge], but for a durable scheduler.
 func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		from := since(now, past, func(r SchedulerReading) bool { return r.Stopped })
 		return []Finding{{Stopped, from, "Stopped: it was shut down"}}
 	}
-	if now.Broken != "" { // nothing else matters, and the readings may be old
+	if now.Broken != "" { // nothing else matters, and the other readings may be old
 		return []Finding{storeFailed(now, past)}
 	}
 	var all []Finding
@@ -195,8 +195,8 @@ func SchedulerIsWell(now SchedulerReading) string {
 	return text
 }
 
-// NotesOfScheduler returns the intended reasons why tasks do not run: paused kinds, and overdue tasks that wait for a
-// limit of their kind. It also reports that the disk of the store is nearly full.
+// NotesOfScheduler returns the intended reasons why tasks do not run: paused kinds, and overdue tasks held back by the
+// limit of their kind. It also reports if the store's disk is nearly full.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		return nil
@@ -224,19 +224,19 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	return append(all, diskLow(now, past)...)
 }
 
-// lowDisk is the part of a disk that counts as little: one part in lowDisk.
+// A disk counts as nearly full if less than one part in lowDisk is free.
 const lowDisk = 20
 
 func diskLow(now SchedulerReading, past []SchedulerReading) []Finding {
 	is := func(r SchedulerReading) bool { return r.DiskSize > 0 && r.DiskFree < r.DiskSize/lowDisk }
-	if !is(now) || now.Broken != "" { // otherwise a finding says that the disk is full
+	if !is(now) || now.Broken != "" { // if the store has failed, a finding names the cause
 		return nil
 	}
 	return []Finding{{DiskLow, since(now, past, is), fmt.Sprintf("The disk of the store is nearly full: %s of %s are free",
 		size(now.DiskFree), size(now.DiskSize))}}
 }
 
-// size writes a number of bytes as "1.2 GB".
+// size formats a number of bytes, for example as "1.2 GB".
 func size(n int64) string {
 	const units = "kMGTPE"
 	if n < 1000 {
@@ -249,8 +249,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %cB", f, units[i])
 }
 
-// since returns the time of the first reading of the latest stretch for which is returns true. It is zero, which means
-// unknown, if that begins with the oldest reading.
+// since returns the time of the first reading in the latest series of readings for which the given function returns
+// true. It returns the zero time, which means unknown, if the series begins with the oldest reading.
 func since(now SchedulerReading, past []SchedulerReading, is func(SchedulerReading) bool) time.Time {
 	from := now.Time
 	for i := len(past) - 1; i >= 0; i-- {
@@ -262,7 +262,7 @@ func since(now SchedulerReading, past []SchedulerReading, is func(SchedulerReadi
 	return time.Time{}
 }
 
-// lasting returns text such as " for 41 s", if the time is known and at least a second ago.
+// lasting returns a phrase such as " for 41 s" if the time is known and at least a second ago.
 func lasting(now, from time.Time) string {
 	if d := now.Sub(from); !from.IsZero() && d >= time.Second {
 		return " for " + Span(d)
@@ -327,8 +327,8 @@ func refused(now SchedulerReading, past []SchedulerReading) []Finding {
 		"or another cluster. Stop it, or make it a standby of the primary", count(n, "connection"), verb, ago(now.Time.Sub(latest)))}}
 }
 
-// Survival says whether an acknowledged task survives the loss of the engine's server, which waits for the standbys.
-// Replicated without standbys means that the role is not allowed to see their number.
+// Survival says whether an acknowledged task survives the loss of the engine's server. replicated means that the server
+// waits for its standbys. If it is set and standbys is 0, the role is not allowed to see the number of standbys.
 func Survival(replicated bool, standbys int) string {
 	switch {
 	case replicated && standbys > 0:
@@ -358,10 +358,11 @@ func isBusy(r SchedulerReading) bool {
 	return r.OldestWait >= TooLong && r.Broken == "" && r.Away == ""
 }
 
-// isBusy reports whether another node has reported itself as busy. The report of a late node is too old.
+// isBusy reports whether this is another node that has reported itself as overloaded. The report of a late node is too
+// old to count.
 func (n NodeReading) isBusy() bool { return !n.Self && n.OldestWait >= TooLong && !n.IsLate() }
 
-// allBusy reports that a due task has waited for TooLong, as of a wheel, here and on other nodes.
+// allBusy reports due tasks that have waited for TooLong, here and on other nodes. The rule is the same as for a wheel.
 func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
 	var all []Finding
 	if isBusy(now) {
@@ -381,7 +382,7 @@ func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
 			load(now.Running, now.Workers, waiting, now.OldestWait, now.SinceStart, now.Busiest))})
 	}
 	if now.Away != "" {
-		return all // the reports of the nodes are old
+		return all // the node reports are old
 	}
 	var others []Finding
 	for _, n := range now.Nodes {
@@ -403,7 +404,7 @@ func load(running, workers int, waiting string, oldest, sinceStart time.Duration
 	return text + busiest.long()
 }
 
-// long describes the runs of most workers, if one of these runs is long.
+// long describes the runs of the kind that occupies the most workers, if the longest of these runs is long.
 func (k KindRuns) long() string {
 	switch {
 	case k.Longest < TooLong:
@@ -414,7 +415,8 @@ func (k KindRuns) long() string {
 	return fmt.Sprintf("; %s workers run kind %s, the longest for %s", number(k.Running), k.Kind, Span(k.Longest))
 }
 
-// nothingStarts reports whether no run has started for TooLong, on any node, while due tasks wait for a worker.
+// nothingStarts reports whether no run has started on any node for TooLong while due tasks have been waiting for a
+// worker.
 func nothingStarts(r SchedulerReading) bool {
 	return isBusy(r) && r.SinceStart >= TooLong && !slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
 		return !n.Self && !n.IsLate() && (!n.isBusy() || n.SinceStart < TooLong)
@@ -423,7 +425,7 @@ func nothingStarts(r SchedulerReading) bool {
 
 func unhandled(now SchedulerReading, _ []SchedulerReading) []Finding {
 	if now.Away != "" {
-		return nil // the readings are older
+		return nil // the readings are from before the outage
 	}
 	where := "here"
 	if len(now.Nodes) > 1 {
@@ -478,10 +480,10 @@ func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 	return few(all, "kinds fail")
 }
 
-// attemptsLately returns how many attempts of a kind have ended and failed within a time, and the reading that shows
-// the first of these failures. The time is the longest, up to Lately, within which most attempts failed, and at least
-// fewFailures. So a kind that begins to fail is noticed after a few attempts, however many have succeeded before. It
-// returns zeros if there is no such time.
+// attemptsLately returns how many attempts of a kind have ended and failed within a period, and the length of the
+// period. It also returns the time of the reading that shows the first of these failures. The period is the longest, up
+// to Lately, in which most attempts failed and at least fewFailures did. So a kind that begins to fail is noticed after
+// a few attempts, however many succeeded before. attemptsLately returns zeros if there is no such period.
 func attemptsLately(now SchedulerReading, past []SchedulerReading, k KindReading,
 ) (ended, failed uint64, within time.Duration, from time.Time) {
 	for len(past) > 0 && now.Time.Sub(past[0].Time) > Lately {
@@ -508,10 +510,10 @@ func attemptsLately(now SchedulerReading, past []SchedulerReading, k KindReading
 	return 0, 0, 0, from
 }
 
-// isOver reports whether a kind that has failed lately has recovered: its tasks are gone, or its last failure was
-// overAfter ago and enough attempts have succeeded since.
+// isOver reports whether a kind that has failed lately has recovered: either its tasks are gone, or its last failure
+// was at least overAfter ago and enough attempts have succeeded since.
 func isOver(now SchedulerReading, past []SchedulerReading, k KindReading) bool {
-	last, succeeded := now.Time, uint64(0) // the reading that shows the last failure, and the attempts since
+	last, succeeded := now.Time, uint64(0) // time of the reading that shows the last failure, and successes since
 	for i := len(past) - 1; i >= 0; i-- {
 		was := past[i].kind(k.Kind)
 		if was.Failed < k.Failed {
@@ -557,14 +559,14 @@ func parked(now SchedulerReading, past []SchedulerReading) []Finding {
 		text + ", waiting for an operator"}}
 }
 
-// nodesLost reports the nodes lost lately: nodes that others report as taken over, and nodes that were late when last
-// seen, in case the node that took them over is gone as well. A node that leaves by Shutdown is neither. A node that is
-// back without a restart is reported for a while.
+// nodesLost reports the nodes that were lost lately. These are the nodes that other nodes report as taken over. They
+// also include nodes that were late when last seen, in case the node that took them over is also gone. A node that left
+// by Shutdown is not reported. A node that has returned without a restart is reported only for a while.
 func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Away != "" || now.NodesOld {
 		return nil
 	}
-	var lost []LostNode // the last of each name
+	var lost []LostNode // the latest loss for each name
 	note := func(l LostNode) {
 		for i := range lost {
 			if lost[i].Name == l.Name {
@@ -586,7 +588,7 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 	missed := now.Time // the time of the reading after past[i]
 	for i := len(past) - 1; i >= 0 && now.Time.Sub(past[i].Time) <= Lately; i-- {
 		if past[i].Away != "" {
-			continue // a node missing after that has been missing since the engine returned
+			continue // a node that is missing afterwards has been missing since the engine returned
 		}
 		for _, n := range past[i].Nodes {
 			said := func(l LostNode) bool { return l.Name == n.Name }
@@ -616,14 +618,14 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 	return few(all, "nodes were lost")
 }
 
-// isBack reports whether the lost node is present again and was not restarted.
+// isBack reports whether the lost node is present again without having been restarted.
 func (r SchedulerReading) isBack(lost LostNode) bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
 		return n.Name == lost.Name && !n.Started.IsZero() && n.Started.Before(lost.At)
 	})
 }
 
-// joinedAgain reports whether a missing node is now another member, without a restart.
+// joinedAgain reports whether a missing node has joined again as another member, without having been restarted.
 func (r SchedulerReading) joinedAgain(missed NodeReading) bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
 		return n.Name == missed.Name && n.Started.Equal(missed.Started) && !n.Started.IsZero()
@@ -632,16 +634,16 @@ func (r SchedulerReading) joinedAgain(missed NodeReading) bool {
 
 func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
 	if nothingStarts(now) {
-		return nil // the number is in the text of Overloaded
+		return nil // the Overloaded finding already gives the number
 	}
 	all := behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
-	if len(all) > 0 && !isBusy(now) { // a hanging kind has all the workers that it may have, and its backlog waits
+	if len(all) > 0 && !isBusy(now) { // a hanging kind occupies all workers that it may use, so its backlog waits
 		all[0].Text += now.Busiest.long()
 	}
 	return all
 }
 
-// behind reports a part of the backlog that has been overdue for long.
+// behind reports a part of the backlog whose oldest task has been overdue for at least TooLong.
 func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerReading) Backlog) []Finding {
 	is := func(r SchedulerReading) bool { return part(r).Tasks > 0 && r.Time.Sub(part(r).Oldest) >= TooLong }
 	if !is(now) || now.Away != "" {
@@ -667,7 +669,7 @@ func few(all []Finding, what string) []Finding {
 	return all
 }
 
-// cause returns the beginning of an error, in one line.
+// cause returns the beginning of an error, on one line.
 func cause(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if len(text) <= mostCause {

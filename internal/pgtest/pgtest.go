@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package pgtest starts a private PostgreSQL server, in a temporary directory and on the loopback interface, for tests,
-// examples and benchmarks. It stops the server when the program ends in any way.
+// examples and benchmarks. It stops the server when the program ends, however it ends.
 package pgtest
 
 import (
@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// ErrNotInstalled is the error if there is no PostgreSQL or PgBouncer that can be started.
+// ErrNotInstalled means that there is no PostgreSQL or PgBouncer that can be started.
 var ErrNotInstalled = errors.New("pgtest: not installed")
 
 // User is the superuser of the servers. It needs no password.
 const User = "timewheel"
 
-// A Stop is how a server ends.
+// A Stop is a way of stopping a server.
 type Stop int
 
 const (
@@ -28,7 +28,8 @@ const (
 	Immediate             // all processes end at once, as in a crash
 )
 
-// programs returns the folder of the newest installed server. PGBIN names another.
+// programs returns bin, which is the value of PGBIN. If bin is empty, it returns the program directory of the newest
+// installed server.
 func programs(bin string) (string, error) {
 	if bin == "" {
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -42,7 +43,7 @@ func programs(bin string) (string, error) {
 	return bin, have(bin, "initdb", "postgres")
 }
 
-// have returns ErrNotInstalled if the folder lacks one of the programs.
+// have returns ErrNotInstalled if the directory lacks one of the programs.
 func have(bin string, programs ...string) error {
 	for _, name := range programs {
 		if _, err := exec.LookPath(filepath.Join(bin, name)); bin == "" || err != nil {
@@ -53,7 +54,7 @@ func have(bin string, programs ...string) error {
 	return nil
 }
 
-// major returns the version in a path: 15 for /usr/lib/postgresql/15/bin.
+// major returns the major version in a path: 15 for /usr/lib/postgresql/15/bin.
 func major(bin string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
 	return n
@@ -64,7 +65,7 @@ func url(port int, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", User, port, database)
 }
 
-// settings returns the settings of every server, for the command line.
+// settings returns the command-line arguments of a server: the common settings and the extra ones.
 func settings(dir string, port int, extra []string) []string {
 	args := []string{"-D", filepath.Join(dir, "data")}
 	for _, s := range append([]string{

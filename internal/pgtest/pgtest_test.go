@@ -87,7 +87,8 @@ func started(t *testing.T) (*Server, func(error)) {
 	return s, check
 }
 
-// A paused server answers when it is resumed, and so does one whose requests or answers are held.
+// A paused server answers once it is resumed. A server whose requests or answers are held answers once they are
+// released.
 func TestServer_pausedOrHeld_answersLater(t *testing.T) {
 	s, check := started(t)
 	p, err := NewProxy(s)
@@ -107,7 +108,7 @@ func TestServer_pausedOrHeld_answersLater(t *testing.T) {
 		conn, err := net.Dial("tcp", p.l.Addr().String())
 		check(err)
 		end := begin()
-		_, err = conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47}) // asks for TLS, which is answered with N
+		_, err = conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47}) // asks for TLS; the server answers N
 		check(err)
 		answer := make([]byte, 1)
 		check(conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))

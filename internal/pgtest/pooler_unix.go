@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// A Pooler is a PgBouncer in transaction mode. Its methods are for one goroutine at a time.
+// A Pooler is a PgBouncer process in transaction mode. Its methods must not be called concurrently.
 type Pooler struct {
 	place
 	program string
-	process *process // nil: it is not running
+	process *process // nil if the pooler is not running
 }
 
-// Pooler starts a pooler of the server. Each of the settings is name=value. The caller must call Close. The error
-// wraps ErrNotInstalled where there is no PgBouncer.
+// Pooler starts a pooler for the server. Each setting has the form name=value. The caller must call Close. The error
+// wraps ErrNotInstalled if PgBouncer is not installed.
 func (s *Server) Pooler(settings ...string) (_ *Pooler, err error) {
 	p := &Pooler{}
 	if p.program, err = pgbouncer(); err != nil {
@@ -47,7 +47,7 @@ func (s *Server) Pooler(settings ...string) (_ *Pooler, err error) {
 
 func (p *Pooler) config() string { return filepath.Join(p.dir, "pgbouncer.ini") }
 
-// pgbouncer returns the path of the program: PGBOUNCER, or the installed one.
+// pgbouncer returns the path of the program: the value of PGBOUNCER, or the path of the installed program.
 func pgbouncer() (string, error) {
 	for _, name := range []string{os.Getenv("PGBOUNCER"), "pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -64,7 +64,7 @@ func (p *Pooler) Restart() (err error) {
 	return err
 }
 
-// Kill ends the pooler with SIGKILL.
+// Kill kills the pooler with SIGKILL.
 func (p *Pooler) Kill() error {
 	process := p.process
 	if process == nil {

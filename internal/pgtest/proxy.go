@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// A Fault is a fault of a client's message.
+// A Fault is a fault that affects a client's message.
 type Fault int
 
 const (
 	None Fault = iota
 	Cut        // the message does not arrive, and the connection breaks
-	Lose       // the server handles the message, and the connection breaks before its answer
+	Lose       // the server handles the message, and the connection breaks before the answer arrives
 )
 
-// A Direction is a direction through a Proxy.
+// A Direction is a direction of traffic through a Proxy.
 type Direction int
 
 const (
@@ -27,18 +27,18 @@ const (
 	Answers
 )
 
-// A Proxy stands between clients and a server, which may be replaced, and can disturb what they send.
+// A Proxy forwards traffic between clients and a server, and can disturb it. The server may be replaced.
 type Proxy struct {
 	l net.Listener
 
-	mu      sync.Mutex // protects below
+	mu      sync.Mutex // protects the fields below
 	server  *Server
 	conns   map[net.Conn]bool
 	disturb func(message []byte) (f Fault, late time.Duration)
-	held    [2]chan struct{} // of each direction; closed when the hold ends, or nil
+	held    [2]chan struct{} // one per direction; closed when the hold ends, or nil
 }
 
-// NewProxy returns a proxy of the server that disturbs nothing.
+// NewProxy returns a proxy for the server. It disturbs nothing yet.
 func NewProxy(s *Server) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,13 +57,13 @@ func NewProxy(s *Server) (*Proxy, error) {
 	return p, nil
 }
 
-// URL returns a URL of the server by way of the proxy.
+// URL returns the URL of the server with the address of the proxy.
 func (p *Proxy) URL() string {
 	s := p.of()
 	return strings.Replace(s.URL(), s.Addr(), p.Addr(), 1)
 }
 
-// To breaks all connections, and makes new ones to another server.
+// To breaks all connections, and directs new connections to another server.
 func (p *Proxy) To(s *Server) {
 	p.mu.Lock()
 	p.server = s
@@ -71,7 +71,7 @@ func (p *Proxy) To(s *Server) {
 	p.CutAll()
 }
 
-// of returns the server.
+// of returns the current server.
 func (p *Proxy) of() *Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,16 +81,16 @@ func (p *Proxy) of() *Server {
 // Addr returns the address that the proxy listens on.
 func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
-// Disturb sets a function that decides the fault and the delay of each message of a client. A delayed message arrives
-// even if the client has given up. f is called by one goroutine at a time. Nil ends it.
+// Disturb sets a function that determines the fault and the delay of each client message. A delayed message arrives
+// even if the client has given up. f is called by one goroutine at a time. A nil function ends the disturbance.
 func (p *Proxy) Disturb(f func(message []byte) (Fault, time.Duration)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.disturb = f
 }
 
-// Hold keeps back everything that goes in one direction, like a network cut one way. The function that it returns lets
-// it arrive, even if the client has given up. The direction must not be held already.
+// Hold holds back all traffic in one direction, like a network that is cut one way. The returned function lets the
+// traffic arrive, even if the client has given up. The direction must not be held already.
 func (p *Proxy) Hold(d Direction) (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *Proxy) Hold(d Direction) (release func()) {
 	}
 }
 
-// await returns when the direction is not held.
+// await waits until the direction is not held.
 func (p *Proxy) await(d Direction) {
 	p.mu.Lock()
 	held := p.held[d]
@@ -124,7 +124,7 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Close breaks all connections, and accepts no further ones.
+// Close breaks all connections and stops accepting new ones.
 func (p *Proxy) Close() {
 	_ = p.l.Close()
 	p.CutAll()
@@ -183,6 +183,6 @@ func (p *Proxy) serve(conn net.Conn) {
 		}
 	}
 	if silent.Load() {
-		<-answered // otherwise the server would roll back unfinished work
+		<-answered // without waiting, the server would roll back unfinished work
 	}
 }

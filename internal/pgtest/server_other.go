@@ -4,7 +4,7 @@
 
 package pgtest
 
-// A Server is a PostgreSQL. There is none on this system.
+// A Server is a PostgreSQL server. None can be started on this system.
 type Server struct{}
 
 // Start returns ErrNotInstalled.
@@ -25,7 +25,7 @@ func (s *Server) Promote() error    { return ErrNotInstalled }
 func (s *Server) Kill() error       { return ErrNotInstalled }
 func (s *Server) Close() error      { return nil }
 
-// A Pooler is a PgBouncer. There is none on this system.
+// A Pooler is a PgBouncer process. None can be started on this system.
 type Pooler struct{}
 
 // Pooler returns ErrNotInstalled.

@@ -21,28 +21,28 @@ import (
 	"time"
 )
 
-// A Server is a PostgreSQL. Its methods are for one goroutine at a time.
+// A Server is a PostgreSQL server. Its methods must not be called concurrently.
 type Server struct {
 	place
 	bin     string
 	extra   []string
-	process *process // nil: it is not running
+	process *process // nil if the server is not running
 }
 
 // A place is where a program runs and listens.
 type place struct {
 	dir  string
 	port int
-	as   *syscall.Credential // nil: who runs this program
+	as   *syscall.Credential // nil: the user that runs this program
 }
 
-// A process is a program that runs until it is ended or this program ends.
+// A process is a running program. It ends when it is ended explicitly or when this program ends.
 type process struct {
 	guard *exec.Cmd
-	life  io.WriteCloser // the guard sends the signals written to it, and ends the program when it is closed
+	life  io.WriteCloser // the guard forwards the signals written to it, and ends the program when it is closed
 }
 
-// The guard starts the program, and ends it when its standard input ends.
+// The guard starts the program, and ends it when the guard's standard input is closed.
 const guard = `
 "$@" &
 pid=$!
@@ -53,7 +53,7 @@ wait $pid`
 // starts is how long a server may take to start or stop.
 const starts = time.Minute
 
-// Start makes a database and starts a server for it. Each of the settings is name=value. The caller must call
+// Start creates a database and starts a server for it. Each setting has the form name=value. The caller must call
 // Close.
 func Start(settings ...string) (s *Server, err error) {
 	s = &Server{extra: settings}
@@ -63,8 +63,8 @@ func Start(settings ...string) (s *Server, err error) {
 	return s.create("initdb", "-U", User, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
-// Standby makes a standby of the server and starts it with these settings. The caller must call Close. The error wraps
-// ErrNotInstalled if the folder of the server has no pg_basebackup.
+// Standby creates a standby of the server and starts it with the given settings. The caller must call Close. The error
+// wraps ErrNotInstalled if the server's program directory lacks pg_basebackup or pg_ctl.
 func (s *Server) Standby(settings ...string) (*Server, error) {
 	if err := have(s.bin, "pg_basebackup", "pg_ctl"); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s *Server) Standby(settings ...string) (*Server, error) {
 	return r.create("pg_basebackup", "-d", s.URL(), "-R", "-c", "fast", "--no-sync")
 }
 
-// Promote makes a standby the primary, and returns when it is.
+// Promote makes a standby the primary, and returns when the promotion is complete.
 func (s *Server) Promote() error {
 	cmd := s.command(filepath.Join(s.bin, "pg_ctl"), "promote", "-D", filepath.Join(s.dir, "data"))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -82,7 +82,8 @@ func (s *Server) Promote() error {
 	return nil
 }
 
-// account returns the user that the server runs as: PostgreSQL refuses to run as root.
+// account returns the user that the server must run as, because PostgreSQL refuses to run as root. It returns nil if
+// this program does not run as root.
 func account() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -97,7 +98,7 @@ func account() (*syscall.Credential, error) {
 	return nil, errors.New("pgtest: PostgreSQL does not run as root, and there is no user postgres or nobody")
 }
 
-// create makes the files of the server with a program of PostgreSQL, and starts it.
+// create creates the server's files with a PostgreSQL program, and starts the server.
 func (s *Server) create(program string, args ...string) (_ *Server, err error) {
 	if s.place, err = newPlace(); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (s *Server) create(program string, args ...string) (_ *Server, err error) {
 	return s, nil
 }
 
-// newPlace returns a new folder and a free port.
+// newPlace returns a new directory and a free port.
 func newPlace() (p place, err error) {
 	if p.as, err = account(); err != nil {
 		return p, err
@@ -129,8 +130,8 @@ func newPlace() (p place, err error) {
 	return p, err
 }
 
-// freePort returns a free port. It is below the range that systems use for connections and for listeners that accept
-// any port: while the server is stopped, no other program gets the port by chance.
+// freePort returns a free port. The port is below the range that systems use for connections and for listeners without
+// a fixed port. So no other program gets the port by chance while the server is stopped.
 func freePort() (port int, err error) {
 	const least, below, tries = 10_000, 32_768, 100
 	for range tries {
@@ -156,7 +157,7 @@ func (p place) URL() string { return url(p.port, "postgres") }
 // Addr returns the address that the program listens on.
 func (p place) Addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
 
-// PID returns the process id of the server's first process.
+// PID returns the process ID of the server's first process.
 func (s *Server) PID() (int, error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -209,11 +210,12 @@ func (p *process) signal(name string) error {
 // end ends the program, and returns when it has ended.
 func (p *process) end() error {
 	err := p.life.Close()
-	_ = p.guard.Wait() // it is the program's exit status, which is not 0 for a program ended in this way
+	_ = p.guard.Wait() // the error is the exit status, which is not 0 for a program ended in this way
 	return err
 }
 
-// answers reports whether the server accepts connections. While it starts or recovers it answers with an error.
+// answers reports whether the server accepts connections. While the server is starting or recovering, it answers with
+// an error.
 func (p place) answers() bool {
 	conn, err := net.Dial("tcp", p.Addr())
 	if err != nil {
@@ -229,7 +231,7 @@ func (p place) answers() bool {
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	answer := make([]byte, 1)
 	_, err = conn.Read(answer)
-	return err == nil && answer[0] == 'R' // Authentication
+	return err == nil && answer[0] == 'R' // an authentication message
 }
 
 // Stop stops the server, and returns when it has ended.
@@ -246,13 +248,13 @@ func (s *Server) Stop(how Stop) (err error) {
 	return errors.Join(err, p.end())
 }
 
-// Pause stops all processes of the server at once, like a suspended machine. Its connections stay.
+// Pause suspends all processes of the server at once, as if its machine were suspended. Its connections stay open.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause.
 func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
 
-// Kill ends all processes of the server with SIGKILL, like the loss of its machine. Its files stay.
+// Kill kills all processes of the server with SIGKILL, as if its machine were lost. Its files remain.
 func (s *Server) Kill() error {
 	if err := s.Pause(); err != nil { // otherwise surviving processes might still answer
 		return err
@@ -270,7 +272,8 @@ func (s *Server) Kill() error {
 	return errors.Join(kill(syscall.SIGKILL, append(pids, first)...), p.end())
 }
 
-// signal sends a signal to the first process of the server, so that it starts no further ones, and then to the others.
+// signal sends a signal to the first process of the server, so that it starts no further processes, and then to the
+// other processes.
 func (s *Server) signal(sig syscall.Signal) error {
 	first, err := s.PID()
 	if err != nil {
@@ -283,7 +286,7 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return errors.Join(err, kill(sig, pids...))
 }
 
-// children returns the process ids of the server, except the first.
+// children returns the process IDs of the server's processes, except the first.
 func (s *Server) children() (pids []int, err error) {
 	first, err := s.PID()
 	if err != nil {
@@ -312,7 +315,7 @@ func kill(sig syscall.Signal, pids ...int) error {
 	return nil
 }
 
-// awaitEnd waits until the server has removed its file.
+// awaitEnd waits until the server has removed its PID file.
 func (s *Server) awaitEnd() {
 	for deadline := time.Now().Add(starts); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if _, err := s.PID(); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package recent keeps the last answer to a question that may take long. It asks in the background, and not too often.
-// It has the only rule for how long an answer is reused.
+// Package recent caches the last answer to a question that may take long to answer. It asks in the background, and
+// limits how often it asks. It contains the only rule for how long an answer is reused.
 package recent
 
 import (
@@ -14,44 +14,46 @@ const (
 	// Stale is the age from which an answer no longer counts as current.
 	Stale = 15 * time.Second
 
-	// An answer that came within brief is not reused.
+	// An answer that arrived within brief is not reused.
 	brief = 5 * time.Millisecond
 
-	// Other answers are reused for share times as long as they took, so that the question takes 1 % of the time, but
-	// for no longer than Stale, unless the question would then take more than one part of the time in leastShare.
+	// Any other answer is reused for share times as long as it took, so that asking takes 1 % of the time. It is reused
+	// for at most Stale or, if that is longer, for leastShare times as long as it took.
 	share      = 100
 	leastShare = 10
 )
 
-// Of is a question with an answer of type T. The zero value is a question that was never asked.
+// Of is a question with an answer of type T. The zero value is a question that has never been asked.
 //
-// An answer belongs to an era, which the caller counts. Answers of an earlier era are old, and pending ones are
-// discarded. An outage ends an era: an answer from before says nothing about the present.
+// An answer belongs to an era, which the caller numbers. Answers from an earlier era are old, and pending answers to
+// questions of an earlier era are discarded. An outage ends an era, because an answer from before the outage says
+// nothing about the present.
 type Of[T any] struct {
-	Always bool          // each Ask asks, however long the last answer took
-	Limit  time.Duration // how long an answer may take; 0 means no limit
+	Always bool          // never reuse an answer, however long it took
+	Limit  time.Duration // maximum time for an answer; 0 means no limit
 
-	mu     sync.Mutex // protects below
+	mu     sync.Mutex // protects the fields below
 	last   Answer[T]
-	era    uint64        // of last
-	took   time.Duration // how long the last answer took; 0 if there was none
-	until  time.Time     // last is used until then
-	err    error         // of the last ended question
-	under  uint64        // the era of the last question
-	asked  chan struct{} // closed when the last question has ended; nil if none was asked
+	era    uint64        // era of last
+	took   time.Duration // how long the last answer took; 0 if there was no answer
+	until  time.Time     // last is reused until this time
+	err    error         // error of the last question that ended
+	under  uint64        // era of the last question
+	asked  chan struct{} // closed when the last question has ended; nil if no question was asked
 	cancel context.CancelFunc
 }
 
-// An Answer is an answer to a question.
+// An Answer is the last answer to a question, if there is one.
 type Answer[T any] struct {
 	Value T
-	At    time.Time // when it was asked for; zero if there is none
-	Old   bool      // it belongs to an earlier era, or there is none
-	Err   error     // of the last question, if it has ended
+	At    time.Time // when the question was asked; zero if there is no answer
+	Old   bool      // the answer is from another era, or there is no answer
+	Err   error     // error of the last question, if that question has ended
 }
 
-// Ask asks, unless an answer is pending or the last one is reused. It returns a channel that is closed when the
-// question has ended. The context of ask is done at the limit, and when the answer is no longer wanted.
+// Ask calls ask in the background, unless an answer is pending or the last answer can be reused. It returns a channel
+// that is closed when the question has ended. The context passed to ask is done when the limit has passed or the answer
+// is no longer wanted.
 func (q *Of[T]) Ask(era uint64, ask func(context.Context) (T, error)) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,8 +96,8 @@ func (q *Of[T]) run(ctx context.Context, cancel context.CancelFunc, era uint64, 
 	q.took = max(took, 1)
 }
 
-// cost returns how long the next answer is expected to take: the shorter of the last two, so that one that hung does
-// not count. Before the second, it is at most the cost for which an answer is reused for Stale.
+// cost returns how long the next answer is expected to take: the shorter of the last two times, so that a single answer
+// that hung does not count. After the first answer, it is at most the cost at which an answer is reused for Stale.
 func (q *Of[T]) cost(took time.Duration) time.Duration {
 	if q.took == 0 {
 		return min(took, Stale/share)
@@ -103,7 +105,7 @@ func (q *Of[T]) cost(took time.Duration) time.Duration {
 	return min(took, q.took)
 }
 
-// rest returns how long an answer of that cost is reused.
+// rest returns how long an answer of the given cost is reused.
 func rest(cost time.Duration) time.Duration {
 	if cost <= brief {
 		return 0
@@ -111,7 +113,7 @@ func rest(cost time.Duration) time.Duration {
 	return min(share*cost, max(Stale, leastShare*cost))
 }
 
-// Last returns the last answer, as seen from the era.
+// Last returns the last answer, as seen from the given era.
 func (q *Of[T]) Last(era uint64) Answer[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,14 +125,14 @@ func (q *Of[T]) Last(era uint64) Answer[T] {
 	return a
 }
 
-// Expire makes the next Ask ask, however long the last answer took.
+// Expire prevents the last answer from being reused, so that the next Ask asks again.
 func (q *Of[T]) Expire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.until = time.Time{}
 }
 
-// Stop ends the context of a question that is being asked.
+// Stop cancels the context of the question that is being asked.
 func (q *Of[T]) Stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

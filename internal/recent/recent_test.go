@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// asker returns a function that asks in an era, with an answer that takes the given time, and a function that returns
-// the number of asks.
+// asker returns a function that asks in the given era, with an answer that takes the given time. It also returns a
+// function that returns how often a question was asked.
 func asker(q *Of[int]) (ask func(era uint64, took time.Duration) <-chan struct{}, asked func() int) {
 	var n atomic.Int32
 	return func(era uint64, took time.Duration) <-chan struct{} {
@@ -53,7 +53,7 @@ func TestOf_isAskedAsOftenAsTheRuleSays(t *testing.T) {
 	}
 }
 
-// A question that took no time is asked again at once, even if the clock does not move.
+// A question whose answer took no time is asked again at once, even if the clock does not move.
 func TestOf_ofNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Of[int]
@@ -66,7 +66,7 @@ func TestOf_ofNoTime(t *testing.T) {
 	})
 }
 
-// A single answer that takes long, because the other side hangs, is not used for longer than others.
+// A single answer that takes long, because the other side hangs, is not reused for longer than other answers.
 func TestOf_hangsOnce_isAskedSoon(t *testing.T) {
 	for name, before := range map[string]time.Duration{"at first": 0, "later": 10 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestOf_laterEra(t *testing.T) {
 			t.Errorf("the first answer is %+v", a)
 		}
 		time.Sleep(time.Minute)
-		ask(0, 10*time.Second) // it hangs
+		ask(0, 10*time.Second) // the question hangs
 		time.Sleep(9 * time.Second)
 		if a := q.Last(1); !a.Old || a.Value != 1 || a.Err != nil {
 			t.Errorf("after an outage the answer is %+v", a)

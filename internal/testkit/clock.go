@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// WrongClock writes an overlay for the go command into the directory, and returns its path. A program built with it has
-// a package time with a wrong wall clock. The environment variable sets the error: an hour "ahead" or "behind", or
-// "stepped" by two hours every three seconds. Any other value means a correct clock. Such a build takes a minute or
-// two.
+// WrongClock writes an overlay for the go command to the directory, and returns its path. In a program built with the
+// overlay, package time has a wrong wall clock. The value of the environment variable selects the error: "ahead" or
+// "behind" by an hour, or "stepped" by two hours every three seconds. With any other value the clock is correct. Such a
+// build takes a minute or two.
 func WrongClock(dir, variable string) (overlay string, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// Migrating fails the test unless every line of code in the right-hand column of a section of MIGRATING.md, which is
-// in the folder root, is word for word in migrating_test.go of the package under test. The table must have the given
-// number of rows at least. Migrating skips the test if the module is not in its repository.
+// Migrating fails the test unless every line of code in the right-hand column of a section's table in MIGRATING.md also
+// appears, word for word, in migrating_test.go of the package under test. MIGRATING.md is in the directory root. The
+// table must have at least the given number of rows. Migrating skips the test if the module is not in its repository.
 func Migrating(t *testing.T, root, title string, least int) {
 	t.Helper()
 	source, err := os.ReadFile("migrating_test.go")

@@ -36,15 +36,15 @@ func Returns(t *testing.T, what string, f func()) {
 	}
 }
 
-// Quiet returns a logger that writes nothing.
+// Quiet returns a logger that discards its output.
 func Quiet() *logrus.Logger {
 	l := logrus.New()
 	l.SetOutput(io.Discard)
 	return l
 }
 
-// NotForRaces skips a test in short mode under the race detector, which takes ten times as long. It is for tests whose
-// goroutines meet in other tests as well: walks, and measurements.
+// NotForRaces skips a test in short mode under the race detector, which makes a test take ten times as long. It is for
+// tests whose races other tests would also find, such as walks and measurements.
 func NotForRaces(t testing.TB) {
 	t.Helper()
 	if Race && testing.Short() {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// SmallVolume mounts a file system of a few megabytes until the test ends. It skips the test if that is not possible:
-// it needs the rights of root, which not every container has.
+// SmallVolume mounts a file system of the given size until the test ends, and returns its directory. It skips the test
+// if mounting is not possible, because mounting requires root privileges, which not every container has.
 func SmallVolume(t *testing.T, megabytes int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,8 @@ func SmallVolume(t *testing.T, megabytes int) string {
 	return dir
 }
 
-// Fill leaves the given number of megabytes of the volume free. Removing the file that it returns makes room.
+// Fill fills the volume until only the given number of megabytes is free. Removing the file whose name it returns frees
+// the space again.
 func Fill(t *testing.T, volume string, free int) (name string) {
 	t.Helper()
 	var disk syscall.Statfs_t
@@ -36,7 +37,7 @@ func Fill(t *testing.T, volume string, free int) (name string) {
 	}
 	name = filepath.Join(volume, "filler")
 	err := os.WriteFile(name, make([]byte, int(disk.Bfree)*int(disk.Bsize)-free<<20), 0o600)
-	if err != nil && !errors.Is(err, syscall.ENOSPC) { // others may have written meanwhile
+	if err != nil && !errors.Is(err, syscall.ENOSPC) { // others may have written in the meantime
 		t.Fatal(err)
 	}
 	return name

@@ -17,7 +17,7 @@ import (
 // released.
 type orders struct {
 	tw        *timewheel.TimeWheel
-	reminders atomic.Int32 // runs are on other goroutines than the test
+	reminders atomic.Int32 // atomic, because runs are not on the test's goroutine
 	released  atomic.Bool
 }
 
@@ -29,7 +29,7 @@ func (o *orders) place(key string) error {
 		o.tw.AddTask(&timewheel.Task{Key: key + "/release", Delay: 30 * time.Minute, Job: release}))
 }
 
-// In a test file this is func TestOrder_thatIsNotPaid_isReleased(t *testing.T).
+// In a test file, testOrder would be func TestOrder_thatIsNotPaid_isReleased(t *testing.T).
 func testOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &orders{tw: timewheel.NewTimeWheel(time.Second, 60)}
@@ -64,8 +64,8 @@ func testOrder(t *testing.T) {
 	})
 }
 
-// A test of half an hour, which takes microseconds.
+// A test that spans half an hour and takes microseconds.
 func Example() {
-	var t *testing.T // the test's
+	var t *testing.T // the argument of the test function
 	testOrder(t)
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-// Package timewheeltest helps to test programs that use package timewheel. It is for tests inside a testing/synctest
-// bubble, where time stands still while anything is running. So a test of half an hour takes microseconds and has the
-// same outcome each time. The wheel must be made and stopped inside the bubble, too.
+// Package timewheeltest helps test programs that use package timewheel. It is for tests inside a testing/synctest
+// bubble, where time stands still while any goroutine is running. So a test that spans half an hour takes microseconds
+// and has the same outcome every time. The wheel must also be created and stopped inside the bubble.
 //
-// [Advance] serves any scheduler of this module: a wheel, a durable scheduler on a store in memory (durable/memstore),
-// or several nodes of a cluster (durable/memengine). The other functions are for a wheel, which must have been started.
-// A durable scheduler lists its tasks in due order itself, with All: those that are parked or paused are last. What is
-// due on it by now has run after Advance of its tick, which is 10 ms unless durable.WithTick was given. A task that was
-// added on another node may take 100 ms more. A day passes in milliseconds on a store, and in seconds on a node, which
-// asks its engine ten times a second.
+// [Advance] works with every scheduler of this module: a wheel, a durable scheduler with an in-memory store
+// (durable/memstore), or several nodes of a cluster (durable/memengine). The other functions are for a wheel, which
+// must have been started. The All method of a durable scheduler lists its tasks in due order, with parked and paused
+// tasks last. To run the due tasks of a durable scheduler, call Advance with its tick, which is 10 ms by default; see
+// durable.WithTick. A task added on another node may take 100 ms longer. A simulated day takes milliseconds with a
+// store, and seconds with a node, which asks its engine ten times a second.
 package timewheeltest
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Advance lets d pass in the bubble. When it returns, every run that has begun has ended, or is blocked. A run that is
-// due in the last tick of d may not have begun; see [RunDue]. Data that a run writes and the test reads must be guarded
-// as usual, or the race detector complains.
+// Advance lets d pass in the bubble. When it returns, every run that has begun has either ended or is blocked. A run
+// that is due in the last tick of d may not have begun; see [RunDue]. Data that a run writes and the test reads must be
+// synchronized as usual, or the race detector reports a race.
 func Advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// RunDue runs everything that is due by now. One tick of the wheel passes. If the wheel is not running, nothing runs.
+// RunDue runs all due tasks. One tick of the wheel passes. If the wheel is not running, nothing runs.
 func RunDue(tw *timewheel.TimeWheel) { Advance(tw.Hand().Tick) }
 
-// RunNext lets time pass until the first task of [Next] is due, and runs everything that is due then. It returns that
-// task as it was before. It returns false if there is no such task or the wheel is not running.
+// RunNext lets time pass until the first task of [Next] is due, and runs all tasks that are due then. It returns the
+// first task as it was before its run. It returns false if there is no such task or the wheel is not running.
 func RunNext(tw *timewheel.TimeWheel) (timewheel.Info, bool) {
 	next := Next(tw)
 	if len(next) == 0 || !tw.IsRunning() {
@@ -45,8 +45,8 @@ func RunNext(tw *timewheel.TimeWheel) (timewheel.Info, bool) {
 	return next[0], true
 }
 
-// Next returns the live tasks that are not paused, in the order of their due times, and of their keys if these are
-// equal. It leaves out timers, which have no key.
+// Next returns the live tasks that are not paused, ordered by due time and then by key. It omits timers, which have no
+// key.
 func Next(tw *timewheel.TimeWheel) []timewheel.Info {
 	var next []timewheel.Info
 	for info := range tw.All() {

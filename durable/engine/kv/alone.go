@@ -13,36 +13,37 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An alone is an Engine that has its KV for itself. In the KV every task is free: its state, the holder and the starts,
-// is kept in memory. The Engine counts the revisions itself: a row has the revision with which it was written.
+// An alone is an Engine with exclusive use of its KV. In the KV, every task is free. Holders and starts exist only in
+// memory. The Engine assigns revisions itself. Each row contains the revision that was assigned when the row was
+// written.
 type alone struct {
 	base
 
-	writing sync.Mutex // held by the one Commit at a time; locked before mu
+	writing sync.Mutex // serializes Commits; locked before mu
 
-	all index // changes while both mutexes are held
+	all index // changed only while both mutexes are held
 
 	mu       sync.Mutex // protects below
 	states   map[string]*state
-	reads    map[*changed]struct{} // in progress
+	reads    map[*changed]struct{} // reads in progress
 	members  map[engine.MemberID]*mate
 	last     engine.MemberID
 	revision int64
-	bound    int64 // no earlier process used revisions from there on
-	broken   error // of a Commit whose effect is unknown; every later call returns it
+	bound    int64 // revisions up to this one are reserved in the KV
+	broken   error // error from a Commit whose effect is unknown; returned by every later call
 }
 
-// A state is a task for which memory knows more than its row. Only a start changes a state; everything else replaces
-// it.
+// A state is a task whose row alone does not describe it fully. A start modifies the state in place. Any other change
+// replaces it.
 type state struct {
-	row        // without its data; without a revision if it is deleted
-	kept int64 // the revision with which its row is written
+	row        // without data; the revision is 0 if the task is deleted
+	kept int64 // the revision in the task's row
 
-	writing bool   // it is the state after the Commit in progress; until that ends, the task is neither claimed nor started
-	before  *state // the state before that Commit, or nil
+	writing bool   // this is the state after the Commit in progress, which blocks claims and starts
+	before  *state // the state before the Commit in progress, or nil
 }
 
-// A mate is a member.
+// A mate is a member of an alone.
 type mate struct {
 	name   string
 	lease  time.Duration
@@ -50,10 +51,11 @@ type mate struct {
 	report []byte
 }
 
-// Exclusive marks the engine.
+// Exclusive implements [engine.Exclusive].
 func (e *alone) Exclusive() {}
 
-// revisions is how many revisions a process reserves at once. A process that dies loses the rest.
+// revisions is the number of revisions that a process reserves at once. Unused revisions are lost when the process
+// ends.
 const revisions = 1 << 40
 
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
@@ -80,7 +82,7 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	return e, nil
 }
 
-// reserve reserves more revisions when the Tx is done.
+// reserve returns a Tx that reserves more revisions.
 func (e *alone) reserve() engine.Tx {
 	e.bound += revisions
 	return engine.Tx{Put: []engine.Entry{{Key: counterRow, Value: varints(e.bound)}}}
@@ -92,7 +94,7 @@ func (e *alone) next() int64 {
 	return e.revision
 }
 
-// lock locks e.mu for a call, unless the call cannot be made, and returns the time.
+// lock locks e.mu for a call and returns the time. If it returns an error, e.mu is not locked.
 func (e *alone) lock(ctx context.Context) (moment, error) {
 	at, err := e.moment(ctx)
 	if err == nil {
@@ -109,7 +111,7 @@ func (e *alone) lock(ctx context.Context) (moment, error) {
 	return at, nil
 }
 
-// lockAs locks e.mu for a call of the member.
+// lockAs is lock for a call by a member. It also returns the member.
 func (e *alone) lockAs(ctx context.Context, id engine.MemberID) (*mate, moment, error) {
 	at, err := e.lock(ctx)
 	if err != nil {
@@ -132,7 +134,8 @@ func (e *alone) isFree(key string) bool {
 
 func (s *state) free() bool { return s == nil || s.Owner == 0 && !s.writing }
 
-// of sets the holder, revision and starts of the row, and reports whether the state belongs to that row.
+// of sets the row's holder, revision and starts if the state, or one before it, belongs to the row. It reports whether
+// it did.
 func (s *state) of(r *row) bool {
 	for ; s != nil; s = s.before {
 		if s.kept == r.Revision {
@@ -143,14 +146,15 @@ func (s *state) of(r *row) bool {
 	return false
 }
 
-// A known is what a Commit has read: rows without their data.
+// A known holds the rows that a Commit has read, without their data.
 type known struct {
-	rows map[string]*row // nil if the key has none
-	seen *changed        // the tasks changed since
+	rows map[string]*row // nil if the key has no row
+	seen *changed        // tasks changed since the rows were read
 }
 
-// learn reads the tasks of the batches that memory does not know, neither as a row nor as absent, unless they were read
-// before and have not changed since. It may leave out tasks to be added, which memory usually knows as absent.
+// learn reads the rows of the batches' tasks that are neither described in memory nor known to be absent. It skips rows
+// that were read before and have not changed since. Unless added is set, it also skips tasks to be added, because their
+// keys are usually known to be absent.
 func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, added bool) error {
 	var keys []string
 	e.mu.Lock()
@@ -164,7 +168,7 @@ func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, add
 				continue
 			}
 			if e.all.isAbsent(w.Key) {
-				delete(k.rows, w.Key) // it may have been read before it was removed
+				delete(k.rows, w.Key) // the row may have been read before its task was removed
 			} else if _, read := k.rows[w.Key]; !read || k.seen.has(w.Key) {
 				keys = append(keys, w.Key)
 			}
@@ -184,14 +188,15 @@ func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, add
 	return err
 }
 
-// Commit applies all batches in a single Commit of the KV. It checks no versions: there is no other writer.
+// Commit applies all batches in a single Commit of the KV. It does not check versions, because there is no other
+// writer.
 func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
 	}
 	var k known
 	defer func() { e.unwatch(k.seen) }()
-	if err := e.learn(ctx, batches, &k, false); err != nil { // most of it while another Commit is in progress
+	if err := e.learn(ctx, batches, &k, false); err != nil { // most rows are read while another Commit is in progress
 		return nil, err
 	}
 	e.writing.Lock()
@@ -208,7 +213,7 @@ func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine
 	if err != nil || len(txs) == 0 {
 		return results, err
 	}
-	// The effect must be known, so the caller cannot end it.
+	// The effect must be known, so the caller must not be able to cancel the Commit.
 	_, err = e.kv.Commit(context.WithoutCancel(ctx), txs...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -227,7 +232,7 @@ func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine
 	return results, nil
 }
 
-// plan plans the batches, and marks their tasks as being written.
+// plan plans the batches and marks their tasks as being written.
 func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.Batch, tasks, notes map[string]*row,
 	results []engine.Result) (plans []*plan, txs []engine.Tx, err error) {
 	at, err := e.lock(ctx)
@@ -284,7 +289,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 	return plans, txs, nil
 }
 
-// settle ends the writing of tasks: they get their new states, or their former ones again.
+// settle ends a Commit. Its tasks keep their new states or, if it is undone, return to their former states.
 func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 	for _, p := range plans {
 		for j, w := range batches[p.number] {
@@ -310,7 +315,7 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 	}
 }
 
-// task returns the task, or nil if it is deleted.
+// task returns the state's task, or nil if the task is deleted.
 func (s *state) task() *row {
 	if s.kept == 0 {
 		return nil

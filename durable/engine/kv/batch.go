@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// notesOf returns the notes of the batches.
+// notesOf returns the stored notes that the batches write.
 func (b *base) notesOf(ctx context.Context, batches []engine.Batch) (map[string]*row, error) {
 	var names []string
 	for _, batch := range batches {
@@ -26,7 +26,7 @@ func (b *base) notesOf(ctx context.Context, batches []engine.Batch) (map[string]
 	return b.readNotes(ctx, names)
 }
 
-// readNotes returns the notes of the names.
+// readNotes returns the notes with the names.
 func (b *base) readNotes(ctx context.Context, names []string) (map[string]*row, error) {
 	rows := make([]string, len(names))
 	for i, name := range names {
@@ -45,7 +45,7 @@ func (b *base) readNotes(ctx context.Context, names []string) (map[string]*row, 
 	return found, nil
 }
 
-// rowOf returns the prefix of the row that the write is for.
+// rowOf returns the prefix of the row that the write changes.
 func rowOf(w engine.Write) string {
 	if w.Note {
 		return noteRow
@@ -55,13 +55,13 @@ func rowOf(w engine.Write) string {
 
 // A plan is a batch whose conditions hold.
 type plan struct {
-	number  int // of the batch
+	number  int // index of the batch
 	tx      engine.Tx
 	written []engine.Written
-	was     []*row // the row that each write replaces; nil if there is none
+	was     []*row // the row that each write replaces, or nil
 }
 
-// unmet returns the keys whose condition does not hold, and sets p.was.
+// unmet returns the keys whose conditions do not hold. It also sets p.was.
 func (p *plan) unmet(batch engine.Batch, present func(engine.Write) *row) (unmet []string) {
 	p.was, p.written = make([]*row, 0, len(batch)), make([]engine.Written, 0, len(batch))
 	for _, w := range batch {
@@ -74,7 +74,7 @@ func (p *plan) unmet(batch engine.Batch, present func(engine.Write) *row) (unmet
 	return unmet
 }
 
-// put adds the rows of the next write to its plan, the row of the task or note first. It returns that row.
+// put adds the rows of the next write to the plan, the task or note row first. It returns the new task or note.
 func (b *base) put(p *plan, w engine.Write, owner engine.MemberID, revision int64) (next row) {
 	old := p.was[len(p.written)]
 	p.written = append(p.written, engine.Written{Held: owner != 0, Replaced: old != nil})
@@ -98,10 +98,10 @@ func (b *base) put(p *plan, w engine.Write, owner engine.MemberID, revision int6
 	return next
 }
 
-// ownerBytes is by how much a claim may lengthen the row of a task.
+// ownerBytes is the maximum number of bytes that a claim adds to a task's row.
 const ownerBytes = 10
 
-// fits returns an error if the Tx exceeds the limits of the KV, or would once its tasks are claimed.
+// fits returns an error if the Tx exceeds the limits of the KV, or if a value would once its task is claimed.
 func (b *base) fits(tx engine.Tx) error {
 	if b.limits == (engine.Limits{}) {
 		return nil

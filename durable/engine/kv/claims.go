@@ -12,35 +12,35 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A candidate is a task that a row of f or g shows.
+// A candidate is a task found through an f or g row.
 type candidate struct {
 	due int64
 	key string
 	row engine.Entry
 }
 
-// readable reports whether the version of the record is not greater.
+// readable reports whether the version of the record is at most version.
 func (c *candidate) readable(version byte) bool {
 	return len(c.row.Value) == 0 || c.row.Value[0] <= version
 }
 
 func (c candidate) before(d candidate) bool { return c.due < d.due || c.due == d.due && c.key < d.key }
 
-// A source is a scan of rows in due order.
+// A source is a scan over rows in due order.
 type source struct {
-	at   candidate // the present one
+	at   candidate // the current candidate
 	next func() (engine.Entry, error, bool)
 	stop func()
-	skip int // bytes of the key before the due time
+	skip int // number of bytes in the key before the due time
 }
 
-// A merge walks over several scans in due order. It ends when its error is not nil.
+// A merge merges several scans in due order. It ends at the first error.
 type merge struct {
 	sources []*source
 	err     error
 }
 
-// add adds a scan of rows whose keys have that many bytes before the due time.
+// add adds a scan over rows whose keys have skip bytes before the due time.
 func (m *merge) add(scan iter.Seq2[engine.Entry, error], skip int) {
 	s := &source{skip: skip}
 	s.next, s.stop = iter.Pull2(scan)
@@ -49,7 +49,7 @@ func (m *merge) add(scan iter.Seq2[engine.Entry, error], skip int) {
 	}
 }
 
-// advance reports whether the source has another candidate.
+// advance moves the source to its next candidate and reports whether there is one.
 func (m *merge) advance(s *source) bool {
 	e, err, ok := s.next()
 	if !ok || err != nil {
@@ -64,7 +64,7 @@ func (m *merge) advance(s *source) bool {
 	return true
 }
 
-// next returns the earliest candidate, and false at the end.
+// next returns the earliest candidate, or false at the end.
 func (m *merge) next() (c candidate, ok bool) {
 	if len(m.sources) == 0 || m.err != nil {
 		return c, false
@@ -89,12 +89,12 @@ func (m *merge) stop() {
 	}
 }
 
-// mergeKinds walks over the rows of f of all kinds in due order.
+// mergeKinds walks over the f rows of all kinds in due order.
 func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int64) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
 		m := &merge{}
 		defer m.stop()
-		for at := freeRow; m.err == nil; { // the next kind
+		for at := freeRow; m.err == nil; { // one kind per pass
 			prefix := ""
 			for e, err := range b.kv.Scan(ctx, at, end(freeRow)) {
 				m.err = err
@@ -123,17 +123,17 @@ func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int6
 	}
 }
 
-// afterKey returns the first due time and key after the position.
+// afterKey returns the encoding of the first due time and key after the position.
 func afterKey(p engine.Position) string { return ordered(p.Due) + p.Key + "\x00" }
 
-// wanted reports whether the request includes the task.
+// wanted reports whether the task is free and matches the request.
 func wanted(r engine.ClaimRequest, s *row) bool {
 	return s.Owner == 0 && slices.Contains(r.Kinds, s.Kind) && (len(s.Data) == 0 || s.Data[0] <= r.Readable) &&
 		s.Due <= r.Until && (r.Fair || s.Due > r.After)
 }
 
-// claim finds tasks for a request and takes them. It continues past tasks that another member has taken meanwhile. take
-// gives the member the free and wanted candidates, in their order.
+// claim finds tasks that match the request and claims them. It continues past tasks that another member has claimed
+// first. take claims the candidates that are still free and wanted, and returns them in order.
 func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func([]candidate) ([]engine.Stored, error),
 ) (got []engine.Stored, next string, err error) {
 	if r.Fair {
@@ -163,7 +163,7 @@ func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func([]can
 	return got, "", nil
 }
 
-// earliest returns the first candidates after the position, up to the number most.
+// earliest returns up to most candidates after the position, the earliest first.
 func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine.Position, most int,
 ) (found []candidate, err error) {
 	m := &merge{}
@@ -181,7 +181,7 @@ func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine
 	return b.some(r, m, most)
 }
 
-// some returns the next candidates of a merge that the request includes, at most that many.
+// some returns up to most candidates from the merge that the member can read and that may be free.
 func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidate, err error) {
 	for len(found) < most {
 		c, ok := m.next()
@@ -195,12 +195,12 @@ func (b *base) some(r engine.ClaimRequest, m *merge, most int) (found []candidat
 	return found, nil
 }
 
-// mostGroups is how many groups a fair claim looks at.
+// mostGroups is the maximum number of groups that a fair claim visits.
 const mostGroups = 1000
 
-// turn returns the candidates of a fair claim, and the last group that it has looked at.
+// turn returns the candidates for a fair claim, and the last group that it has visited.
 func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (found []candidate, next string, err error) {
-	var groups []string // of each candidate
+	var groups []string // the group of each candidate
 	next = r.Group
 	for looked, ended := 0, false; !ended && len(found) < r.Most && looked < mostGroups; looked++ {
 		if next, err = b.groupAfter(ctx, r.Kinds, next); err != nil {
@@ -230,8 +230,8 @@ func (b *base) turn(ctx context.Context, r engine.ClaimRequest) (found []candida
 	return found, "", nil
 }
 
-// groupAfter returns the next group with a free task of the kinds, or the group of the tasks without one, which is
-// empty.
+// groupAfter returns the next group that has a free task of one of the kinds. It returns the empty group, which has the
+// tasks without a group, if there is no other.
 func (b *base) groupAfter(ctx context.Context, kinds []string, group string) (next string, err error) {
 	for _, kind := range kinds {
 		prefix := turnRow + escaped(kind)
@@ -248,7 +248,7 @@ func (b *base) groupAfter(ctx context.Context, kinds []string, group string) (ne
 	return next, nil
 }
 
-// firstOf returns the first candidates of the group, at most that many.
+// firstOf returns up to most candidates in the group, the earliest first.
 func (b *base) firstOf(ctx context.Context, r engine.ClaimRequest, group string, most int) ([]candidate, error) {
 	m := &merge{}
 	defer m.stop()

@@ -31,7 +31,7 @@ func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Cl
 	return got, err
 }
 
-// give gives the member the tasks that are still free and unchanged since they were read.
+// give claims the wanted tasks for the member that are still free and have not changed since they were read.
 func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candidate, seen *changed,
 ) (got []engine.Stored, err error) {
 	tasks, err := e.tasksOf(ctx, found)
@@ -60,7 +60,7 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 	return got, nil
 }
 
-// holds returns the state of the claim, or nil if the member does not hold it at that revision.
+// holds returns the state of the claimed task, or nil if the member does not hold the task at that revision.
 func (e *alone) holds(by engine.MemberID, c engine.Claim) *state {
 	if s := e.states[c.Key]; s != nil && s.Owner == by && s.Revision == c.Revision && !s.writing {
 		return s
@@ -98,9 +98,9 @@ func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine
 	return nil
 }
 
-// release makes the task free.
+// release frees the task.
 func (e *alone) release(key string, s *state) {
-	if s.writing { // Commit settles it
+	if s.writing { // the Commit in progress completes the release
 		s.Owner = 0
 		return
 	}
@@ -156,7 +156,7 @@ func (e *alone) Leave(ctx context.Context, id engine.MemberID) error {
 	return nil
 }
 
-// end ends the member, if it is one.
+// end ends the member if it exists.
 func (e *alone) end(id engine.MemberID) {
 	delete(e.members, id)
 	for key, s := range e.states {

@@ -9,14 +9,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/fingerprint"
 )
 
-// An index is what an exclusive engine knows about all its tasks: the fingerprints of their keys, and the number of
-// each kind. It is loaded in the background, in key order, and covers the tasks before the key that it has reached. A
-// Commit changes it only for those.
+// An index summarizes all tasks of an exclusive engine: the fingerprints of their keys, and the counts per kind. It is
+// loaded in the background, in key order. Until loading has finished, it covers only the tasks before upTo, and a
+// Commit updates it only for them.
 type index struct {
 	prints *fingerprint.Set
 	kinds  engine.Tally
-	upTo   string // the tasks whose rows are before it are in the index,
-	whole  bool   // or all are
+	upTo   string // tasks whose rows sort before it are in the index
+	whole  bool   // all tasks are in the index
 }
 
 func newIndex() index {
@@ -25,10 +25,10 @@ func newIndex() index {
 
 func (x *index) covers(key string) bool { return x.whole || taskRow+key < x.upTo }
 
-// isAbsent reports whether the key certainly has no task.
+// isAbsent reports whether the key is known to have no task.
 func (x *index) isAbsent(key string) bool { return x.covers(key) && !x.prints.Has(x.prints.Of(key)) }
 
-// note notes that a task has changed. Either state may be nil.
+// note records that a task has changed. Either state may be nil.
 func (x *index) note(key string, from, to *row) {
 	if !x.covers(key) {
 		return
@@ -47,10 +47,11 @@ func (x *index) note(key string, from, to *row) {
 	}
 }
 
-// loadPage is how many rows are loaded while a Commit waits.
+// loadPage is the number of rows loaded while Commits are blocked.
 const loadPage = 1024
 
-// load loads the index. After an error it stays incomplete: keys are read, and tasks are counted by a walk.
+// load loads the index. After an error, the index stays incomplete: Commits read keys that it does not cover, and Count
+// scans the tasks.
 func (e *alone) load(ctx context.Context) {
 	for more := true; more; {
 		e.writing.Lock()
@@ -59,7 +60,7 @@ func (e *alone) load(ctx context.Context) {
 	}
 }
 
-// loadSome loads a page of the index, and reports whether there are more pages. Nothing is written meanwhile.
+// loadSome loads a page of the index and reports whether there are more pages. Nothing may be written during the call.
 func (e *alone) loadSome(ctx context.Context) (more bool) {
 	rows := make([]*row, 0, loadPage)
 	for entry, err := range e.kv.Scan(ctx, e.all.upTo, end(taskRow)) {
@@ -84,7 +85,7 @@ func (e *alone) loadSome(ctx context.Context) (more bool) {
 	return !e.all.whole
 }
 
-// Count makes an exclusive engine an [engine.Counter], which reads no tasks once the index is loaded.
+// Count implements [engine.Counter]. Once the index is loaded, it reads no tasks.
 func (e *alone) Count(ctx context.Context) ([]engine.KindCount, error) {
 	e.mu.Lock()
 	if !e.all.whole {

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-// Package kv makes an [engine.Engine] from any [engine.KV].
+// Package kv builds an [engine.Engine] on any [engine.KV].
 //
-// Every write is a compare-and-commit: it names the versions of the rows that it relies on, and the KV decides. A task
-// is written, claimed, started and released only at the version of its row. A member's row is written once and deleted
-// when the member is gone, and every claim and start names its version. So a task has one holder, and a removed task
-// starts no further runs, whatever the clocks say.
+// Every write is a compare-and-commit: it names the versions of the rows that it relies on, and the KV checks them. A
+// task is written, claimed, started or released only if its row still has the expected version. A member's row is
+// written once and deleted when the member ends, and every claim and start checks its version. A task therefore has at
+// most one holder, and a removed task starts no further run, whatever the clocks show.
 //
-// On a KV that is an [engine.Clock], leases expire by that clock. On any other, each Engine watches the beats of the
-// members by its own monotonic clock. A member whose beat keeps its version for a lease and an eighth may be reaped, at
-// that version. Due times are by the clock of the process.
+// On a KV that is an [engine.Clock], leases expire by that clock. On any other KV, each Engine times the members'
+// heartbeats with its own monotonic clock. It may reap a member whose heartbeat has kept the same version for the
+// member's lease plus one eighth. The reap fails if the version has changed. Due times are compared with the process's
+// own clock.
 //
-// On a KV that is an [engine.Exclusive], members, claims and starts are in memory. A claim writes nothing, a start is a
-// look-up, and a Commit of any number of batches is one Commit of the KV. The next process finds all tasks free.
+// On a KV that is an [engine.Exclusive], members, claims and starts are held in memory. A claim writes nothing, a start
+// is a map lookup, and a Commit of any number of batches is a single Commit of the KV. For the next process, all tasks
+// are free.
 package kv
 
 import (
@@ -24,9 +26,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV a
-// goroutine scans the tasks once, even after ctx is done. It ends with the scan, or at its first error. After the scan,
-// adding a free key reads nothing, and counting is a look-up.
+// New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV, New
+// starts a goroutine that scans the tasks once, even after ctx is done. The goroutine exits after the scan or at its
+// first error. Once the scan is complete, adding a task with an unused key reads nothing, and counting reads no tasks.
 func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if _, ok := kv.(engine.Exclusive); ok {
 		return newAlone(ctx, kv)
@@ -34,23 +36,23 @@ func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	return newShared(kv), nil
 }
 
-// A base is the common part of the two kinds of Engine.
+// A base is what the two Engine implementations have in common.
 type base struct {
 	kv     engine.KV
 	clock  engine.Clock // nil if the KV has none
 	limits engine.Limits
 	alone  bool
 
-	// look returns the tasks of the keys, with their holders and starts. A key may be given twice.
+	// look returns the tasks with the keys, including their holders and starts. A key may occur twice.
 	look func(ctx context.Context, keys []string) (map[string]*row, error)
 
-	// walkDue walks over the tasks after the position and up to the due time, in that order.
+	// walkDue walks over the tasks after the position that are due at or before until, by due time and key.
 	walkDue func(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error]
 
 	// walkHeld walks over the tasks held by a member.
 	walkHeld func(ctx context.Context, by engine.MemberID) iter.Seq2[engine.Stored, error]
 
-	// free reports whether a task with a free row may be free.
+	// free reports whether a task that has a free row may be free.
 	free func(key string) bool
 }
 
@@ -59,11 +61,11 @@ func newBase(kv engine.KV) base {
 	return base{kv: kv, clock: clock, limits: kv.Limits()}
 }
 
-// A moment is the time of a call.
+// A moment is the time of a call by the engine's clock and by the process's own.
 type moment struct {
-	now int64     // by the engine's clock
-	up  int64     // since when the engine has been up, or 0
-	own time.Time // by the monotonic clock of the process
+	now int64     // time by the engine's clock
+	up  int64     // time since which the KV has been up, or 0
+	own time.Time // time by the process's monotonic clock
 }
 
 func (b *base) moment(ctx context.Context) (m moment, err error) {
@@ -102,16 +104,16 @@ func (b *base) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Sto
 	return failing(fmt.Errorf("kv: unknown order %d", over.Order))
 }
 
-// failing is a walk that fails.
+// failing returns a walk that yields only the error.
 func failing(err error) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) { yield(engine.Stored{}, err) }
 }
 
-// page is how many tasks are read at once.
+// page is the number of tasks read at once.
 const page = 128
 
-// walk yields the tasks of index rows. The function is reports whether a row still describes its task. It is called
-// with the key of the row without its first byte.
+// walk yields the tasks that the index rows refer to. It skips a task if the predicate returns false, because then the
+// row is out of date. The predicate gets the row's key without its first byte.
 func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], is func(string, *row) bool,
 ) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
@@ -144,7 +146,7 @@ func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], i
 	}
 }
 
-// keyOf returns the key of the task of a row.
+// keyOf returns the key of the task that a row belongs to.
 func keyOf(row string) string {
 	switch row[:1] {
 	case dueRow:
@@ -180,7 +182,7 @@ func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stor
 	}
 }
 
-// Count makes each Engine an [engine.Counter]. It reads each task once.
+// Count implements [engine.Counter]. It reads each task once.
 func (b *base) Count(ctx context.Context) ([]engine.KindCount, error) {
 	kinds := make(engine.Tally)
 	for e, err := range b.kv.Scan(ctx, taskRow, end(taskRow)) {

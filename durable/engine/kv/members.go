@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// The parts of a member. Its body is written once. Each Renew writes the beat. The remains exist from the end of the
-// member until it holds no task.
+// Each member has up to three rows. Its body is written once. Its heartbeat is written by each Renew. Its remains exist
+// from the end of the member until all its tasks have been freed.
 const (
 	bodyPart = "a"
 	beatPart = "b"
@@ -24,20 +24,20 @@ const (
 
 func partOf(id engine.MemberID, part string) string { return memberRow + ordered(int64(id)) + part }
 
-// A member is a member as a call has read it.
+// A member is a member as read by a call.
 type member struct {
 	moment
 	id      engine.MemberID
-	version int64 // of its row
+	version int64 // version of the body
 	name    string
 	lease   time.Duration
-	beat    int64 // version of the beat
+	beat    int64 // version of the heartbeat
 	report  []byte
-	left    time.Duration // of the lease
-	dead    bool          // it may be reaped
+	left    time.Duration // time until the lease expires
+	dead    bool          // the member may be reaped
 }
 
-// check checks that the member is not gone.
+// check returns a check that the member is not gone.
 func (m *member) check() engine.Check {
 	return engine.Check{Key: partOf(m.id, bodyPart), Version: m.version}
 }
@@ -48,18 +48,18 @@ func gone(id engine.MemberID) error {
 	return fmt.Errorf("kv: member %d: %w", id, engine.ErrMemberGone)
 }
 
-// body returns the row of a new member.
+// body returns a new member's body.
 func body(id engine.MemberID, name string, lease time.Duration) engine.Entry {
 	return engine.Entry{Key: partOf(id, bodyPart), Value: append(varints(int64(lease)), name...)}
 }
 
-// beat returns the row of a beat. now is when the lease begins, by the engine's time.
+// beat returns a heartbeat. now is the engine's time, at which the lease begins.
 func beat(id engine.MemberID, now int64, report []byte) engine.Entry {
 	return engine.Entry{Key: partOf(id, beatPart), Value: append(varints(now), report...)}
 }
 
-// membersOf returns the members whose parts the entries are, and the ids of the remains. asked is when the Engine last
-// read all members before this call.
+// membersOf returns the members that the entries describe, and the IDs of members with remains. asked is the time at
+// which the Engine last read all members before this call.
 func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 ) (members []*member, left []engine.MemberID, err error) {
 	for _, entry := range entries {
@@ -72,7 +72,7 @@ func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 			members = append(members, m)
 		case beatPart:
 			if len(members) == 0 || members[len(members)-1].id != id {
-				continue // the member had just gone
+				continue // the body was deleted during the scan
 			}
 			m := members[len(members)-1]
 			m.beat = entry.Version
@@ -94,17 +94,17 @@ func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 	return members, left, nil
 }
 
-// A sighting is the last beat of a member that an Engine saw, on a KV without a clock.
+// A sighting describes the last heartbeat of a member that an Engine has seen, on a KV without a clock.
 type sighting struct {
 	version int64
-	since   time.Time // when it was first read or written
-	from    time.Time // since then the Engine has read all members without a long gap
+	since   time.Time // when the heartbeat was first read or written
+	from    time.Time // the Engine has read all members without a long gap since this time
 }
 
-// watch returns the rest of the member's lease, and whether it may be reaped, by the sighting of its beat. After a long
-// gap between two readings of all members, the member is watched for another lease, because the KV may have been
-// unavailable for renewals. A gap is long after half a lease of the member, or of the Engine's own members, which sets
-// how often the Engine reads.
+// watch returns the time left in the member's lease, and whether the member may be reaped. It derives both from the
+// sighting of the member's heartbeat. After a long gap between two reads of all members, the watch on the member starts
+// over, because the KV may have been unavailable for renewals. A gap is long if it exceeds half of the member's lease
+// and half of the longest lease of the Engine's own members, which determines how often the Engine reads.
 func (e *shared) watch(m *member, asked time.Time) (left time.Duration, dead bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *shared) watch(m *member, asked time.Time) (left time.Duration, dead boo
 	return m.lease - m.own.Sub(s.since), m.own.Sub(s.from) > m.lease+m.lease/8 && s.version == m.beat
 }
 
-// beaten notes the beat that this Engine began to write at that moment.
+// beaten records a heartbeat that this Engine has written. at is the moment before the write.
 func (e *shared) beaten(id engine.MemberID, version int64, at moment) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -151,7 +151,7 @@ func (e *shared) member(ctx context.Context, id engine.MemberID) (*member, error
 	return members[0], nil
 }
 
-// all returns all members, with their leases at that moment, and the ids of the remains.
+// all returns all members, with their leases as of that moment, and the IDs of members with remains.
 func (e *shared) all(ctx context.Context, at moment) (members []*member, left []engine.MemberID, err error) {
 	var entries []engine.Entry
 	for entry, err := range e.kv.Scan(ctx, memberRow, end(memberRow)) {
@@ -167,7 +167,7 @@ func (e *shared) all(ctx context.Context, at moment) (members []*member, left []
 	return e.membersOf(at, entries, asked)
 }
 
-// Join numbers the members from 1.
+// Join numbers members from 1.
 func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	for {
 		at, err := e.moment(ctx)
@@ -204,7 +204,7 @@ func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (en
 	}
 }
 
-// Renew returns the members as read after the beat, and the time as read before it.
+// Renew reads the members after writing the heartbeat, and the time before writing it.
 func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
@@ -229,7 +229,7 @@ func (e *shared) Renew(ctx context.Context, by engine.MemberID, report []byte,
 	return members, at.now, nil
 }
 
-// renew extends the lease of the member, and returns the moment from which it counts.
+// renew extends the member's lease and returns the moment at which the new lease begins.
 func (e *shared) renew(ctx context.Context, by engine.MemberID, report []byte) (moment, error) {
 	for {
 		m, err := e.member(ctx, by)
@@ -273,7 +273,7 @@ func (e *shared) Leave(ctx context.Context, id engine.MemberID) error {
 	}
 }
 
-// end ends the member, unless it was renewed or has gone meanwhile.
+// end ends the member, unless it has been renewed or has ended since it was read.
 func (e *shared) end(ctx context.Context, m *member) (bool, error) {
 	body, beat := m.check(), engine.Check{Key: partOf(m.id, beatPart), Version: m.beat}
 	done, err := e.kv.Commit(ctx, engine.Tx{
@@ -284,7 +284,7 @@ func (e *shared) end(ctx context.Context, m *member) (bool, error) {
 	return err == nil && done[0], err
 }
 
-// clear frees the tasks of a member that is gone. It gets no new ones, because each claim checks the member's body.
+// clear frees the tasks of a member that is gone. The member gets no new tasks, because each claim checks its body.
 func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 	prefix := heldBy(id)
 	for {
@@ -322,7 +322,7 @@ func (e *shared) clear(ctx context.Context, id engine.MemberID) error {
 	return err
 }
 
-// Reap returns no error once it has ended a member: a later Reap finishes the work.
+// Reap returns no error once it has ended a member, because a later Reap finishes the work.
 func (e *shared) Reap(ctx context.Context) (names []string, err error) {
 	at, err := e.moment(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A changed is the set of tasks written since a read began, which may have read their former rows.
+// A changed is the set of tasks that have been written since a read began. The read may have seen their former rows.
 type changed struct{ keys map[string]struct{} }
 
 func (c *changed) has(key string) bool {
@@ -20,7 +20,7 @@ func (c *changed) has(key string) bool {
 	return ok
 }
 
-// watch returns the tasks that change from now on, until unwatch. e.mu is held.
+// watch returns a set to which every task that changes is added until unwatch is called. e.mu must be held.
 func (e *alone) watch() *changed {
 	c := &changed{keys: make(map[string]struct{})}
 	e.reads[c] = struct{}{}
@@ -33,7 +33,7 @@ func (e *alone) unwatch(c *changed) {
 	delete(e.reads, c)
 }
 
-// rows returns the rows of the keys, without the data.
+// rows returns the rows with the keys, without the data.
 func (e *alone) rows(ctx context.Context, keys []string) (map[string]*row, error) {
 	found := make(map[string]*row, len(keys))
 	rows := make([]string, 0, len(keys))
@@ -56,7 +56,8 @@ func (e *alone) rows(ctx context.Context, keys []string) (map[string]*row, error
 	return found, nil
 }
 
-// whole returns the tasks of the keys. It reads each by its row of t, and again if that has changed meanwhile.
+// whole returns the tasks with the keys. It finds each task's f row through its t row, and starts over if the t row has
+// changed in between.
 func (e *alone) whole(ctx context.Context, keys []string) (map[string]*row, error) {
 	found := make(map[string]*row, len(keys))
 	left, err := e.rows(ctx, keys)
@@ -96,9 +97,10 @@ func (e *alone) whole(ctx context.Context, keys []string) (map[string]*row, erro
 	return found, nil
 }
 
-// tasksOf returns the tasks of candidates, with the data, from their rows. Some may be missing.
+// tasksOf returns the candidates' tasks, including the data, as their rows describe them. Tasks whose rows are gone are
+// missing.
 func (e *alone) tasksOf(ctx context.Context, found []candidate) (tasks []*row, err error) {
-	var turns []string // the rows of f for candidates found by rows of g
+	var turns []string // f rows of the candidates found through g rows
 	for _, c := range found {
 		if c.row.Key[:1] == turnRow {
 			turns = append(turns, freeRowOf(c.row.Key))
@@ -131,7 +133,7 @@ func (e *alone) tasksOf(ctx context.Context, found []candidate) (tasks []*row, e
 	return tasks, nil
 }
 
-// current returns the tasks of candidates with their states. It rereads tasks that have changed since they were read.
+// current returns the candidates' tasks with their states. It rereads tasks that have changed since they were read.
 func (e *alone) current(ctx context.Context, found []candidate, seen *changed) (tasks []*row, err error) {
 	defer e.unwatch(seen)
 	tasks, err = e.tasksOf(ctx, found)
@@ -205,7 +207,7 @@ func (e *alone) byDue(ctx context.Context, after engine.Position, until int64) i
 	}
 }
 
-// read returns the tasks of the keys, each with its state when the call began or when it ends.
+// read returns the tasks with the keys, each in its state at the beginning or at the end of the call.
 func (e *alone) read(ctx context.Context, keys []string) (map[string]*row, error) {
 	before := make([]*state, len(keys))
 	e.mu.Lock()

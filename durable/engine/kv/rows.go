@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// The layout. A row is an entry of the KV, and its key begins with one of these bytes:
+// Layout. A row is an entry of the KV whose key begins with one of these bytes:
 //
 //	t  task      key                          the task; the row's version is its revision
 //	s  starts    key                          confirmed starts since the task was written, once there was one
@@ -21,12 +21,13 @@ import (
 //	d  due       due, key
 //	x  failing   key
 //	n  note      name
-//	m  member    member, part                 the member, its beat, or its remains
-//	c  counter                                the last member, or the first revision of the next process
+//	m  member    member, part                 the member, its heartbeat, or its remains
+//	c  counter                                the last member, or the last reserved revision
 //
-// The value of a row of f and g begins with the version of the record, if it has any data: the first byte of Data. An
-// exclusive engine has rows of f and g for all tasks, and no rows of s, h, d and m. Its row of t has no data: the whole
-// task follows the version in the row of f, where claims and walks by due time read it in sequence.
+// The value of an f or g row is the version of the record, which is the first byte of Data. It is empty if the record
+// has no data. An exclusive engine has f rows for all tasks, g rows for all tasks with a group, and no s, h, d or m
+// rows. Its t rows contain no data. Instead, its f rows contain the whole task after the version, so that claims and
+// walks by due time read tasks sequentially.
 const (
 	taskRow    = "t"
 	startsRow  = "s"
@@ -40,11 +41,11 @@ const (
 	counterRow = "c"
 )
 
-// A row is a task or a note, with the fields that only the engine knows.
+// A row is a task or a note, with fields that only the engine uses.
 type row struct {
 	engine.Stored
 	failing bool
-	starts  int64 // version of the row of starts, or 0
+	starts  int64 // version of the starts row, or 0 if there is none
 }
 
 // stored returns the task or note of the row, or nil if there is no row.
@@ -55,13 +56,13 @@ func (r *row) stored() *engine.Stored {
 	return &r.Stored
 }
 
-// format is the first byte of the value of a task and of a note.
+// format is the first byte of the value of every task or note row.
 const format = 1
 
-// encode returns the value of a task or a note. The revision is that of an exclusive engine.
+// encode returns the value of a task or note row. The encoded revision is only used by an exclusive engine.
 func (r *row) encode() []byte { return r.appendTo(make([]byte, 0, r.size())) }
 
-// size returns an upper bound for the length of the value.
+// size returns an upper bound on the length of the value.
 func (r *row) size() int { return 32 + len(r.Kind) + len(r.Group) + len(r.Data) }
 
 func (r *row) appendTo(b []byte) []byte {
@@ -74,7 +75,7 @@ func (r *row) appendTo(b []byte) []byte {
 	return append(b, r.Data...)
 }
 
-// freeValue returns the value of the row of f of an exclusive engine.
+// freeValue returns the value of the task's f row in an exclusive engine.
 func (r *row) freeValue() []byte {
 	b := append(make([]byte, 0, 1+r.size()), 0)
 	if len(r.Data) > 0 {
@@ -83,7 +84,7 @@ func (r *row) freeValue() []byte {
 	return r.appendTo(b)
 }
 
-// decodeFree returns the task of a row of f of an exclusive engine.
+// decodeFree decodes the task in an f row of an exclusive engine.
 func decodeFree(key string, value []byte) (*row, error) {
 	return decode(engine.Entry{Key: taskRow + key, Value: value[min(1, len(value)):]})
 }
@@ -95,7 +96,7 @@ func bit(b bool) byte {
 	return 0
 }
 
-// decode returns the task or the note of an entry.
+// decode decodes the task or note in an entry.
 func decode(e engine.Entry) (*row, error) {
 	d := decoder{b: e.Value}
 	if f := d.byte(); f != format && !d.bad {
@@ -117,7 +118,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// A decoder reads a value. A missing part reads as zero, and makes it bad.
+// A decoder reads a value. A missing part reads as zero and sets bad.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -160,7 +161,7 @@ func (d *decoder) err(key string) error {
 	return nil
 }
 
-// varints returns a value of numbers.
+// varints encodes the numbers as varints.
 func varints(n ...int64) (b []byte) {
 	for _, v := range n {
 		b = binary.AppendVarint(b, v)
@@ -168,14 +169,14 @@ func varints(n ...int64) (b []byte) {
 	return b
 }
 
-// escaped escapes s, so that escaped strings have the order of the strings, and none is a prefix of another.
+// escaped escapes s. Escaped strings sort like the original strings, and none is a prefix of another.
 func escaped(s string) string { return string(appendEscaped(nil, s)) }
 
 func appendEscaped(b []byte, s string) []byte {
 	return append(append(b, strings.ReplaceAll(s, "\x00", "\x00\xff")...), 0, 1)
 }
 
-// unescaped returns the string at the beginning of the key, and the rest.
+// unescaped returns the unescaped string at the beginning of the key, and the rest of the key.
 func unescaped(key string) (s, rest string) {
 	for i := 0; i+1 < len(key); i++ {
 		if key[i] != 0 {
@@ -189,14 +190,14 @@ func unescaped(key string) (s, rest string) {
 	return key, ""
 }
 
-// ordered encodes a number as bytes that keep its order.
+// ordered encodes a number so that the encodings sort like the numbers.
 func ordered(n int64) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(n)^1<<63)
 	return string(b[:])
 }
 
-// number returns the number at the beginning of the bytes, and the rest.
+// number decodes the ordered number at the beginning of s, and returns it with the rest of s.
 func number(s string) (n int64, rest string) {
 	if len(s) < 8 {
 		return 0, ""
@@ -204,13 +205,13 @@ func number(s string) (n int64, rest string) {
 	return int64(binary.BigEndian.Uint64([]byte(s[:8])) ^ 1<<63), s[8:]
 }
 
-// end returns the first key after all keys with the prefix, whose last byte must not be 0xff.
+// end returns the first key after all keys with the prefix. The last byte of the prefix must not be 0xff.
 func end(prefix string) string {
 	last := len(prefix) - 1
 	return prefix[:last] + string([]byte{prefix[last] + 1})
 }
 
-// freeOf returns the prefix of the free rows of a kind, for its tasks with or without a group.
+// freeOf returns the key prefix of the f rows of a kind's tasks that have a group, or of those without one.
 func freeOf(kind string, grouped bool) string {
 	return string(appendFree(make([]byte, 0, len(kind)+4), kind, grouped))
 }
@@ -223,7 +224,8 @@ func turnsOf(kind, group string) string { return turnRow + escaped(kind) + escap
 
 func heldBy(id engine.MemberID) string { return heldRow + ordered(int64(id)) + "/" }
 
-// between returns the keys of the rows with the prefix that are due after the first time and not after the second.
+// between returns the key range of the rows with the prefix whose due times are later than after, but not later than
+// until.
 func between(prefix string, after, until int64) (from, to string) {
 	if after == math.MaxInt64 {
 		return prefix, prefix
@@ -235,7 +237,7 @@ func between(prefix string, after, until int64) (from, to string) {
 	return from, to
 }
 
-// appendIndex appends the other rows of a task.
+// appendIndex appends the task's index rows.
 func (b *base) appendIndex(rows []engine.Entry, r *row) []engine.Entry {
 	if !b.alone {
 		rows = append(rows, engine.Entry{Key: rowAt([]byte(dueRow), r)})
@@ -261,31 +263,31 @@ func (b *base) appendIndex(rows []engine.Entry, r *row) []engine.Entry {
 	return rows
 }
 
-// freeRowOf returns the key of the row of f for the task of a row of g.
+// freeRowOf returns the key of the f row that belongs to the same task as the g row.
 func freeRowOf(turn string) string {
 	kind, rest := unescaped(turn[1:])
 	_, rest = unescaped(rest)
 	return freeOf(kind, true) + rest
 }
 
-// freeRow returns the key of the row of f of the task.
+// freeRow returns the key of the task's f row.
 func (r *row) freeRow() string {
 	var b [usual]byte
 	return rowAt(appendFree(b[:0], r.Kind, r.Group != ""), r)
 }
 
-// usual is longer than the keys of most rows.
+// usual is a buffer size that fits the keys of most rows.
 const usual = 128
 
-// rowAt returns the prefix with the due time and the key of the task.
+// rowAt returns the prefix followed by the task's due time and key.
 func rowAt(prefix []byte, r *row) string {
 	return string(append(binary.BigEndian.AppendUint64(prefix, uint64(r.Due)^1<<63), r.Key...))
 }
 
-// mostIndex is the greatest number of other rows of a task.
+// mostIndex is the maximum number of index rows per task.
 const mostIndex = 4
 
-// change adds to the Tx the index rows that differ between the states of a task, either of which may be nil.
+// change adds to the Tx the index rows that differ between two states of a task. Either state may be nil.
 func (b *base) change(tx *engine.Tx, from, to *row) {
 	var was, is []engine.Entry
 	var some, others [mostIndex]engine.Entry

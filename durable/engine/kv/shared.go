@@ -14,14 +14,15 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// A shared is an Engine that any number of processes use at the same time. All its decisions depend on the KV only.
+// A shared is an Engine on a KV that any number of processes may use at the same time. It relies only on the KV for its
+// decisions.
 type shared struct {
 	base
 
 	mu      sync.Mutex // protects below
 	beats   map[engine.MemberID]sighting
-	asked   time.Time     // when all members were last read
-	longest time.Duration // lease of a member that has joined here
+	asked   time.Time     // time at which all members were last read
+	longest time.Duration // longest lease of the members that joined through this Engine
 }
 
 func newShared(kv engine.KV) *shared {
@@ -31,7 +32,7 @@ func newShared(kv engine.KV) *shared {
 	return e
 }
 
-// unsure hides an ErrNotDone if the call has already had an effect.
+// unsure hides ErrNotDone if the call has already had an effect.
 func unsure(effect bool, err error) error {
 	if effect && errors.Is(err, engine.ErrNotDone) {
 		return errors.New(err.Error())
@@ -39,7 +40,7 @@ func unsure(effect bool, err error) error {
 	return err
 }
 
-// read returns the tasks of the keys.
+// read returns the tasks with the keys.
 func (e *shared) read(ctx context.Context, keys []string) (map[string]*row, error) {
 	found := make(map[string]*row, len(keys))
 	var rows []string
@@ -61,7 +62,7 @@ func (e *shared) read(ctx context.Context, keys []string) (map[string]*row, erro
 			}
 			continue
 		}
-		if r := found[entry.Key[1:]]; r != nil { // it follows the task
+		if r := found[entry.Key[1:]]; r != nil { // the starts row follows the task row
 			d := decoder{b: entry.Value}
 			r.starts, r.Starts, r.Started = entry.Version, int(d.varint()), d.varint()
 			if err := d.err(entry.Key); err != nil {
@@ -79,7 +80,7 @@ func (e *shared) byDue(ctx context.Context, after engine.Position, until int64) 
 		func(at string, r *row) bool { return at == ordered(r.Due)+r.Key })
 }
 
-// Commit tries each batch again until no row has changed between reading and committing.
+// Commit retries each batch until none of its rows changes between reading and committing.
 func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
 	if err := valid.Batches(batches); err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return results, nil
 }
 
-// present returns the tasks and notes of the batches, and whether any write has Hold.
+// present returns the stored tasks and notes that the batches write, and whether any write has Hold set.
 func (e *shared) present(ctx context.Context, batches []engine.Batch) (tasks, notes map[string]*row, holds bool, err error) {
 	var keys []string
 	for _, batch := range batches {
@@ -116,8 +117,8 @@ func (e *shared) present(ctx context.Context, batches []engine.Batch) (tasks, no
 	return tasks, notes, holds, err
 }
 
-// try commits the batches with those numbers and sets their results. It returns the numbers of the batches whose rows
-// have changed since they were read.
+// try commits the batches whose indexes are in todo and sets their results. It returns the indexes of the batches whose
+// rows have changed since they were read.
 func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.Batch, todo []int,
 	results []engine.Result) (again []int, err error) {
 	some := make([]engine.Batch, len(todo))
@@ -195,7 +196,7 @@ func (e *shared) plan(p *plan, w engine.Write, holder *member) {
 		p.tx.If = append(p.tx.If, engine.Check{Key: startsRow + w.Key, Version: old.starts})
 	}
 	if !w.Note && old != nil {
-		p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // even if there is none: a start may have come since
+		p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // even if none was read: the task may have started since
 	}
 	var owner engine.MemberID
 	if w.Hold && w.Data != nil && holder != nil {
@@ -205,7 +206,7 @@ func (e *shared) plan(p *plan, w engine.Write, holder *member) {
 	e.put(p, w, owner, 0)
 }
 
-// own adds a change of the task's owner to the Tx.
+// own returns a Tx that changes the task's owner, and the task after the change.
 func (e *shared) own(r *row, to engine.MemberID, checks ...engine.Check) (tx engine.Tx, next *row) {
 	own := *r
 	next = &own
@@ -230,7 +231,7 @@ func (e *shared) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.C
 	return got, err
 }
 
-// give gives the member the tasks that are still free.
+// give claims the wanted tasks for the member that are still free.
 func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, found []candidate) ([]engine.Stored, error) {
 	keys := make([]string, len(found))
 	for i, c := range found {
@@ -262,7 +263,8 @@ func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, fou
 	return got, nil
 }
 
-// mine returns the transactions for the claims that the member holds, and which claims they belong to.
+// mine returns do's transactions for the claims that the member still holds, and the index of the claim that each
+// belongs to.
 func (e *shared) mine(ctx context.Context, m *member, claims []engine.Claim,
 	do func(r *row, c engine.Claim) (engine.Tx, bool)) (txs []engine.Tx, of []int, err error) {
 	keys := make([]string, len(claims))

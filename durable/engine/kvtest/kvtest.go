@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package kvtest checks that an [engine.KV] keeps its contract. The test of a KV calls it:
+// Package kvtest tests whether an [engine.KV] satisfies its contract. A KV's own test calls it:
 //
 //	func TestKV(t *testing.T) {
-//		kvtest.Test(t, func(t *testing.T) engine.KV { return open(t) }) // without entries
+//		kvtest.Test(t, func(t *testing.T) engine.KV { return open(t) }) // an empty KV
 //	}
 //
-// No test depends on how fast the KV is.
+// No test depends on the speed of the KV.
 package kvtest
 
 import (
@@ -62,7 +62,7 @@ func (s *subject) check(err error) {
 	}
 }
 
-// commit reports which of the transactions are done.
+// commit reports which of the transactions were applied.
 func (s *subject) commit(txs ...engine.Tx) []bool {
 	s.t.Helper()
 	done, err := s.Commit(s.ctx, txs...)
@@ -94,7 +94,7 @@ func (s *subject) delete(keys ...string) {
 	}
 }
 
-// is checks the entries of some keys, in the format of say.
+// is checks that the keys have the wanted entries, formatted by say.
 func (s *subject) is(keys []string, want ...string) {
 	s.t.Helper()
 	found, err := s.Get(s.ctx, keys...)
@@ -104,7 +104,7 @@ func (s *subject) is(keys []string, want ...string) {
 	}
 }
 
-// scan checks what a scan yields.
+// scan checks that a scan yields the wanted entries.
 func (s *subject) scan(from, to string, want ...string) {
 	s.t.Helper()
 	var found []engine.Entry
@@ -166,7 +166,7 @@ func anyBytes(s *subject) {
 	for i, key := range keys {
 		value := keys[len(keys)-1-i]
 		if i == 3 {
-			value = "" // which is there
+			value = "" // an empty value is still a value
 		}
 		s.put(key, value)
 		s.is([]string{key}, key+"="+value)
@@ -191,7 +191,7 @@ func bounds(s *subject) {
 	s.scan("b\x00", "c\x00", "b\x00=1", "c=1")
 	s.scan("b", "b")
 	s.scan("c", "a")
-	for e, err := range s.Scan(s.ctx, "a", "z") { // it may be ended early, and calls may be made meanwhile
+	for e, err := range s.Scan(s.ctx, "a", "z") { // a scan may be stopped early, and allows other calls
 		s.check(err)
 		s.delete(e.Key)
 		break
@@ -213,7 +213,7 @@ func checks(s *subject) {
 	found, err := s.Get(s.ctx, "a")
 	s.check(err)
 	first := engine.Check{Key: "a", Version: found[0].Version}
-	done(put("b", "1", first), true) // of another entry than what is put
+	done(put("b", "1", first), true) // the check is on a different entry
 	done(put("a", "2", first), true)
 	done(put("b", "2", first), false)
 	done(engine.Tx{If: []engine.Check{first}, Delete: []string{"a"}}, false)
@@ -262,7 +262,7 @@ func independent(s *subject) {
 	}
 }
 
-// The version of an entry is greater than all that its key had, and than all that were committed before.
+// The version of an entry is greater than all earlier versions of its key and all versions committed before.
 func versionsRise(s *subject) {
 	var last int64
 	of := make(map[string]int64)
@@ -293,7 +293,7 @@ func bytesCopied(s *subject) {
 	s.is([]string{"a"}, "a=first")
 }
 
-// Of commits at the same version exactly one is done, so that nothing is lost.
+// Of several commits at the same version, exactly one is applied, so no update is lost.
 func oneWins(s *subject) {
 	const callers, each = 8, 25
 	s.put("a", "")
@@ -326,7 +326,7 @@ func oneWins(s *subject) {
 	}
 }
 
-// A scan yields the entries that exist all the time, once and in order, whatever changes meanwhile.
+// A scan yields each entry that exists throughout the scan once and in order, whatever else changes.
 func scanDuringChanges(s *subject) {
 	const n = 1000
 	for i := range n {

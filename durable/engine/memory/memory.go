@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package memory is an [engine.KV] in memory, for tests. It keeps nothing beyond the process and starts no goroutine. Its
-// clock is time.Now, so it works inside a testing/synctest bubble.
+// Package memory provides an in-memory [engine.KV] for tests. Its contents do not outlive the process, and it starts no
+// goroutines. It uses time.Now as its clock, so it works inside a testing/synctest bubble.
 package memory
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A KV is an engine.KV in memory, with a clock. Use [New].
+// A KV is an in-memory engine.KV with a clock. Use [New] to create one.
 type KV struct {
 	limits engine.Limits
 
 	mu      sync.RWMutex // protects below
 	entries *btree.BTreeG[engine.Entry]
 	version int64
-	offset  time.Duration // of the clock from time.Now
-	up      int64         // when it was restarted, by its clock; 0 if never
+	offset  time.Duration // offset of the clock from time.Now
+	up      int64         // time of the last Restart, by the KV's clock; 0 if there was none
 }
 
 // New returns an empty KV without limits.
 func New() *KV { return Limited(engine.Limits{}) }
 
-// Limited returns an empty KV with these limits.
+// Limited returns an empty KV with the given limits.
 func Limited(l engine.Limits) *KV {
 	return &KV{limits: l, entries: btree.NewG(32, func(a, b engine.Entry) bool { return a.Key < b.Key })}
 }
@@ -61,10 +61,10 @@ func (k *KV) Get(ctx context.Context, keys ...string) (found []engine.Entry, err
 	return found, nil
 }
 
-// page is how many entries a Scan reads at one instant.
+// page is the number of entries that Scan reads atomically.
 const page = 128
 
-// Scan reads one page after the other, each at a later instant.
+// Scan reads one page at a time, each later than the one before.
 func (k *KV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
 	return func(yield func(engine.Entry, error) bool) {
 		for from := from; ; {
@@ -86,7 +86,7 @@ func (k *KV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, 
 	}
 }
 
-// read returns a page.
+// read returns the first page of the entries with from <= Key < to.
 func (k *KV) read(from, to string) (some []engine.Entry) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -97,7 +97,7 @@ func (k *KV) read(from, to string) (some []engine.Entry) {
 	return some
 }
 
-// own returns a copy that its owner may change.
+// own returns a copy of e whose Value may be modified.
 func own(e engine.Entry) engine.Entry {
 	e.Value = bytes.Clone(e.Value)
 	return e
@@ -132,7 +132,7 @@ func (k *KV) holds(checks []engine.Check) bool {
 	return true
 }
 
-// do executes the Tx. All its entries get one version.
+// do applies the Tx. All its entries get the same version.
 func (k *KV) do(tx engine.Tx) {
 	k.version++
 	for i := range tx.Put {
@@ -176,7 +176,7 @@ func (k *KV) fits(tx engine.Tx) error {
 
 func (k *KV) Limits() engine.Limits { return k.limits }
 
-// Now makes the KV an [engine.Clock].
+// Now implements [engine.Clock].
 func (k *KV) Now(ctx context.Context) (now, up int64, err error) {
 	if err := failed(ctx); err != nil {
 		return 0, 0, err
@@ -188,21 +188,21 @@ func (k *KV) Now(ctx context.Context) (now, up int64, err error) {
 
 func (k *KV) now() int64 { return time.Now().Add(k.offset).UnixNano() }
 
-// Step sets the clock forwards by d, or back if d is negative.
+// Step moves the clock forward by d, or back if d is negative.
 func (k *KV) Step(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.offset += d
 }
 
-// Restart simulates an interruption that has just ended. Committed entries stay.
+// Restart simulates an interruption that has just ended. Committed entries are preserved.
 func (k *KV) Restart() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.up = k.now()
 }
 
-// failed returns the error of a call whose context is done.
+// failed returns an error if ctx is done.
 func failed(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memory: %w: %w", engine.ErrNotDone, err)

@@ -8,26 +8,28 @@ import (
 	"sync/atomic"
 )
 
-// A Clock is a node's knowledge of the engine's clock. The time in an answer was read between the question and the
-// answer. So the offset of the engine's clock from the node's own lies between that time less the node's time at the
-// answer, and that time less the node's time at the question. The Clock keeps the intersection of these bounds. The
-// node's own clock is monotonic, so no wall clock of a node has any influence.
+// A Clock estimates the engine's clock from a node's own monotonic clock. The engine reads the time in a response
+// between the node's request and the response. That time minus the node's time at the response is therefore a lower
+// bound on the offset of the engine's clock from the node's own. That time minus the node's time at the request is an
+// upper bound. The Clock maintains the intersection of the bounds from all responses. The node's wall clock has no
+// influence.
 //
-// The earlier bound drives the wheel and the claims, so a run can be late by the width of the bounds, and is never
-// early. The later bound gives new due times, so a task is not due before its delay has passed.
+// The lower bound drives the wheel and the claims, so a run is never early, and is late by at most the distance between
+// the bounds. New due times are computed from the upper bound, so a task is not due before its delay has passed.
 type Clock struct {
-	least, most atomic.Int64 // bounds of the engine's time minus the node's own
+	least, most atomic.Int64 // bounds on the engine's time minus the node's own
 
-	mu    sync.Mutex // protects below, and is held while the bounds change
+	mu    sync.Mutex // protects below; also held while the bounds change
 	known bool
-	at    int64 // the node's own time at the last answer
+	at    int64 // the node's own time at the last response
 }
 
-// DriftOf bounds the drift between two clocks: at most 1 in DriftOf.
+// DriftOf bounds the drift between the two clocks, which is at most 1 part in DriftOf.
 const DriftOf = 5000
 
-// Heard takes an answer into account: the engine's time, and the node's own at the question and at the answer. If the
-// new bounds contradict the old ones, a clock was set, and the new ones replace them.
+// Heard updates the bounds from a response that contains the engine's time. asked and answered are the node's own times
+// at the request and at the response. If the new bounds contradict the old ones, a clock was set, and the new bounds
+// replace the old ones.
 func (c *Clock) Heard(asked, answered, engine int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,8 +44,8 @@ func (c *Clock) Heard(asked, answered, engine int64) {
 	c.most.Store(most)
 }
 
-// Earliest returns the earliest time that the engine's clock can show, at a time of the node's own.
+// Earliest returns the earliest time that the engine's clock can show when the node's own clock shows own.
 func (c *Clock) Earliest(own int64) int64 { return own + c.least.Load() }
 
-// Latest returns the latest time that the engine's clock can show.
+// Latest returns the latest time that the engine's clock can show when the node's own clock shows own.
 func (c *Clock) Latest(own int64) int64 { return own + c.most.Load() }

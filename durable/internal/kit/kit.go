@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package kit is for tests of durable schedulers in a bubble of virtual time. A [Kit] opens them, logs their runs, and
-// has the steps of a test: time passes, and exactly these tasks have run.
+// Package kit helps to test durable schedulers in a bubble of virtual time. A [Kit] opens the schedulers and logs their
+// runs. Its methods are the steps of a test: they let time pass and check that exactly the expected tasks have run.
 //
 //	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 //		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
@@ -29,22 +29,22 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Tick and Lease hold unless the options of the test say otherwise.
+// Tick and Lease are the defaults. The options of a test may override them.
 const Tick, Lease = 10 * time.Millisecond, 2 * time.Second
 
-// ErrFail is the error of the runs of the kind "fail".
+// ErrFail is the error returned by runs of kind "fail".
 var ErrFail = errors.New("it fails")
 
-// A Kit is the schedulers of one test and the log of their runs. It has the verbs of its first node. Its own methods
-// fail the test instead of returning an error.
+// A Kit holds the schedulers of a test and the log of their runs. It embeds its first node, and so has that node's
+// verbs. Its own methods fail the test instead of returning an error.
 type Kit struct {
 	*Node
 	T      testing.TB
 	Begin  time.Time
-	Nodes  []*Node           // the end of the test shuts them down
-	Store  *memstore.Store   // of OnStore
-	Engine *memengine.Engine // of OnNodes
-	Opts   []durable.Option  // of each scheduler
+	Nodes  []*Node           // open schedulers, shut down at the end of the test
+	Store  *memstore.Store   // the store, for tests that use one
+	Engine *memengine.Engine // the engine, for tests that use one
+	Opts   []durable.Option  // options of every scheduler
 
 	turn  int
 	mu    sync.Mutex // protects calls
@@ -55,7 +55,7 @@ type Kit struct {
 type Node struct {
 	*durable.Scheduler
 	Name string
-	Link *memengine.Link // to the engine of the kit, if there is one
+	Link *memengine.Link // the node's link to the kit's engine, or nil
 	kit  *Kit
 }
 
@@ -71,7 +71,7 @@ func (c Call) String() string {
 	return fmt.Sprint(c.Node, " at ", c.At, " ", c.Token, " fence ", c.Fence)
 }
 
-// In runs the test in a bubble. Nothing is open yet.
+// In runs the test in a bubble. No scheduler is open when test is called.
 func In(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &Kit{T: t, Begin: time.Now(), Store: memstore.New(), Opts: opts}
@@ -84,7 +84,8 @@ func In(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	})
 }
 
-// OnStore runs the test on a started scheduler on a store in memory, which handles "note" and "fail".
+// OnStore runs the test with a started scheduler on an in-memory store. The scheduler handles the kinds "note" and
+// "fail".
 func OnStore(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	In(t, func(t *testing.T, k *Kit) {
 		k.Open(k.Store).Start()
@@ -92,7 +93,8 @@ func OnStore(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Opti
 	}, opts...)
 }
 
-// OnNodes runs the test on that number of started nodes, each over a link of its own to one engine in memory.
+// OnNodes runs the test with the given number of started nodes. Each node has its own link to a shared in-memory
+// engine.
 func OnNodes(t *testing.T, nodes int, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	In(t, func(t *testing.T, k *Kit) {
 		k.Engine = memengine.New()
@@ -103,7 +105,8 @@ func OnNodes(t *testing.T, nodes int, test func(t *testing.T, k *Kit), opts ...d
 	}, opts...)
 }
 
-// Open adds a scheduler on the store. It handles the kinds "note", whose runs do nothing, and "fail", except for those.
+// Open adds a scheduler on the store. It handles the kinds "note", whose runs do nothing, and "fail", whose runs fail,
+// unless they are listed in except.
 func (k *Kit) Open(store engine.Store, except ...string) *Node {
 	s, err := durable.New(store, append([]durable.Option{durable.WithTick(Tick), durable.WithLogger(testkit.Quiet())},
 		k.Opts...)...)
@@ -116,7 +119,7 @@ func (k *Kit) Open(store engine.Store, except ...string) *Node {
 	return n
 }
 
-// Join adds a node, which handles the kind "note". over may put something in front of its link to the engine.
+// Join adds a node that handles the kind "note". over, if not nil, may wrap the node's link to the engine.
 func (k *Kit) Join(over func(engine.Engine) engine.Engine, opts ...durable.Option) *Node {
 	link := memengine.NewLink(k.Engine)
 	if over == nil {
@@ -130,7 +133,7 @@ func (k *Kit) Join(over func(engine.Engine) engine.Engine, opts ...durable.Optio
 	return n
 }
 
-// Use adds a scheduler that was opened elsewhere.
+// Use adds a scheduler that the caller has opened.
 func (k *Kit) Use(s *durable.Scheduler, err error) *Node {
 	k.T.Helper()
 	k.Must(err)
@@ -140,14 +143,14 @@ func (k *Kit) Use(s *durable.Scheduler, err error) *Node {
 	return n
 }
 
-// On returns the nodes in turn.
+// On returns the next node, in rotation.
 func (k *Kit) On() *Node {
 	k.turn++
 	return k.Nodes[k.turn%len(k.Nodes)]
 }
 
-// Crash ends the scheduler without closing its store, and opens another, not started, on the committed data. Nothing
-// more is heard of the runs in progress.
+// Crash ends the scheduler without closing its store, and opens another scheduler on the committed data without
+// starting it. The results of runs in progress are lost.
 func (k *Kit) Crash(except ...string) {
 	left := k.Store.Reopen()
 	k.Kill()
@@ -168,11 +171,11 @@ func (n *Node) End() {
 	}
 }
 
-// Kill shuts the node down without waiting for its runs, and takes it out of the kit.
+// Kill shuts the node down without waiting for its runs, and removes it from the kit.
 func (n *Node) Kill() {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = n.Shutdown(gone) // it fails because jobs are still running
+	_ = n.Shutdown(gone) // fails if jobs are still running
 	n.kit.Nodes = slices.DeleteFunc(n.kit.Nodes, func(other *Node) bool { return other == n })
 }
 
@@ -184,7 +187,7 @@ func (k *Kit) Handle(kind string, h durable.Handler, opts ...durable.KindOption)
 	}
 }
 
-// Handle registers a kind on this node. A run is logged before h is called.
+// Handle registers a kind on this node. Each run is logged before h is called.
 func (n *Node) Handle(kind string, h durable.Handler, opts ...durable.KindOption) {
 	k := n.kit
 	k.T.Helper()
@@ -213,7 +216,7 @@ func (k *Kit) Must(errs ...error) {
 	}
 }
 
-// Runs returns the runs since the log was last read, in the order of their starts.
+// Runs returns the runs since the log was last read, in start order.
 func (k *Kit) Runs() []Call {
 	synctest.Wait()
 	k.mu.Lock()
@@ -223,14 +226,14 @@ func (k *Kit) Runs() []Call {
 	return calls
 }
 
-// RunsAfter lets d pass, and returns the runs.
+// RunsAfter lets d pass, and returns the runs since the log was last read.
 func (k *Kit) RunsAfter(d time.Duration) []Call {
 	k.After(d)
 	return k.Runs()
 }
 
-// Ran fails the test unless exactly these keys have run since the log was last read, in any order; a key that has run
-// twice is given twice. It returns the runs in the order of their starts.
+// Ran fails the test unless exactly these keys have run since the log was last read, in any order. A key that is
+// expected to have run twice is listed twice. Ran returns the runs in start order.
 func (k *Kit) Ran(keys ...string) []Call {
 	k.T.Helper()
 	calls, ran := k.Runs(), []string{}
@@ -244,13 +247,13 @@ func (k *Kit) Ran(keys ...string) []Call {
 	return calls
 }
 
-// RanNothing fails the test if anything has run since the log was last read.
+// RanNothing fails the test if any task has run since the log was last read.
 func (k *Kit) RanNothing() {
 	k.T.Helper()
 	k.Ran()
 }
 
-// Info returns the task of the key, which must exist.
+// Info returns the task with the key. It fails the test if there is no such task.
 func (k *Kit) Info(key string) durable.Info {
 	k.T.Helper()
 	i, ok := k.look(key)
@@ -260,7 +263,7 @@ func (k *Kit) Info(key string) durable.Info {
 	return i
 }
 
-// Gone fails the test if there is a task of the key.
+// Gone fails the test if a task with the key exists.
 func (k *Kit) Gone(key string) {
 	k.T.Helper()
 	if i, ok := k.look(key); ok {
@@ -268,7 +271,8 @@ func (k *Kit) Gone(key string) {
 	}
 }
 
-// look asks the engine of the kit directly, if there is one, so that faults of the nodes do not matter.
+// look reads the task with the key. If the kit has an engine, look reads from it directly, so that injected link faults
+// do not affect the result.
 func (k *Kit) look(key string) (i durable.Info, ok bool) {
 	k.T.Helper()
 	if k.Engine == nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package lane is a batcher: it gathers requests and makes them in groups.
+// Package lane provides a batcher, which gathers requests and performs them in groups.
 package lane
 
 import (
@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// A Lane gathers requests to the engine and makes them in groups. While one group is in progress the next one forms, so
-// a lone request does not wait, and many share a call. At most two groups are in progress at a time. A single slow
-// request does not count towards the two: it may be waiting for a lock and must not hold up the others.
+// A Lane gathers requests to the engine and performs them in groups. The next group forms while one is in progress, so
+// a lone request does not wait, and many requests share a call. At most two groups are in progress at a time. A single
+// slow request does not count towards the two, because it may be waiting for a lock and must not hold up the others.
 type Lane[T any] struct {
 	split func(waiting []T) (group, left []T)
 	do    func(group []T)
-	few   int // requests with time wait for others, while they are fewer than this
+	few   int // requests that may wait do so while fewer than few are waiting
 
 	mu       sync.Mutex // protects below
-	idle     *sync.Cond // no call is being made
+	idle     *sync.Cond // signals that no call is in progress
 	waiting  []T
-	alarm    *time.Timer // when their time is up; nil if some have none
-	underWay int         // groups
+	alarm    *time.Timer // fires when the waiting requests may wait no longer; nil if they need not wait
+	underWay int         // groups in progress
 	calls    int
 }
 
-// New returns a Lane. split takes the next group from the waiting requests, of which there is at least one, and do
-// makes it.
+// New returns a Lane. split divides the waiting requests, of which there is at least one, into the next group and the
+// requests left over. do performs a group.
 func New[T any](few int, split func([]T) (group, left []T), do func([]T)) *Lane[T] {
 	l := &Lane[T]{split: split, do: do, few: few}
 	l.idle = sync.NewCond(&l.mu)
@@ -34,10 +34,10 @@ func New[T any](few int, split func([]T) (group, left []T), do func([]T)) *Lane[
 
 const (
 	wide    = 2
-	waiting = 10 * time.Millisecond // for a single request
+	waiting = 10 * time.Millisecond // how long a single request counts towards wide
 )
 
-// Post makes the requests soon, on another goroutine, together with any that still have time.
+// Post performs the requests as soon as possible, on another goroutine, together with any waiting requests.
 func (l *Lane[T]) Post(r ...T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *Lane[T]) Post(r ...T) {
 	l.nextLocked()
 }
 
-// Gather makes a request that may wait that long for others.
+// Gather performs a request that has the given time to wait for others.
 func (l *Lane[T]) Gather(r T, has time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,8 @@ func (l *Lane[T]) Gather(r T, has time.Duration) {
 	}
 }
 
-// nextLocked begins as many groups as may be in progress. The requests still waiting then have no time left.
+// nextLocked starts as many groups as may be in progress. Requests that are still waiting after that are performed as
+// soon as a group ends.
 func (l *Lane[T]) nextLocked() {
 	if l.alarm != nil {
 		l.alarm.Stop()
@@ -88,7 +89,7 @@ func (l *Lane[T]) call(group []T) {
 	l.do(group)
 }
 
-// Aside makes a call outside any group.
+// Aside runs call on another goroutine, outside any group.
 func (l *Lane[T]) Aside(call func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +110,7 @@ func (l *Lane[T]) asideLocked(call func()) {
 	}()
 }
 
-// Wait returns when no request waits or is in progress.
+// Wait performs the waiting requests, and returns once no request is waiting or in progress.
 func (l *Lane[T]) Wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

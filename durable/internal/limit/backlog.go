@@ -9,62 +9,63 @@ import (
 	"time"
 )
 
-// A Backlog holds the overdue tasks in memory whose runs have not begun. The kinds take turns, and the tasks of a kind
-// are in due order. They run on spare workers, so that a task that falls due now never waits behind them:
+// A Backlog holds the overdue tasks in memory whose runs have not begun. Kinds take turns, and the tasks of each kind
+// are in due order. Overdue tasks run on spare workers, so that a task that falls due now never waits behind them:
 //
-//   - A worker takes an overdue task only while no due run waits for a worker, and looks again before each, or
-//     after a millisecond.
-//   - After a run that fell due now, its worker takes overdue tasks. If there is no such worker, Hire asks for more, at
-//     most as many as are spare.
-//   - The bounded rate is kept as runs begin.
+//   - A worker takes an overdue task only while no due run is waiting for a worker. It checks this before each task or,
+//     for tasks of quick kinds, once per millisecond.
+//   - A worker that has finished the run of a newly due task takes overdue tasks. If there are too few such workers,
+//     Hire asks for more, but never for more than are spare.
+//   - Runs begin at no more than the configured rate.
 //
-// A run cannot be interrupted, and a hanging run keeps its worker. So a kind that is not known to be quick
-// ([Kind.IsQuick]) is bounded:
+// A run cannot be interrupted, and a hanging run occupies its worker. A kind that is not known to be quick
+// ([Kind.IsQuick]) is therefore bounded:
 //
-//   - It has at most half of the workers for its backlog.
-//   - It leaves some workers free, for tasks that fall due now and for the quick kinds of the backlog.
-//   - It has at most a share of the queue. Its other tasks stay in the store, or with the engine, until half of the
-//     share has begun.
+//   - Its overdue tasks occupy at most half of the workers.
+//   - It leaves some workers free for tasks that fall due now and for overdue tasks of quick kinds.
+//   - It occupies at most its share of the queue. Its other tasks stay in the store or engine until half of the share
+//     has begun.
 //
-// A task leaves the backlog once: to the worker that takes it, or by Remove.
+// A task leaves the backlog when a worker takes it or Remove removes it.
 type Backlog struct {
 	Config
-	queued               atomic.Int64 // tasks in the queue, so that workers can skip an empty one
-	heldTasks, heldBytes atomic.Int64 // at all limiters
+	queued               atomic.Int64 // length of queue, so that workers can skip an empty queue without locking
+	heldTasks, heldBytes atomic.Int64 // totals over all limiters
 
 	mu      sync.Mutex           // protects below
-	queue   Queue                // of the kinds
-	n       int                  // tasks of the kinds without a limit; the limiters bound the others
-	size    int                  // roughly how many bytes those take
-	full    map[string]time.Time // kinds that have their share, and since when; until half of it has begun
-	each    time.Duration        // the rate: one run in each such time
-	most    int                  // how many tasks it takes
-	asked   int                  // workers asked for that have not begun
-	looked  time.Time            // when no run was last seen waiting for a worker
-	paid    time.Time            // the time up to which the rate is used
+	queue   Queue                // fair queue of the kinds
+	n       int                  // queued tasks of kinds without a limit; limiters bound the other kinds
+	size    int                  // approximate bytes of the tasks counted by n
+	full    map[string]time.Time // kinds that have filled their share, and when; removed once half of it has begun
+	each    time.Duration        // interval between runs that the rate allows
+	most    int                  // maximum of n, not counting the kinds in full
+	asked   int                  // workers that were asked for and have not begun
+	looked  time.Time            // last time at which no run was waiting for a worker
+	paid    time.Time            // time up to which the rate has been used
 	stopped bool
 }
 
 const (
-	// MostQueued is how many tasks a backlog holds at most, or fewer if they reach queuedBytes. It is refilled when
-	// half of that is left, which lasts the workers while the keeper commits: with a quarter they wait for the store,
-	// and run a quarter fewer tasks. Begun tasks that are not yet stored are fewer than countedStarts of the keeper.
+	// MostQueued is the maximum number of tasks in a backlog. A backlog holds fewer if they reach queuedBytes. It is
+	// refilled when half of that is left, which keeps the workers busy while the keeper commits. If it were refilled at
+	// a quarter, workers would wait for the store and run a quarter fewer tasks. The number of tasks that have begun
+	// but are not yet stored stays below the keeper's countedStarts.
 	MostQueued  = 8192
 	queuedBytes = 16 << 20
 	slowBytes   = queuedBytes / 8
-	shareFor    = 2 * time.Second // of one of several nodes: see Share
+	shareFor    = 2 * time.Second // for one of several nodes: see Share
 
-	// HireEvery is how often the backlog looks for spare workers. catchUpBurst is how long an unused part of the rate
-	// may still be used.
+	// HireEvery is the interval at which the backlog looks for spare workers. catchUpBurst is how long an unused part
+	// of the rate remains usable.
 	HireEvery    = 10 * time.Millisecond
 	catchUpBurst = 100 * time.Millisecond
 
-	// LookEvery is how often a worker checks whether a run waits for a worker, while runs are quick. A check takes some
-	// microseconds, about as long as an empty run.
+	// LookEvery is the interval at which a worker checks whether a run is waiting for a worker, as long as runs are
+	// quick. A check takes a few microseconds, about as long as an empty run.
 	LookEvery = time.Millisecond
 
-	// firstRun is how long the first run of a kind may take before other tasks are read past those of its kind. At the
-	// lowest rate it begins after a second.
+	// firstRun is how long the first run of a kind may take before reading skips the kind's other tasks. At the lowest
+	// rate, the first run begins after a second.
 	firstRun = 2 * time.Second
 )
 
@@ -75,14 +76,15 @@ func NewBacklog(c Config) *Backlog {
 	return b
 }
 
-// Start starts the rate; the first run may begin at once.
+// Start starts the rate limit. The first run may begin at once.
 func (b *Backlog) Start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paid = time.Now().Add(-min(b.each, HireEvery))
 }
 
-// Share sets the rate to that of one of several nodes. Such a node takes no more tasks than it begins in shareFor.
+// Share sets the rate to this node's share. If there are several nodes, the backlog takes no more tasks than can begin
+// within shareFor, but at least two.
 func (b *Backlog) Share(nodes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +114,7 @@ func (b *Backlog) Remove(t *Task) {
 	b.removeLocked(t)
 }
 
-// countLocked counts a task of a kind without a limit.
+// countLocked counts a task of a kind without a limit n times.
 func (b *Backlog) countLocked(t *Task, n int) {
 	b.n += n
 	b.size += n * t.Rec.Size()
@@ -129,7 +131,7 @@ func (b *Backlog) removeLocked(t *Task) {
 			b.wake()
 		}
 	}
-	if l := b.Kinds.Limiter(t.Rec); l == nil || !l.overdue.Remove(t) { // or it was added before the limiter
+	if l := b.Kinds.Limiter(t.Rec); l == nil || !l.overdue.Remove(t) { // or the task was added before the limiter
 		b.countLocked(t, -1)
 	}
 	b.queued.Store(int64(b.queue.Len()))
@@ -143,13 +145,13 @@ func (b *Backlog) wake() {
 	}
 }
 
-// Len returns how many tasks there are.
+// Len returns the number of tasks in the backlog.
 func (b *Backlog) Len() int { return int(b.queued.Load()) }
 
-// Limited returns how many tasks all limiters hold, and roughly how many bytes they take.
+// Limited returns the number of tasks that all limiters hold, and their approximate size in bytes.
 func (b *Backlog) Limited() (n, size int) { return int(b.heldTasks.Load()), int(b.heldBytes.Load()) }
 
-// Room returns how many more tasks the backlog takes, if it is time to fill it.
+// Room returns the number of tasks that the backlog has room for, or 0 if it is not yet time to refill it.
 func (b *Backlog) Room() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +165,8 @@ func (b *Backlog) roomLocked() int {
 	return 0
 }
 
-// usedLocked returns how many tasks of kinds without a limit there are, and roughly how many bytes they take. It leaves
-// out kinds that have their share: they take no room from the others.
+// usedLocked returns the number of tasks of kinds without a limit, and their approximate size in bytes. It does not
+// count kinds that have filled their share, because they must not take room from other kinds.
 func (b *Backlog) usedLocked() (n, size int) {
 	n, size = b.n, b.size
 	for kind := range b.full {
@@ -174,12 +176,12 @@ func (b *Backlog) usedLocked() (n, size int) {
 	return n, size
 }
 
-// SlowMost is the share of a kind that is not known to be quick: how many of its tasks the backlog holds, or fewer if
-// they reach slowBytes.
+// SlowMost returns the share of a kind that is not known to be quick: the maximum number of its tasks in the backlog.
+// The backlog holds fewer if they reach slowBytes.
 func (b *Backlog) SlowMost() int { return max(b.Queue/8, 1) }
 
-// Takes reports whether the backlog takes another task of the kind. If it does not, Wake gets a value when it does
-// again. A limiter has bounds of its own.
+// Takes reports whether the backlog accepts another task of the kind. If it does not, Wake receives a value when it
+// does again. A kind with a limiter is always accepted, because the limiter has its own bounds.
 func (b *Backlog) Takes(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +198,7 @@ func (b *Backlog) Takes(kind string) bool {
 	return false
 }
 
-// Has reports whether overdue tasks of the kind are in the backlog, or running.
+// Has reports whether overdue tasks of the kind are in the backlog or running.
 func (b *Backlog) Has(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,14 +210,14 @@ func (b *Backlog) hasLocked(kind string) bool {
 	return n > 0
 }
 
-// MayBeQuick reports whether a kind that has its share is about to be known as quick or slow.
+// MayBeQuick reports whether a kind that has filled its share will soon be known to be quick or slow.
 func (b *Backlog) MayBeQuick(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Kinds.Kind(kind).longest.Load() == 0 && time.Since(b.full[kind]) < firstRun
 }
 
-// IsFull reports whether the backlog takes no more tasks because of their size.
+// IsFull reports whether the backlog accepts no more tasks because of their total size.
 func (b *Backlog) IsFull() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,13 +225,13 @@ func (b *Backlog) IsFull() bool {
 	return size >= queuedBytes
 }
 
-// Do runs a task that falls due now. Afterwards its worker runs overdue tasks, if it is spare.
+// Do runs a task that falls due now. Afterwards, the worker runs overdue tasks as long as it is spare.
 func (b *Backlog) Do(t *Task) {
 	b.run(t)
 	b.work()
 }
 
-// run runs the task, or queues it at the limiter of its kind. It reports false if it does neither, because the kind is
+// run runs the task, or queues it at its kind's limiter. It reports false if it does neither because the kind is
 // paused.
 func (b *Backlog) run(t *Task) bool {
 	if l := b.Kinds.Limiter(t.Rec); l != nil {
@@ -239,14 +241,14 @@ func (b *Backlog) run(t *Task) bool {
 	return t.Run() || b.Kinds.Runs(t.Rec)
 }
 
-// work runs overdue tasks on the calling worker, as long as that is spare.
+// work runs overdue tasks on the calling worker as long as the worker is spare.
 func (b *Backlog) work() {
 	for b.queued.Load() > 0 {
 		t, of := b.take()
 		if t == nil {
 			return
 		}
-		if !b.runTaken(t, of) { // the rate was not used
+		if !b.runTaken(t, of) { // no run began: return its part of the rate
 			b.mu.Lock()
 			b.paid = b.paid.Add(-b.each)
 			b.mu.Unlock()
@@ -254,7 +256,7 @@ func (b *Backlog) work() {
 	}
 }
 
-// runTaken is run for a task that take has returned with its kind, which may be nil.
+// runTaken is run for a task and kind returned by take. The kind may be nil.
 func (b *Backlog) runTaken(t *Task, of *Kind) bool {
 	if of != nil {
 		defer func() {
@@ -265,14 +267,14 @@ func (b *Backlog) runTaken(t *Task, of *Kind) bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if !b.hasLocked(t.Rec.Kind) {
-				b.wake() // the node may have been stuck on the kind and claimed none of it
+				b.wake() // the node may have been blocked on the kind and claimed no tasks of it
 			}
 		}()
 	}
 	return b.run(t)
 }
 
-// begin is work on a worker that Hire asked for.
+// begin runs on a worker that Hire asked for, and calls work.
 func (b *Backlog) begin() {
 	b.mu.Lock()
 	b.asked--
@@ -280,8 +282,8 @@ func (b *Backlog) begin() {
 	b.work()
 }
 
-// take returns the oldest task of the next kind in turn that may have this worker, or nil. For a kind with a limit it
-// is the oldest task of the next group in turn.
+// take returns the earliest due task of the next kind in turn that may use this worker, or nil. For a kind with a
+// limit, it returns the earliest due task of the next group in turn.
 func (b *Backlog) take() (t *Task, of *Kind) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,7 +291,7 @@ func (b *Backlog) take() (t *Task, of *Kind) {
 	if b.stopped || b.allowedLocked(now) == 0 {
 		return nil, nil
 	}
-	running := 0 // until the load is known, which includes this worker
+	running := 0 // 0 until the load is read; the load includes this worker
 	waits := func() bool {
 		var waiting int
 		if running, waiting = b.Workers.Load(); waiting == 0 {
@@ -331,7 +333,7 @@ func (b *Backlog) take() (t *Task, of *Kind) {
 	return t, of
 }
 
-// Hire asks for as many workers as are spare. It returns when to look again.
+// Hire asks for as many workers as are spare and needed. It returns the time after which to call it again.
 func (b *Backlog) Hire() time.Duration {
 	const never = time.Duration(math.MaxInt64)
 	if b.queued.Load() == 0 {
@@ -355,7 +357,7 @@ func (b *Backlog) Hire() time.Duration {
 	return HireEvery
 }
 
-// neededLocked returns how many of the free workers the kinds may have.
+// neededLocked returns how many of the free workers the queued kinds may use.
 func (b *Backlog) neededLocked(free int) int {
 	quick, slow := 0, 0
 	for first, n := range b.queue.Groups() {
@@ -371,7 +373,7 @@ func (b *Backlog) neededLocked(free int) int {
 	return min(free, quick+min(slow, max(free-b.reserve(), 0)))
 }
 
-// allowedLocked returns how many runs the rate allows to begin now.
+// allowedLocked returns the number of runs that the rate allows to begin now.
 func (b *Backlog) allowedLocked(now time.Time) int {
 	if burst := now.Add(-max(catchUpBurst, b.each)); b.paid.Before(burst) {
 		b.paid = burst
@@ -379,8 +381,8 @@ func (b *Backlog) allowedLocked(now time.Time) int {
 	return int(now.Sub(b.paid) / b.each)
 }
 
-// roomOf returns how many more workers the backlog of a kind that is not known to be quick may have: half of them in
-// all, unless its own bounds are as narrow.
+// roomOf returns how many more workers the overdue tasks of a kind may use if the kind is not known to be quick. They
+// may use half of all workers in total. There is no limit if the kind's own bounds are at least as strict.
 func (b *Backlog) roomOf(kind *Kind) int {
 	half := max(1, b.Size/2)
 	if !kind.allows(half) {
@@ -389,11 +391,12 @@ func (b *Backlog) roomOf(kind *Kind) int {
 	return max(half-int(kind.workers.Load()), 0)
 }
 
-// reserve is how many workers such kinds leave free. One worker alone cannot be left free.
+// reserve returns how many workers must stay free of kinds that are not known to be quick. A single worker cannot be
+// reserved.
 func (b *Backlog) reserve() int { return min(max(1, b.Size/8), b.Size-1) }
 
-// ShutFor returns for how long no worker was free for an overdue task of the kind, and none took one, if that many runs
-// are running now. It is 0 if one is free.
+// ShutFor returns how long ago a worker was last free for an overdue task of the kind, or took one. It returns 0 if a
+// worker is free now. running is the number of runs in progress.
 func (b *Backlog) ShutFor(kind *Kind, running int) time.Duration {
 	now := time.Now()
 	if kind.IsQuick() && running < b.Size || running < b.Size-b.reserve() && b.roomOf(kind) > 0 {
@@ -402,7 +405,7 @@ func (b *Backlog) ShutFor(kind *Kind, running int) time.Duration {
 	return time.Duration(now.UnixNano() - kind.open.Load())
 }
 
-// Oldest returns the earliest due time of a task that no limit holds back, and whether there is one.
+// Oldest returns the earliest due time of the tasks that no limit holds back, and whether there is such a task.
 func (b *Backlog) Oldest() (due int64, ok bool) {
 	b.mu.Lock()
 	var firsts []*Task
@@ -410,7 +413,7 @@ func (b *Backlog) Oldest() (due int64, ok bool) {
 		firsts = append(firsts, first)
 	}
 	b.mu.Unlock()
-	for _, first := range firsts { // a limiter looks at the backlog while it is locked
+	for _, first := range firsts { // not under b.mu, because a locked limiter may lock the backlog
 		l := b.Kinds.Limiter(first.Rec)
 		if b.Kinds.Runs(first.Rec) && (l == nil || !l.IsFull()) && (!ok || first.Rec.Due < due) {
 			due, ok = first.Rec.Due, true

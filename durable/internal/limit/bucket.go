@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// A Bound bounds the runs of a kind. The zero value is no bound.
+// A Bound bounds the runs of a kind. The zero value means no bound.
 type Bound struct {
-	Concurrency int           // runs in progress at the same time; 0 means no bound
-	Rate        int           // runs that start within Per; 0 means no bound
-	Per         time.Duration // of Rate
-	Burst       int           // runs that may start at once after an idle time
+	Concurrency int           // maximum number of concurrent runs; 0 means no bound
+	Rate        int           // maximum number of runs that start within Per; 0 means no bound
+	Per         time.Duration // period of Rate
+	Burst       int           // maximum number of runs that may start at once after an idle period
 }
 
-// A Part is a node's part in a bound for all nodes: its rank among them, and their number. The zero value is no part.
+// A Part is a node's part of a bound for all nodes: the node's rank and the number of nodes. The zero value means no
+// part.
 type Part struct{ Rank, Nodes int }
 
-// Undivided is the part of the only node.
+// Undivided is the part of a single node, which is the whole bound.
 var Undivided = Part{0, 1}
 
-// of returns how many of n the node gets. The first nodes share the remainder. A node that sees more nodes than take
-// part gets no more than if it saw only those. So the parts add up to at most n, as long as each node sees every other
-// that takes part.
+// of returns the node's part of n. The remainder is divided among the first nodes. A node that counts more nodes than
+// actually take part never gets more than it would with the correct count. The parts therefore add up to at most n, as
+// long as each node counts all nodes that take part.
 func (p Part) of(n int) int {
 	switch {
 	case p.Nodes == 0:
@@ -34,24 +35,24 @@ func (p Part) of(n int) int {
 	return n / p.Nodes
 }
 
-// A bucket has tokens. One is added at regular intervals until it is full.
+// A bucket is a token bucket. A token is added at regular intervals until the bucket is full.
 type bucket struct {
 	each  time.Duration
 	holds int
-	tick  time.Duration // how much later than its token a run may start without delaying the next ones
-	empty time.Time     // the time when it was empty, as if all tokens since were kept
+	tick  time.Duration // how long after its token is added a run may start without delaying later runs
+	empty time.Time     // when the bucket was last empty, assuming that all tokens added since are still in it
 }
 
-// newBucket returns the full bucket of a part of the bound.
+// newBucket returns a full bucket for a node's part of the bound.
 func newBucket(b Bound, p Part, tick time.Duration) bucket {
-	takers := max(min(p.Nodes, b.Burst), 1) // the other nodes get no token
+	takers := max(min(p.Nodes, b.Burst), 1) // the other nodes get no tokens
 	each := math.Ceil(float64(b.Per) / float64(b.Rate) * float64(takers))
 	of := bucket{each: time.Duration(min(each, math.MaxInt64/4)), tick: tick}
 	of.holds = min(p.of(b.Burst), int(math.MaxInt64/4/of.each))
 	return of
 }
 
-// tokens returns how many there are.
+// tokens returns the number of tokens in the bucket.
 func (b *bucket) tokens(now time.Time) int {
 	if full := now.Add(-time.Duration(b.holds)*b.each - b.tick); b.empty.Before(full) {
 		b.empty = full
@@ -59,20 +60,20 @@ func (b *bucket) tokens(now time.Time) int {
 	return min(int(now.Sub(b.empty)/b.each), b.holds)
 }
 
-// take takes one.
+// take removes a token.
 func (b *bucket) take(now time.Time) {
-	_ = b.tokens(now) // no more than it holds
+	_ = b.tokens(now) // discards excess tokens
 	b.empty = b.empty.Add(b.each)
 }
 
-// after returns how long it takes until there is one token more than n, which must be less than the bucket holds.
+// after returns the time until the bucket contains n+1 tokens. n must be less than the bucket's capacity.
 func (b *bucket) after(n int, now time.Time) time.Duration {
 	return b.empty.Add(time.Duration(n+1) * b.each).Sub(now)
 }
 
-// become gives the bucket another rate and size, and keeps its tokens.
+// become changes the bucket's rate and capacity, and preserves its tokens.
 func (b *bucket) become(other bucket, now time.Time) {
-	_ = b.tokens(now) // no more than it holds
+	_ = b.tokens(now) // discards excess tokens
 	tokens := min(float64(now.Sub(b.empty))/float64(b.each), float64(other.holds))
 	other.empty = now.Add(-time.Duration(tokens * float64(other.each)))
 	*b = other

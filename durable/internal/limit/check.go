@@ -4,7 +4,7 @@ package limit
 
 import "fmt"
 
-// Waits reports whether the task is in the backlog, or waits for the limiter of its kind.
+// Waits reports whether the task is in the backlog or waits for its kind's limiter.
 func (b *Backlog) Waits(t *Task) bool {
 	b.mu.Lock()
 	queued := b.queue.Has(t)
@@ -15,8 +15,8 @@ func (b *Backlog) Waits(t *Task) bool {
 	return queued
 }
 
-// Check returns where the counts of the backlog and the limiters disagree with the waiting tasks. It is for tests, and
-// nothing may change meanwhile.
+// Check returns the counts of the backlog and the limiters that disagree with the waiting tasks. It is for tests.
+// Nothing may change during the call.
 func (b *Backlog) Check(waiting []*Task, limiters []*Limiter) (wrong []string) {
 	same := func(what string, counted, is int) {
 		if counted != is {
@@ -36,7 +36,7 @@ func (b *Backlog) Check(waiting []*Task, limiters []*Limiter) (wrong []string) {
 		if b.queue.Has(t) && (l == nil || !l.overdue.Has(t)) {
 			n, size = n+1, size+t.Rec.Size()
 		}
-		if l != nil && l.held.Has(t) { // or it is from before the limiter
+		if l != nil && l.held.Has(t) { // otherwise the task was added before the limiter
 			held[l]++
 			heldBytes[l] += t.Rec.Size()
 		}

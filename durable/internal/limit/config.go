@@ -8,30 +8,30 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A Config is the input of a backlog and its limiters. It does not change.
+// A Config configures a backlog and its limiters. It never changes.
 type Config struct {
 	Kinds   Kinds
 	Workers Workers
 	Size    int             // number of workers
-	Tick    time.Duration   // how exact their timers are
-	Rate    int             // overdue runs that begin within a second, on all nodes together
-	Queue   int             // greatest number of overdue tasks of kinds without a limit in the backlog
-	Held    int             // tasks that a limiter holds, however few may run: 0 if another node can run them
-	Wake    chan<- struct{} // gets a value when there is room again
+	Tick    time.Duration   // resolution of the workers' timers
+	Rate    int             // overdue runs that may begin per second on all nodes together
+	Queue   int             // maximum number of overdue tasks in the backlog whose kinds have no limit
+	Held    int             // minimum capacity of a limiter, in tasks; 0 if other nodes can run the tasks
+	Wake    chan<- struct{} // receives a value when there is room again
 }
 
-// Kinds knows the kinds by the names and records of tasks.
+// Kinds looks up kinds and limiters.
 type Kinds interface {
-	Kind(name string) *Kind          // nil if it has no handler
-	Limiter(r *task.Record) *Limiter // nil if the task's kind has no limit, or no handler for the payload
-	Runs(r *task.Record) bool        // the task has a handler for its payload, and its kind is not paused
+	Kind(name string) *Kind          // nil if the kind has no handler
+	Limiter(r *task.Record) *Limiter // nil if the task's kind has no limit or no handler for the payload
+	Runs(r *task.Record) bool        // reports whether the task's payload has a handler and its kind is not paused
 }
 
-// Workers provide the workers for the runs.
+// Workers provides the workers that run tasks.
 type Workers interface {
-	After(d time.Duration, work func()) Timer // calls work on a worker, when d has passed and one is free
-	Load() (running, waiting int)             // busy workers, and due runs that wait for one
+	After(d time.Duration, work func()) Timer // calls work on a worker once d has passed and a worker is free
+	Load() (running, waiting int)             // busy workers, and due runs that wait for a worker
 }
 
-// A Timer can be stopped. Stop reports whether it was in time.
+// A Timer is a pending call. Stop cancels the call, and reports false if it was too late.
 type Timer interface{ Stop() bool }

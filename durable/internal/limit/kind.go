@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// A Kind holds the bounds and speed of a kind, which decide which of its tasks may run.
+// A Kind holds a kind's bounds and speed, which determine which of its tasks may run.
 type Kind struct {
-	Here, Cluster Bound    // of its runs on this scheduler, and on all nodes together
-	Limiter       *Limiter // nil if it has no bound
+	Here, Cluster Bound    // bounds on runs on this scheduler, and on all nodes together
+	Limiter       *Limiter // nil if the kind has no bound
 
-	workers atomic.Int32 // that run its overdue tasks
-	open    atomic.Int64 // when a worker was last free for an overdue task of it, or took one: see Backlog.ShutFor
-	longest atomic.Int64 // roughly the longest of the last hundred runs, in nanoseconds; 0 before the first
+	workers atomic.Int32 // workers that run overdue tasks of the kind
+	open    atomic.Int64 // when a worker was last free for, or took, an overdue task of the kind: see Backlog.ShutFor
+	longest atomic.Int64 // roughly the longest of the last hundred runs, in nanoseconds; 0 before the first run
 }
 
 // IsBounded reports whether the kind needs a limiter.
 func (k *Kind) IsBounded() bool { return k.Here != Bound{} || k.Cluster != Bound{} }
 
-// quickRun is the longest run of a quick kind: a delay that does not matter to waiting tasks.
+// quickRun is the maximum duration of a quick kind's runs. A waiting task can tolerate such a delay.
 const quickRun = 50 * time.Millisecond
 
 // IsQuick reports whether the runs of the kind are known to be quick.
@@ -29,7 +29,7 @@ func (k *Kind) IsQuick() bool {
 	return longest > 0 && longest <= int64(quickRun)
 }
 
-// Took notes how long a run took. Longer earlier runs are forgotten gradually.
+// Took records the duration of a run. The influence of longer earlier runs fades gradually.
 func (k *Kind) Took(d time.Duration) {
 	for {
 		old := k.longest.Load()
@@ -39,7 +39,7 @@ func (k *Kind) Took(d time.Duration) {
 	}
 }
 
-// allows reports whether the bounds of the kind may let more than n runs be running here at once.
+// allows reports whether the kind's bounds may permit more than n concurrent runs on this scheduler.
 func (k *Kind) allows(n int) bool {
 	for _, b := range []Bound{k.Here, k.Cluster} {
 		if b.Concurrency > 0 && b.Concurrency <= n {

@@ -10,58 +10,61 @@ import (
 	"github.com/google/btree"
 )
 
-// A Limiter enforces the bounds of a kind. Each run of the kind passes it before it begins. If there is no room, the
-// task is queued here, and its worker is free for other kinds:
+// A Limiter enforces the bounds of a kind. Each run of the kind passes through the limiter before it begins. If there
+// is no room, the task is queued at the limiter, and its worker is free for other kinds:
 //
-//   - After a run of the kind, its worker takes the next one. If other runs wait because no worker is left, the next
-//     one gets in line behind them.
-//   - If the queue waits for a rate, a worker is asked for when the rate allows the next run.
-//   - A queued task still waits: if it is removed, replaced or moved, [Limiter.Remove] takes it out.
+//   - After a run of the kind, its worker takes the next task. If other runs are waiting because all workers are busy,
+//     the next task waits behind them.
+//   - If the queue is waiting for a rate, the limiter asks for a worker when the rate allows the next run.
+//   - A queued task still counts as waiting. If it is removed, replaced or moved, [Limiter.Remove] removes it from the
+//     queue.
 //
-// A limiter holds only some tasks of its kind, whether they are due or not. The others stay in the store, or with the
-// engine, until half of the held ones have begun. So tasks that wait for a limit take no room from other kinds.
+// A limiter holds only some tasks of its kind, due or not. The other tasks stay in the store or engine until half of
+// the held tasks have begun. Tasks that wait for a limit therefore take no room from other kinds.
 type Limiter struct {
 	kind    *Kind
 	backlog *Backlog
-	overdue Queue // in the backlog, which protects it
+	overdue Queue // overdue tasks in the backlog, protected by the backlog's mutex
 
 	mu      sync.Mutex // protects below
 	held    Window
-	bytes   int   // roughly how many bytes the held tasks take
-	queue   Queue // the held tasks that wait for the limiter
+	bytes   int   // approximate size of the held tasks
+	queue   Queue // held tasks that wait for the limiter
 	running int
-	part    Part     // in the bound of all nodes
-	most    int      // greatest number of runs at once
-	rates   []bucket // each run takes a token from each when its handler is called
-	rated   int      // running, with a token reserved
+	part    Part     // this node's part of the bound for all nodes
+	most    int      // maximum number of concurrent runs
+	rates   []bucket // each run takes a token from every bucket when its handler is called
+	rated   int      // running tasks with a reserved token
 	asked   int      // workers that were asked for and have not begun
-	waking  Timer    // asks for a worker when there is a token; nil if none is needed
-	wanted  bool     // wake when half of the held tasks have begun
+	waking  Timer    // asks for a worker when the next token is added; nil if none is needed
+	wanted  bool     // a wake-up is wanted when half of the held tasks have begun
 	looked  time.Time
 }
 
-// A Window is the set of tasks that a limiter holds: they are in memory and have not begun. The limiter protects it.
+// A Window is the set of tasks that a limiter holds. They are in memory and have not begun. The limiter's mutex
+// protects it.
 type Window interface {
-	Add(t *Task) (added bool) // reports false if it has replaced a task at the same position
-	Remove(t *Task)           // which must be in it
+	Add(t *Task) (added bool) // reports false if t replaced a task at the same position
+	Remove(t *Task)           // t must be in the window
 	Has(t *Task) bool
 	Len() int
-	Lacks(group string) bool      // more of the group is to be read at once
-	Excess(most, bytes int) *Task // removes and returns a task if there are too many, or returns nil; the tasks take roughly that many bytes
+	Lacks(group string) bool      // reports whether more tasks of the group should be read at once
+	Excess(most, bytes int) *Task // removes and returns a task if there are too many, or nil; bytes is their size
 }
 
 const (
-	// A limiter holds HeldTasks, or fewer if they reach HeldBytes. HeldBytes exceeds three of the largest tasks, so a
-	// full limiter remains more than half full when one leaves, and is not refilled.
+	// HeldTasks is the maximum number of tasks in a limiter. A limiter holds fewer if they reach HeldBytes, which
+	// exceeds the size of three of the largest tasks. A full limiter therefore remains more than half full when a task
+	// leaves, and is not refilled.
 	HeldTasks = 2048
 	HeldBytes = 4 << 20
 
-	// moreIfQuick is how many tasks beyond the greatest number of runs at once are held if the runs are quick. If they
-	// are not, another node can run tasks that would wait long here.
+	// moreIfQuick is the number of tasks held beyond the maximum number of concurrent runs if runs are quick. If runs
+	// are slow, these tasks would wait long here, and are left for other nodes.
 	moreIfQuick = 64
 )
 
-// A window has the tasks in due order. The task that is due last leaves first.
+// A window is a Window in due order. Its excess task is the one due last.
 type window struct{ *btree.BTreeG[*Task] }
 
 func (w window) Add(t *Task) bool {
@@ -86,8 +89,8 @@ func (w window) Excess(most, _ int) *Task {
 	return last
 }
 
-// NewLimiter gives a bounded kind its limiter, for a part in the bound of all nodes. If held is nil, the limiter holds
-// the tasks that are due first.
+// NewLimiter returns the limiter of a bounded kind for this node's part of the bound for all nodes. If held is nil, the
+// limiter holds the tasks that are due first.
 func NewLimiter(k *Kind, b *Backlog, held Window, p Part) *Limiter {
 	if held == nil {
 		held = window{NewTree(NewFreeList())}
@@ -97,7 +100,7 @@ func NewLimiter(k *Kind, b *Backlog, held Window, p Part) *Limiter {
 	return l
 }
 
-// SetPart sets the part of this node in the bound of all nodes.
+// SetPart sets this node's part of the bound for all nodes.
 func (l *Limiter) SetPart(p Part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +109,7 @@ func (l *Limiter) SetPart(p Part) {
 	}
 }
 
-// HasPart reports whether this node has a part in the bound of all nodes, which may be 0 runs.
+// HasPart reports whether this node has a part of the bound for all nodes. The part may be 0 runs.
 func (l *Limiter) HasPart() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,20 +139,20 @@ func (l *Limiter) setPartLocked(p Part) {
 	if l.rates == nil {
 		l.rates = rates
 	}
-	if l.waking != nil && l.waking.Stop() { // there may now be a token sooner
+	if l.waking != nil && l.waking.Stop() { // a token may now be added sooner
 		l.waking = nil
 	}
 	l.hireLocked(now)
 }
 
-// work runs the task, which may be nil, and then queued tasks, on the calling worker.
+// work runs t, which may be nil, and then queued tasks, on the calling worker.
 func (l *Limiter) work(t *Task) {
 	for ; t != nil; t = l.next() {
 		l.run(t)
 	}
 }
 
-// begin is work on a worker that the limiter asked for.
+// begin runs queued tasks on a worker that the limiter asked for.
 func (l *Limiter) begin() {
 	l.mu.Lock()
 	l.asked--
@@ -158,7 +161,7 @@ func (l *Limiter) begin() {
 	l.work(t)
 }
 
-// wake is work on a worker that the limiter asked for at the time of the next token.
+// wake runs queued tasks on a worker that the limiter asked for at the time of the next token.
 func (l *Limiter) wake() {
 	l.mu.Lock()
 	l.waking = nil
@@ -167,17 +170,17 @@ func (l *Limiter) wake() {
 	l.work(t)
 }
 
-// run runs the task, and makes room however the run ends. A run that is not made, because its kind is paused, takes no
-// token.
+// run runs the task, and frees its place however the run ends. If the handler is not called because the kind is paused,
+// the run takes no token.
 func (l *Limiter) run(t *Task) {
-	ended, called := false, true // a handler that ends the goroutine was called
+	ended, called := false, true // if Run exits the goroutine, the handler was called
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if t.rated && !called {
 			l.rated--
 		}
-		if l.running--; !ended { // the goroutine ends: another worker does the next
+		if l.running--; !ended { // the goroutine exits, so another worker runs the next task
 			l.hireLocked(time.Now())
 		}
 	}()
@@ -185,7 +188,7 @@ func (l *Limiter) run(t *Task) {
 	ended = true
 }
 
-// enter queues the task, unless it was removed, replaced or moved. It returns the task to run now, or nil.
+// enter queues the task, unless it has been removed, replaced or moved. It returns the task to run now, or nil.
 func (l *Limiter) enter(t *Task) *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +197,7 @@ func (l *Limiter) enter(t *Task) *Task {
 	}
 	l.holdLocked(t)
 	now := time.Now()
-	if l.queue.Len() == 0 && l.roomLocked(now) > 0 && !l.backlog.isStopped() { // it need not wait
+	if l.queue.Len() == 0 && l.roomLocked(now) > 0 && !l.backlog.isStopped() { // the task need not wait
 		l.startLocked(t)
 		return t
 	}
@@ -202,7 +205,7 @@ func (l *Limiter) enter(t *Task) *Task {
 	return l.takeLocked(now)
 }
 
-// next returns the task that a worker runs after a run of the kind, or nil.
+// next returns the task that a worker should run after a run of the kind, or nil.
 func (l *Limiter) next() *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +223,7 @@ func (l *Limiter) next() *Task {
 	return l.takeLocked(now)
 }
 
-// takeLocked returns the task that runs next, or nil. It is no longer held.
+// takeLocked returns the next task to run, or nil. The task is no longer held.
 func (l *Limiter) takeLocked(now time.Time) *Task {
 	if l.queue.Len() == 0 || l.backlog.isStopped() {
 		return nil
@@ -244,8 +247,8 @@ func (l *Limiter) startLocked(t *Task) {
 	}
 }
 
-// Began takes the tokens of a run whose handler is about to be called. If tokens were taken before the start is
-// confirmed, runs that have waited together for a slow engine would start at once.
+// Began takes the tokens for a run whose handler is about to be called. If tokens were taken before starts are
+// confirmed, runs that waited together for a slow engine would all begin at once.
 func (l *Limiter) Began(t *Task) {
 	if !t.rated {
 		return
@@ -260,7 +263,7 @@ func (l *Limiter) Began(t *Task) {
 	l.hireLocked(now)
 }
 
-// roomLocked returns how many runs may begin.
+// roomLocked returns the number of runs that may begin now.
 func (l *Limiter) roomLocked(now time.Time) int {
 	room := l.most - l.running
 	for i := range l.rates {
@@ -269,7 +272,7 @@ func (l *Limiter) roomLocked(now time.Time) int {
 	return max(room, 0)
 }
 
-// hireLocked asks for as many workers as there are queued tasks that may begin.
+// hireLocked asks for a worker for each queued task that may begin.
 func (l *Limiter) hireLocked(now time.Time) {
 	if l.queue.Len() == 0 {
 		return
@@ -284,7 +287,7 @@ func (l *Limiter) hireLocked(now time.Time) {
 	}
 }
 
-// wakeLocked asks for a worker when the rate allows the next run, if the queue waits for the rate.
+// wakeLocked asks for a worker at the time when the rate allows the next run, if the queue is waiting for the rate.
 func (l *Limiter) wakeLocked(now time.Time) {
 	if l.waking != nil || l.running >= l.most {
 		return
@@ -299,7 +302,7 @@ func (l *Limiter) wakeLocked(now time.Time) {
 	l.waking = l.backlog.Workers.After(wait, l.wake)
 }
 
-// Hold adds a task that is in memory.
+// Hold adds a task to the held tasks.
 func (l *Limiter) Hold(t *Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,7 +315,7 @@ func (l *Limiter) holdLocked(t *Task) {
 	}
 }
 
-// Remove removes a task that no longer waits.
+// Remove removes a task that is no longer waiting.
 func (l *Limiter) Remove(t *Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -338,7 +341,7 @@ func (l *Limiter) countLocked(t *Task, n int) {
 	l.backlog.heldBytes.Add(int64(size))
 }
 
-// boundLocked returns how many tasks the limiter holds.
+// boundLocked returns the maximum number of tasks that the limiter holds.
 func (l *Limiter) boundLocked() int {
 	bound := l.most
 	if bound > 0 && bound < HeldTasks && l.kind.IsQuick() {
@@ -356,7 +359,7 @@ func (l *Limiter) drainedLocked() bool {
 	return 2*l.held.Len() <= l.boundLocked() && 2*l.bytes <= HeldBytes
 }
 
-// Room returns how many more tasks the limiter takes.
+// Room returns the number of further tasks that the limiter has room for.
 func (l *Limiter) Room() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -366,7 +369,7 @@ func (l *Limiter) Room() int {
 	return max(l.boundLocked()-l.held.Len(), 0)
 }
 
-// IsDrained reports whether it is time to fill the limiter. If it is not, Wake gets a value when it is.
+// IsDrained reports whether it is time to refill the limiter. If it is not, Wake receives a value when it is.
 func (l *Limiter) IsDrained() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,8 +377,8 @@ func (l *Limiter) IsDrained() bool {
 	return !l.wanted
 }
 
-// Excess removes a task from the held ones and returns it, to be dropped from memory. It returns nil if there are not
-// too many.
+// Excess removes and returns a held task that is to be dropped from memory. It returns nil if the limiter does not hold
+// too many tasks.
 func (l *Limiter) Excess() *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -387,21 +390,21 @@ func (l *Limiter) Excess() *Task {
 	return t
 }
 
-// Locked calls f while nothing changes what the limiter holds.
+// Locked calls f while the limiter is locked.
 func (l *Limiter) Locked(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
 }
 
-// Waiting returns how many due runs wait for the limiter.
+// Waiting returns the number of due runs that are waiting for the limiter.
 func (l *Limiter) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queue.Len()
 }
 
-// IsFull reports whether a run of the kind that falls due now has to wait.
+// IsFull reports whether a run of the kind that falls due now would have to wait.
 func (l *Limiter) IsFull() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 	"github.com/google/btree"
 )
 
-// A Task represents a task that is waiting to run. There is one in memory for each such task.
+// A Task represents a task that is waiting to run. Each such task has exactly one Task in memory.
 type Task struct {
 	Rec *task.Record
 	Runner
-	rated bool // its start takes a token from its limiter; owned by its worker
+	rated bool // the run takes tokens from its limiter; owned by the task's worker
 }
 
 // A Runner runs one task.
 type Runner interface {
-	Waits() bool        // the run has not begun, and the task was not removed, replaced or moved
+	Waits() bool        // reports whether the run has not begun and the task has not been removed, replaced or moved
 	Run() (called bool) // reports whether the handler was called
 }
 
@@ -32,36 +32,36 @@ func NewTree(free *btree.FreeListG[*Task]) *btree.BTreeG[*Task] {
 	return btree.NewWithFreeListG(32, before, free)
 }
 
-// NewFreeList returns a free list for trees of tasks to share.
+// NewFreeList returns a free list that trees of tasks can share.
 func NewFreeList() *btree.FreeListG[*Task] { return btree.NewFreeListG[*Task](32) }
 
-// A Queue is a fair queue: groups of tasks take turns. The tasks of one group are in due order.
+// A Queue is a fair queue: groups of tasks take turns. The tasks of each group are in due order.
 type Queue struct {
-	by    func(*task.Record) string // the group of a task
-	of    map[string]*group         // none is empty
-	turns *list.List                // of the groups, in their order
+	by    func(*task.Record) string // returns the group of a task
+	of    map[string]*group         // groups by name; no group is empty
+	turns *list.List                // groups in the order of their turns
 	free  *btree.FreeListG[*Task]
 	n     int
 }
 
 type group struct {
 	tasks *btree.BTreeG[*Task]
-	size  int           // roughly how many bytes they take
-	turn  *list.Element // in turns
+	size  int           // approximate size of the tasks in bytes
+	turn  *list.Element // the group's element in Queue.turns
 }
 
-// NewQueue returns an empty queue. Tasks form a group if by returns the same for them.
+// NewQueue returns an empty queue. by returns the name of a task's group.
 func NewQueue(by func(*task.Record) string) Queue {
 	return Queue{by: by, of: make(map[string]*group), turns: list.New(), free: NewFreeList()}
 }
 
-// ByGroup returns the group of a task in its kind.
+// ByGroup returns the task's group within its kind.
 func ByGroup(r *task.Record) string { return r.Group }
 
-// ByKind returns the kind of a task.
+// ByKind returns the task's kind.
 func ByKind(r *task.Record) string { return r.Kind }
 
-// Len returns how many tasks there are.
+// Len returns the number of tasks in the queue.
 func (q *Queue) Len() int { return q.n }
 
 // Add adds a task.
@@ -108,12 +108,13 @@ func (q *Queue) Remove(t *Task) bool {
 	return true
 }
 
-// Next returns the first task of the group whose turn it is. The queue must not be empty. The caller removes the task.
+// Next returns the first task of the group whose turn it is. The queue must not be empty. Next does not remove the
+// task.
 func (q *Queue) Next() *Task {
 	return q.NextOf(func(*Task) bool { return true })
 }
 
-// NextOf is Next for the groups whose first task may run. It returns nil if there is none.
+// NextOf is like Next, but considers only groups whose first task may run. It returns nil if there is no such group.
 func (q *Queue) NextOf(may func(first *Task) bool) *Task {
 	for at := q.turns.Front(); at != nil; at = at.Next() {
 		if t, _ := at.Value.(*group).tasks.Min(); may(t) {
@@ -124,7 +125,7 @@ func (q *Queue) NextOf(may func(first *Task) bool) *Task {
 	return nil
 }
 
-// Held returns how many tasks of the group there are, and roughly how many bytes they take.
+// Held returns the number of tasks in the group, and their approximate size in bytes.
 func (q *Queue) Held(name string) (n, size int) {
 	if in := q.of[name]; in != nil {
 		return in.tasks.Len(), in.size
@@ -132,7 +133,7 @@ func (q *Queue) Held(name string) (n, size int) {
 	return 0, 0
 }
 
-// Groups yields the first task of each group, and the number of its tasks, in any order.
+// Groups yields the first task of each group and the number of tasks in the group, in any order.
 func (q *Queue) Groups() iter.Seq2[*Task, int] {
 	return func(yield func(*Task, int) bool) {
 		for _, in := range q.of {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/test/contract"
 )
 
-// Tasks in any state are spread over a time, each once, and paused ones are left alone.
+// BulkReschedule spreads tasks in any state over a period and moves each of them once. It does not touch paused tasks.
 func spreadsTasks(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	k.Must(k.On().PauseKind(ctx, "k"))
@@ -79,7 +79,7 @@ func spreads(t *testing.T, k *kit.Kit, state durable.State) {
 	}
 }
 
-// Bulk cancels the runs of all tasks that it finds, wherever they are running.
+// Bulk cancels the runs of all matching tasks, wherever they are running.
 func cancelsMany(t *testing.T, k *kit.Kit) {
 	var cancelled atomic.Int64
 	k.Handle("k", func(ctx context.Context, _ durable.Run) error {
@@ -105,7 +105,7 @@ func cancelsMany(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// A running task shows since when it has been running.
+// The Info of a running task shows when its run started.
 func saysSinceWhen(t *testing.T, k *kit.Kit) {
 	end := make(chan struct{})
 	k.Handle("hang", func(context.Context, durable.Run) error { <-end; return nil })

@@ -12,11 +12,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// everyMinute is a calendar with a zone, whose minutes are those of UTC.
+// everyMinute is a calendar with a time zone whose minutes coincide with those of UTC.
 const everyMinute = "CRON_TZ=Europe/Berlin * * * * *"
 
-// onTime fails the test unless there was a call at each of the minutes since the Unix epoch, less than two
-// ticks late.
+// onTime fails the test unless there was exactly one call at each of the minutes, less than two ticks late. Minutes are
+// counted from the Unix epoch.
 func onTime(t *testing.T, calls []kit.Call, minutes ...int64) {
 	t.Helper()
 	ok := len(calls) == len(minutes)
@@ -34,7 +34,7 @@ func onTime(t *testing.T, calls []kit.Call, minutes ...int64) {
 
 func byCalendar(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { return nil })
-	k.After(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second))) // half past a minute
+	k.After(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second))) // 30 seconds into a minute
 	minute := time.Now().Unix()/60 + 1
 	k.On().Add(durable.Task{Key: "a", Kind: "k", Cron: everyMinute, Times: 2})
 	if i := k.Info("a"); i.Cron != everyMinute || !i.Next.Equal(time.Unix(60*minute, 0)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// sets calls SetTask with the payloads 0 to n-1 at the given interval, and returns when it began.
+// sets calls SetTask with the payloads 0 to n-1 at the given interval, and returns the time of the first call.
 func sets(k *kit.Kit, task durable.Task, n int, every time.Duration) time.Time {
 	k.T.Helper()
 	began := time.Now()
@@ -40,15 +40,15 @@ func debounces(t *testing.T, k *kit.Kit) {
 	began := sets(k, task, 4, 4*time.Second)
 	is(k.RunsAfter(15*time.Second), began.Add(22*time.Second), "3")
 	k.Gone("a")
-	began = sets(k, task, 7, 4*time.Second) // the last after 24 s
+	began = sets(k, task, 7, 4*time.Second) // the last call is after 24 s
 	is(k.RunsAfter(15*time.Second), began.Add(30*time.Second), "6")
 	k.Gone("a")
-	k.On().Add(task) // is the first of a burst, too
+	k.On().Add(task) // AddTask can also begin a burst
 	began = time.Now()
 	k.After(9 * time.Second)
 	sets(k, task, 3, 9*time.Second)
 	is(k.RunsAfter(20*time.Second), began.Add(30*time.Second), "2")
-	none := durable.Task{Key: "b", Kind: "k", Delay: 10 * time.Second} // without MaxDelay for any time
+	none := durable.Task{Key: "b", Kind: "k", Delay: 10 * time.Second} // no MaxDelay: it can be postponed for ever
 	began = sets(k, none, 8, 5*time.Second)
 	is(k.RunsAfter(15*time.Second), began.Add(45*time.Second), "7")
 
@@ -81,7 +81,7 @@ func burstEnds(t *testing.T, k *kit.Kit) {
 	}
 	sets(k, task, 2, 5*time.Second)
 	next("set twice", 7*time.Second)
-	k.RunsAfter(9 * time.Second) // it is running, for two seconds
+	k.RunsAfter(9 * time.Second) // the task is running for two seconds
 	sets(k, task, 1, 0)
 	next("set during the run", 10*time.Second)
 	if calls := k.RunsAfter(20 * time.Second); len(calls) != 1 {

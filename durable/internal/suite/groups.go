@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// One group floods a kind with a limit: Groups shows how many of its tasks are due, and since when, and the same for
-// the others.
+// If one group floods a kind with a limit, Groups shows the number of due tasks and the earliest due time of that group
+// and of the other groups.
 func groupsOfAFlood(t *testing.T, k *kit.Kit) {
 	const sec = time.Second
 	begun := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// soonAfter fails the test unless the calls are at these times, in that order, or less than half a second later.
+// soonAfter fails the test unless the calls are at these times, in order, or less than half a second later.
 func soonAfter(t *testing.T, calls []kit.Call, times ...time.Time) {
 	t.Helper()
 	ok := len(calls) == len(times)
@@ -91,7 +91,7 @@ func jitterOfCalendar(t *testing.T, k *kit.Kit) {
 		t.Errorf("the first run is due at %v", first)
 	}
 	k.After(time.Until(first) - time.Second)
-	k.Must(k.On().SetTask(ctx, task)) // an instant of the calendar has passed, and its run has not
+	k.Must(k.On().SetTask(ctx, task)) // an instant of the calendar has passed, but its run is not yet due
 	if next := k.Info("a").Next; !next.Equal(first) {
 		t.Errorf("set again, it is due at %v, want %v", next, first)
 	}

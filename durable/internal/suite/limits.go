@@ -14,14 +14,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// A meter counts how many runs are running, on each scheduler and on all of them.
+// A meter counts the runs in progress, on each scheduler and on all of them.
 type meter struct {
 	mu      sync.Mutex // protects below
 	running map[int]int
-	most    map[int]int // of those, at any time; -1 is all schedulers
+	most    map[int]int // peak of running; -1 stands for all schedulers
 }
 
-// in counts a run on the scheduler, until out.
+// in counts a run on the scheduler until out is called.
 func (m *meter) in(on int) (out func()) {
 	m.add(on, 1)
 	return func() { m.add(on, -1) }
@@ -39,14 +39,14 @@ func (m *meter) add(on, n int) {
 	}
 }
 
-// peak returns the greatest number of runs at the same time.
+// peak returns the maximum number of concurrent runs.
 func (m *meter) peak(on int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.most[on]
 }
 
-// metered registers a kind on all schedulers whose runs are metered and noted.
+// metered registers a kind on all schedulers. Its runs are counted by the meter and logged by the kit.
 func metered(k *kit.Kit, kind string, h durable.Handler, opts ...durable.KindOption) *meter {
 	k.T.Helper()
 	m := new(meter)
@@ -59,7 +59,7 @@ func metered(k *kit.Kit, kind string, h durable.Handler, opts ...durable.KindOpt
 	return m
 }
 
-// addMany adds n tasks of the kind with that delay.
+// addMany adds n tasks of the kind with the given delay.
 func addMany(k *kit.Kit, n int, kind string, delay time.Duration) {
 	k.T.Helper()
 	tasks := make([]durable.Task, n)
@@ -114,7 +114,7 @@ func limitsConcurrency(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// allDone fails the test unless there is no task.
+// allDone fails the test if any task is left.
 func allDone(k *kit.Kit) {
 	k.T.Helper()
 	if n := k.On().Len(); n != 0 {
@@ -130,7 +130,7 @@ func limitsRate(t *testing.T, k *kit.Kit) {
 	if len(calls) != tasks {
 		t.Errorf("%d of %d ran", len(calls), tasks)
 	}
-	// Within any time t each scheduler starts at most burst + n·(t+tick).
+	// Within any period t, each scheduler starts at most burst + n·(t+tick) runs.
 	for i := range calls {
 		for j := i; j < len(calls); j++ {
 			d := calls[j].At - calls[i].At
@@ -157,7 +157,7 @@ func limitedVerbs(t *testing.T, k *kit.Kit) {
 		}
 		return nil
 	}, durable.WithConcurrency(1))
-	for i, s := range k.Nodes { // each has one running
+	for i, s := range k.Nodes { // each scheduler has one run in progress
 		k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprint("0", i), Kind: "k", Delay: time.Second}))
 	}
 	k.After(2 * time.Second)
@@ -169,7 +169,7 @@ func limitedVerbs(t *testing.T, k *kit.Kit) {
 	k.Must(k.On().Reschedule(ctx, "moved", 20*time.Second))
 	k.Must(k.On().Pause(ctx, "paused"))
 	k.Must(k.On().SetTask(ctx, durable.Task{Key: "replaced", Kind: "k", Delay: 20 * time.Second}))
-	k.On().Add(durable.Task{Key: "removed", Kind: "k", Delay: 20 * time.Second}) // another of that key
+	k.On().Add(durable.Task{Key: "removed", Kind: "k", Delay: 20 * time.Second}) // added again with the same key
 	k.After(time.Second)
 	k.RanNothing()
 	release()
@@ -209,7 +209,7 @@ func limitedRunsEnd(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// More tasks than a scheduler holds for a limit, added in any order.
+// A kind with a limit runs correctly with more tasks than a scheduler holds for it, added in random order.
 func limitsMany(t *testing.T, k *kit.Kit) {
 	const tasks = 3000
 	m := metered(k, "k", func(context.Context, durable.Run) error { time.Sleep(time.Millisecond); return nil },
@@ -242,7 +242,7 @@ func limitsMany(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// A shutdown starts no task that waits for a limit.
+// A shutdown starts no task that is waiting for a limit.
 func limitedShutdown(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(time.Second); return nil },
 		durable.WithConcurrency(1))
@@ -258,7 +258,7 @@ func limitedShutdown(t *testing.T, k *kit.Kit) {
 	k.RanNothing()
 }
 
-// A limit on all schedulers together, after each has heard of the others.
+// A limit for all schedulers together holds once each scheduler knows about the others.
 func limitsAll(t *testing.T, k *kit.Kit) {
 	const n, tasks, took = 4, 80, 100 * time.Millisecond
 	m := metered(k, "k", func(context.Context, durable.Run) error { time.Sleep(took); return nil },

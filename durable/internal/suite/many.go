@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// keysOf returns the keys that a walk yields, at most that many.
+// keysOf returns up to most keys that a walk yields.
 func keysOf(k *kit.Kit, prefix, after string, most int) (keys []string) {
 	k.T.Helper()
 	for i, err := range k.On().AllPrefix(ctx, prefix, after) {
@@ -28,7 +28,7 @@ func keysOf(k *kit.Kit, prefix, after string, most int) (keys []string) {
 
 func manyByPrefix(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { return nil })
-	const many = 1500 // more than one step
+	const many = 1500 // more than the verbs process in one step
 	want := map[string][]string{}
 	var tasks []durable.Task
 	add := func(prefix, key string) {

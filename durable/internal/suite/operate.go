@@ -17,8 +17,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// TestOperate checks the questions and actions of an operator, on one scheduler or on several that share an engine.
-// open returns them with some options, not started. It runs inside a bubble of virtual time as well as outside.
+// TestOperate tests an operator's queries and actions on one scheduler, or on several that share an engine. open
+// returns the schedulers with the given options, not yet started. TestOperate works both inside and outside a bubble of
+// virtual time.
 func TestOperate(t *testing.T, open func(t *testing.T, opts ...durable.Option) []*durable.Scheduler) {
 	o := &operated{t: t, gate: make(chan struct{}), rnd: rand.New(rand.NewPCG(1, 2))}
 	o.all = open(t, durable.WithObserver(o.observe))
@@ -36,7 +37,7 @@ func TestOperate(t *testing.T, open func(t *testing.T, opts ...durable.Option) [
 	o.bulk()
 }
 
-// An operated is some schedulers with tasks in every state that does not pass on its own.
+// An operated holds schedulers with tasks in every state that does not end by itself.
 type operated struct {
 	t    *testing.T
 	all  []*durable.Scheduler
@@ -50,10 +51,11 @@ type operated struct {
 
 const (
 	far   = time.Hour
-	tasks = 12 // of each kind
+	tasks = 12 // tasks of each kind
 )
 
-// groups are the groups of each kind's tasks: a quarter has none, half are in one group, and a quarter in another.
+// groups are the groups of each kind's tasks: a quarter of the tasks have none, half are in one group, and a quarter
+// are in another.
 var groups = []string{"", "acme", "acme", "zeta\xff"}
 
 func (o *operated) observe(a durable.Attempt) {
@@ -69,7 +71,7 @@ func (o *operated) check(err error) {
 	}
 }
 
-// next returns the schedulers in turn.
+// next returns the next scheduler, in rotation.
 func (o *operated) next() *durable.Scheduler {
 	o.turn++
 	return o.all[o.turn%len(o.all)]
@@ -95,7 +97,7 @@ func (o *operated) handle() {
 	}
 }
 
-// fill adds the tasks, and waits until they are in their final states.
+// fill adds the tasks and waits until they are in their final states.
 func (o *operated) fill() {
 	for _, kind := range []string{"later", "parks", "retries", "runs"} {
 		for i := range tasks {
@@ -123,7 +125,7 @@ func (o *operated) fill() {
 	})
 }
 
-// until waits until it is so.
+// until waits for the condition to become true.
 func (o *operated) until(what string, is func() bool) {
 	o.t.Helper()
 	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
@@ -133,7 +135,7 @@ func (o *operated) until(what string, is func() bool) {
 	}
 }
 
-// list returns all tasks, by a plain walk.
+// list returns all tasks, using a plain walk.
 func (o *operated) list() (all []durable.Info) {
 	o.t.Helper()
 	for i, err := range o.next().All(context.Background()) {
@@ -208,7 +210,7 @@ func (o *operated) query() durable.Query {
 	}
 }
 
-// find returns the tasks of all pages of a query.
+// find returns the tasks from all pages of a query.
 func (o *operated) find(q durable.Query) (all []durable.Info) {
 	o.t.Helper()
 	for {
@@ -226,7 +228,7 @@ func (o *operated) find(q durable.Query) (all []durable.Info) {
 	}
 }
 
-// Random queries are compared with a plain filter over all tasks.
+// queries compares random queries with a plain filter over all tasks.
 func (o *operated) queries() {
 	all := o.list()
 	for range 300 {
@@ -258,7 +260,7 @@ func (o *operated) queries() {
 	}
 }
 
-// due returns when the task is due; parked tasks come last.
+// due returns the task's due time. Parked tasks sort last.
 func due(i durable.Info) time.Time {
 	if i.Parked {
 		return time.Unix(1<<40, 0)
@@ -310,7 +312,7 @@ func (o *operated) failures() {
 	}
 }
 
-// The counts of Groups are compared with a plain count over all tasks.
+// groups compares the counts of Groups with a plain count over all tasks.
 func (o *operated) groups() {
 	all := o.list()
 	for range 100 {
@@ -376,7 +378,7 @@ func (o *operated) kinds() {
 func (o *operated) nodes() {
 	for _, s := range o.all {
 		var infos []durable.NodeInfo
-		o.until("every node reports", func() bool { // at its next renewal
+		o.until("every node reports", func() bool { // nodes report at their next renewal
 			var err error
 			infos, err = s.Nodes(context.Background())
 			o.check(err)
@@ -446,7 +448,7 @@ func (o *operated) bulk() {
 	})
 	do(durable.Query{Failure: "refused"}, durable.DoRemove, 2*tasks)
 	do(durable.Query{Kind: "later"}, durable.DoRunNow, tasks-tasks/3)
-	o.until("what was due later has run", func() bool { // DoRunNow begins run 1, and its end run 2
+	o.until("what was due later has run", func() bool { // DoRunNow starts run 1, and the end of run 1 schedules run 2
 		return !slices.ContainsFunc(o.list(), func(i durable.Info) bool { return i.Kind == "later" && i.Seq < 2 })
 	})
 	do(durable.Query{State: durable.Running}, durable.DoRemove, tasks)

@@ -80,7 +80,7 @@ func notes(t *testing.T, k *kit.Kit) {
 		attempts int
 	}{
 		{11 * time.Second, 1, "paid already", 0},
-		{9100 * time.Millisecond, 1, "paid already", 1}, // the next one failed
+		{9100 * time.Millisecond, 1, "paid already", 1}, // the next attempt failed
 		{2 * time.Second, 1, strings.Repeat("n", 256), 0},
 		{9 * time.Second, 1, "", 0},
 	} {
@@ -127,7 +127,7 @@ func endsLate(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// After the timeout of an attempt, Complete, Park and RetryAfter still decide.
+// Complete, Park and RetryAfter still take effect after an attempt has timed out.
 func decidesLate(t *testing.T, k *kit.Kit) {
 	const bound, long, wait = 2 * time.Second, 6 * time.Second, 20 * time.Second
 	ends := map[string]error{
@@ -231,7 +231,7 @@ func noEncoding(t *testing.T, k *kit.Kit) {
 	k.Gone("b")
 }
 
-// A burst of Set is one run, with the last payload.
+// A burst of Set calls results in one run with the last payload.
 func setsJSON(t *testing.T, k *kit.Kit) {
 	got := make(chan order, 3)
 	orders := kindOf(k, func(_ context.Context, _ durable.Run, o order) error {
@@ -265,7 +265,7 @@ func noJSON(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// toVersion2 makes the payload of version 1, a name, one of version 2.
+// toVersion2 upgrades a payload of version 1, which is a name, to version 2.
 func toVersion2(payload []byte, from int) ([]byte, error) {
 	if from != 1 || len(payload) == 0 {
 		return nil, errNot
@@ -292,7 +292,7 @@ func upgrades(t *testing.T, k *kit.Kit) {
 			t.Errorf("%+v", i)
 		}
 	}
-	if i := k.Info("old"); string(i.Payload) != "ada" { // as it was added
+	if i := k.Info("old"); string(i.Payload) != "ada" { // the stored payload is unchanged
 		t.Errorf("the payload is %q", i.Payload)
 	}
 }
@@ -327,7 +327,7 @@ func newerPayload(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// The statistics of a scheduler leave out a call whose task was removed meanwhile, and those of its kind do not.
+// The counts of a kind include a call whose task was removed during the run. Those of the scheduler do not.
 func countsRemoved(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		time.Sleep(2 * time.Second)

@@ -16,12 +16,12 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// seen is how long after a pause, or its end, all nodes have seen it.
+// seen is the time within which all nodes see a pause or its end.
 const seen = 2 * time.Second
 
 func ok(context.Context, durable.Run) error { return nil }
 
-// pausedAre fails the test unless all nodes report these pauses, and report these kinds as paused.
+// pausedAre fails the test unless all nodes report these pauses and show these kinds as paused.
 func pausedAre(k *kit.Kit, want durable.Pauses, kinds ...string) {
 	k.T.Helper()
 	for i, s := range k.Nodes {
@@ -37,7 +37,7 @@ func pausedAre(k *kit.Kit, want durable.Pauses, kinds ...string) {
 	}
 }
 
-// keys returns the keys of the calls, sorted.
+// keys returns the sorted keys of the calls.
 func keys(calls []kit.Call) (all []string) {
 	for _, c := range calls {
 		all = append(all, c.Key)
@@ -55,13 +55,13 @@ func pausesKind(t *testing.T, k *kit.Kit) {
 	k.On().Add(task("a1", "a", 500*time.Millisecond), task("a2", "a", 5*time.Second), task("a3", "a", 20*time.Second),
 		task("b1", "b", 5*time.Second))
 	k.Must(k.On().PauseKind(ctx, "a"))
-	k.Must(k.On().PauseKind(ctx, "a")) // again
+	k.Must(k.On().PauseKind(ctx, "a")) // a second call has no effect
 	k.After(seen)
 	pausedAre(k, durable.Pauses{Kinds: []string{"a"}}, "a")
 	k.On().Add(task("a4", "a", time.Second), task("b2", "b", time.Second), task("a5", "a", time.Second), task("a6", "a", time.Second))
 	k.Must(k.On().RemoveTask(ctx, "a5"))
 	k.Must(k.On().Reschedule(ctx, "a6", 30*time.Second))
-	k.RunsAfter(0) // a node that has not seen it may have begun a1
+	k.RunsAfter(0) // a node that has not yet seen the pause may have started a1
 	k.Must(k.On().SetTask(ctx, task("a1", "a", time.Second)))
 	k.After(10 * time.Second)
 	k.Ran("b1", "b2")
@@ -77,7 +77,7 @@ func pausesKind(t *testing.T, k *kit.Kit) {
 		}
 	}
 	k.Must(k.On().ResumeKind(ctx, "a"))
-	k.Must(k.On().ResumeKind(ctx, "a")) // again
+	k.Must(k.On().ResumeKind(ctx, "a")) // a second call has no effect
 	calls := k.RunsAfter(seen + time.Second)
 	if got := keys(calls); !slices.Equal(got, []string{"a1", "a2", "a4"}) {
 		t.Errorf("resumed, these run: %v", got)
@@ -115,13 +115,13 @@ func pausesAll(t *testing.T, k *kit.Kit) {
 	k.Ran("b")
 }
 
-// entered is how long after its start a handler may be called, on a busy machine.
+// entered is the maximum delay between a start and the handler call on a busy machine.
 const entered = 500 * time.Millisecond
 
-// After PauseKind no run starts on the same node, and after two seconds none on any node.
+// After PauseKind has returned, no run starts on the same node. After another two seconds, no run starts on any node.
 func pausedKindStartsNothing(t *testing.T, k *kit.Kit) {
 	var mu sync.Mutex
-	var asked int // the node
+	var asked int // the node whose PauseKind is called
 	var since time.Time
 	for i, s := range k.Nodes {
 		s.Handle("k", func(context.Context, durable.Run) error {
@@ -184,7 +184,7 @@ func resumesRepeatingKind(t *testing.T, k *kit.Kit) {
 	for kind := range kinds {
 		k.On().Add(durable.Task{Key: kind, Kind: kind, Interval: 4 * time.Second, Times: durable.Forever})
 	}
-	k.After(21 * time.Second) // 5 periods, and a part of the next
+	k.After(21 * time.Second) // 5 periods and part of the next
 	k.RanNothing()
 	for kind := range kinds {
 		k.Must(k.On().ResumeKind(ctx, kind))
@@ -227,7 +227,7 @@ func pausesKindWithoutHandler(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// Pauses of several nodes at the same time are all kept.
+// If several nodes pause kinds at the same time, all pauses are kept.
 func pausesAtOnce(t *testing.T, k *kit.Kit) {
 	var all sync.WaitGroup
 	var want []string
@@ -262,7 +262,7 @@ func pausesAtOnce(t *testing.T, k *kit.Kit) {
 	pausedAre(k, durable.Pauses{Kinds: left})
 }
 
-// Pauses beyond what a store or an engine can keep are refused and change nothing.
+// Pauses that exceed what a store or an engine can hold are refused and change nothing.
 func pausesTooMany(t *testing.T, k *kit.Kit) {
 	n := 0
 	var err error
@@ -280,10 +280,10 @@ func pausesTooMany(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// catchUp is the rate of overdue tasks in resumesKindSlowly.
+// catchUp is the rate at which overdue tasks run in resumesKindSlowly.
 const catchUp = 100
 
-// Tasks that fell due while their kind was paused run at the rate of overdue tasks, and delay nothing else.
+// Tasks that fell due while their kind was paused run at the rate for overdue tasks and delay nothing else.
 func resumesKindSlowly(t *testing.T, k *kit.Kit) {
 	const tasks = 3000
 	k.Handle("late", ok)
@@ -314,7 +314,7 @@ func resumesKindSlowly(t *testing.T, k *kit.Kit) {
 			t.Fatalf("after %v %d of %d have run", since, late, tasks)
 		}
 	}
-	k.After(time.Second) // until the ends of the last runs are written
+	k.After(time.Second) // until the results of the last runs have been written
 	left := 0
 	for i, err := range k.On().All(ctx) {
 		if left++; err != nil || i.Key != "live" {

@@ -22,7 +22,7 @@ func paused(k *kit.Kit, key string) {
 	}
 }
 
-// counts fails the test unless these are the counts of the only kind.
+// counts fails the test unless the only kind has these counts.
 func counts(k *kit.Kit, want durable.KindCounts) {
 	k.T.Helper()
 	want.Kind = "k"
@@ -43,15 +43,15 @@ func pauses(t *testing.T, k *kit.Kit) {
 		durable.Task{Key: "soon", Kind: "k", Delay: 500 * time.Millisecond})
 	for _, key := range []string{"early", "late", "soon"} {
 		k.Must(k.On().Pause(ctx, key))
-		k.Must(k.On().Pause(ctx, key)) // again
+		k.Must(k.On().Pause(ctx, key)) // a second call has no effect
 		paused(k, key)
 	}
-	k.On().Add(durable.Task{Key: "never", Kind: "k", Delay: math.MaxInt64}) // it is due at the end of time
+	k.On().Add(durable.Task{Key: "never", Kind: "k", Delay: math.MaxInt64}) // due at the end of time
 	counts(k, durable.KindCounts{Tasks: 4, Paused: 3})
 	k.After(5 * time.Second)
 	k.RanNothing()
 	k.Must(k.On().Resume(ctx, "early"))
-	k.Must(k.On().Resume(ctx, "early")) // again
+	k.Must(k.On().Resume(ctx, "early")) // a second call has no effect
 	if i := k.Info("early"); i.State != durable.Scheduled || !i.Next.Equal(due) {
 		t.Errorf("resumed: %+v", i)
 	}
@@ -77,7 +77,7 @@ func resumesRepeating(t *testing.T, k *kit.Kit) {
 		k.On().Add(durable.Task{Key: kind, Kind: kind, Interval: 4 * time.Second, Times: durable.Forever})
 		k.Must(k.On().Pause(ctx, kind))
 	}
-	k.After(22 * time.Second) // 5 periods, and half of the next
+	k.After(22 * time.Second) // 5 periods and half of the next
 	k.RanNothing()
 	for kind, want := range map[string]struct {
 		runs   int
@@ -105,7 +105,7 @@ func pausedVerbs(t *testing.T, k *kit.Kit) {
 	if calls := k.RunsAfter(2 * time.Second); len(calls) != 1 {
 		t.Errorf("moved and resumed: %v", calls)
 	}
-	k.Must(k.On().Pause(ctx, "a")) // it is parked
+	k.Must(k.On().Pause(ctx, "a")) // the task is parked
 	paused(k, "a")
 	counts(k, durable.KindCounts{Tasks: 1, Paused: 1})
 	if f, err := k.On().Failures(ctx); err != nil || len(f.Groups) != 0 {
@@ -162,10 +162,10 @@ func bulkPauses(t *testing.T, k *kit.Kit) {
 		}
 	}
 	do(durable.Query{Prefix: "later"}, durable.DoPause, 2)
-	do(durable.Query{}, durable.DoResume, 2) // the others are not paused
+	do(durable.Query{}, durable.DoResume, 2) // the other tasks are not paused
 	do(durable.Query{}, durable.DoResume, 0)
 	do(durable.Query{Kind: "later", State: durable.Scheduled}, durable.DoPause, 3)
-	do(durable.Query{}, durable.DoPause, 2) // the others are paused already
+	do(durable.Query{}, durable.DoPause, 2) // the other tasks are already paused
 	do(durable.Query{State: durable.Paused}, durable.DoNothing, 5)
 	for _, q := range []durable.Query{{}, {Prefix: "later"}, {State: durable.Paused}, {State: durable.Scheduled}} {
 		do(q, durable.DoPause, 0)
@@ -196,7 +196,7 @@ func bulkPauses(t *testing.T, k *kit.Kit) {
 	do(durable.Query{State: durable.Paused}, durable.DoRemove, 2)
 }
 
-// Find reads only paused tasks to find paused tasks.
+// A Find for paused tasks reads only paused tasks.
 func findsPaused(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	for i := range 20 {

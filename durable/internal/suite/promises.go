@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// promises are the promises of a durable scheduler in addition to the contract of all schedulers.
+// promises lists the promises that a durable scheduler makes in addition to the contract of all schedulers.
 var promises = []struct {
 	name string
 	run  func(t *testing.T, k *kit.Kit)
@@ -91,10 +91,10 @@ var promises = []struct {
 	{"a task with every option", everyOption},
 }
 
-// with are options for the schedulers of some promises.
+// with lists additional scheduler options for some promises.
 var with = map[string]durable.Option{"a resumed kind makes no flood": durable.WithCatchUp(catchUp)}
 
-// testPromises runs the promises on the schedulers that open returns, each in a bubble of virtual time.
+// testPromises tests each promise in a bubble of virtual time, on the schedulers that open returns.
 func testPromises(t *testing.T, open func(t *testing.T, opts ...durable.Option) []*durable.Scheduler) {
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func testPromises(t *testing.T, open func(t *testing.T, opts ...durable.Option) 
 	}
 }
 
-// A task without any time is due at once, and Jitter delays it.
+// A task without a due time is due at once, unless Jitter delays it.
 func dueAtOnce(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { return nil })
 	k.After(time.Second)
@@ -136,7 +136,7 @@ func dueAtOnce(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// After Shutdown an error names the verb.
+// After Shutdown, a verb's error names the verb.
 func stoppedVerbs(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	for _, s := range k.Nodes {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Millions returns how many million tasks a benchmark of questions uses, from the environment variable MILLIONS. It
-// skips the benchmark if that is not set.
+// Millions returns the number of tasks, in millions, for a benchmark of queries. It reads the environment variable
+// MILLIONS, and skips the benchmark if that is not set to a positive number.
 func Millions(b *testing.B) int {
 	n, err := strconv.Atoi(os.Getenv("MILLIONS"))
 	if err != nil || n <= 0 {
@@ -24,8 +24,8 @@ func Millions(b *testing.B) int {
 	return n
 }
 
-// AskedTask returns task i for BenchmarkQuestions, and whether it is failing. One in a hundred is failing, one in a
-// thousand parked, and one in fifty overdue.
+// AskedTask returns the record and kind of task i for BenchmarkQuestions, and reports whether the task is failing. One
+// task in a hundred is failing, one in a thousand is parked, and one in fifty is overdue.
 func AskedTask(i int, now int64) (r engine.Record, kind string, failing bool) {
 	kind = fmt.Sprint("kind", i%10)
 	r.Key = fmt.Sprintf("%c%d:order:%010d", 'a'+i%26, i%10, i)
@@ -51,8 +51,8 @@ func AskedTask(i int, now int64) (r engine.Record, kind string, failing bool) {
 	return r, kind, attempts > 0
 }
 
-// BenchmarkQuestions measures each question of an operator on a scheduler with such tasks. Their kinds have handlers,
-// and the scheduler is not started.
+// BenchmarkQuestions measures each operator query on a scheduler whose tasks come from AskedTask. The tasks' kinds must
+// have handlers, and the scheduler must not have been started.
 func BenchmarkQuestions(b *testing.B, s *durable.Scheduler) {
 	ctx := b.Context()
 	find := func(q durable.Query) func() (string, error) {
@@ -111,7 +111,7 @@ func BenchmarkQuestions(b *testing.B, s *durable.Scheduler) {
 			b.Log(said)
 		})
 	}
-	b.Run("bulk-remove", func(b *testing.B) { // removes, of each prefix, once
+	b.Run("bulk-remove", func(b *testing.B) { // each prefix can be removed only once
 		n, i := 0, 0
 		for b.Loop() {
 			q := durable.Query{Prefix: fmt.Sprintf("%c%d:order:00000", 'a'+i%26, i%10)}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package suite runs the contract of all schedulers of this repository on durable schedulers, with any store.
+// Package suite tests durable schedulers against the contract of all schedulers in this repository, with any store or
+// engine.
 package suite
 
 import (
@@ -21,9 +22,9 @@ import (
 
 var ctx = context.Background()
 
-// Test runs the suite that all schedulers share on a scheduler of package durable. It calls open for each test, inside
-// a bubble of virtual time. The suite leaves out where the durable scheduler differs from the wheel: a key becomes free
-// and a run counts when the run has been acknowledged, not when it begins.
+// Test runs the suite shared by all schedulers on a scheduler of package durable. It calls open for each test, inside a
+// bubble of virtual time. The suite does not test where a durable scheduler differs from the wheel: a key becomes free
+// and a run is counted when the run is acknowledged, not when it begins.
 func Test(t *testing.T, open func(t *testing.T) engine.Store, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
 		s, err := durable.New(open(t), append(opts,
@@ -43,8 +44,9 @@ func Test(t *testing.T, open func(t *testing.T) engine.Store, opts ...durable.Op
 	})
 }
 
-// TestNodes runs the suite on that number of nodes that share an engine. The verbs go to the nodes in turn, and all
-// nodes run due tasks. It calls open for each test, inside a bubble of virtual time or with real timers.
+// TestNodes runs the suite on the given number of nodes that share an engine. Each verb goes to the next node in
+// rotation, and all nodes run due tasks. TestNodes calls open for each test, inside a bubble of virtual time or with
+// real timers.
 func TestNodes(t *testing.T, nodes int, open func(t *testing.T) engine.Engine, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
 		return cluster{newSubject(t, join(t, open(t), nodes,
@@ -55,7 +57,7 @@ func TestNodes(t *testing.T, nodes int, open func(t *testing.T) engine.Engine, o
 	})
 }
 
-// join returns that number of nodes.
+// join returns the given number of nodes that share the engine.
 func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
 	for range nodes {
 		s, err := durable.Join(ctx, engine, append(opts, durable.WithLogger(testkit.Quiet()))...)
@@ -67,13 +69,13 @@ func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option)
 	return all
 }
 
-// A cluster is the subject of nodes.
+// A cluster is a subject with several nodes.
 type cluster struct{ *subject }
 
 func (c cluster) Nodes() int { return len(c.all) }
 
-// A subject is a scheduler, or some nodes that carry out the verbs in turn. It keeps the jobs, which are not data,
-// under a number in the payload.
+// A subject is a scheduler, or several nodes that execute verbs in rotation. Jobs cannot be stored as data, so each
+// payload is the number of a job in the subject.
 type subject struct {
 	t    *testing.T
 	all  []*durable.Scheduler
@@ -96,7 +98,7 @@ func newSubject(t *testing.T, all ...*durable.Scheduler) *subject {
 	return sub
 }
 
-// next returns the schedulers in turn.
+// next returns the next scheduler, in rotation.
 func (s *subject) next() *durable.Scheduler { return s.all[int(s.turn.Add(1))%len(s.all)] }
 
 func (s *subject) task(t contract.Task) durable.Task {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// A kind with a limit is paused while more of its tasks are due than fit in memory. Nothing starts, other kinds are not
-// delayed, and when it is resumed each remaining task runs once.
+// A kind with a limit is paused while it has more due tasks than the limiter holds. Nothing starts, other kinds are not
+// delayed, and each remaining task runs once after the kind is resumed.
 func pausesLimitedKind(t *testing.T, k *kit.Kit) {
 	const n, tasks = 2, 1500
 	m := metered(k, "k", func(context.Context, durable.Run) error { time.Sleep(10 * time.Millisecond); return nil },
@@ -51,7 +51,7 @@ func pausesLimitedKind(t *testing.T, k *kit.Kit) {
 		}
 	}
 	k.Must(k.On().ResumeKind(ctx, "k"))
-	for range 3 { // it is paused again on the way
+	for range 3 { // the kind is paused again while the tasks run
 		count(k.RunsAfter(700 * time.Millisecond))
 		k.Must(k.On().PauseKind(ctx, "k"))
 		count(k.RunsAfter(seen))
@@ -74,11 +74,11 @@ func pausesLimitedKind(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// A task that waits for the rate of its kind uses up none of it while the kind is paused.
+// A task that is waiting for its kind's rate uses none of the rate while the kind is paused.
 func pausesKindWithRate(t *testing.T, k *kit.Kit) {
 	const per, tasks = 30 * time.Second, 20
 	k.Handle("k", ok, durable.WithRate(1, per, 1))
-	for i, s := range k.Nodes { // uses up the rate of each
+	for i, s := range k.Nodes { // uses up the rate of each scheduler
 		k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprint("first", i), Kind: "k", Delay: 500 * time.Millisecond}))
 	}
 	if first := k.RunsAfter(2 * time.Second); len(first) != len(k.Nodes) {
@@ -89,7 +89,7 @@ func pausesKindWithRate(t *testing.T, k *kit.Kit) {
 	k.Must(k.On().PauseKind(ctx, "k"))
 	calls := k.RunsAfter(seen + time.Second)
 	for i, s := range k.Nodes {
-		if st := s.Stats(); st.Node != nil && st.Limited != 0 { // the tasks are for any node as soon as it is resumed
+		if st := s.Stats(); st.Node != nil && st.Limited != 0 { // any node may run the tasks once the kind is resumed
 			t.Errorf("node %d holds %d tasks of the kind", i, st.Limited)
 		}
 	}
@@ -107,8 +107,8 @@ func pausesKindWithRate(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// All tasks that a query or a prefix finds are changed, even if they wait for the limit of their kind, are left in the
-// store, or their kind is paused.
+// All tasks that match a query or prefix are changed, even if they are waiting for their kind's limit, are not in
+// memory, or their kind is paused.
 func changesManyOfLimitedKind(t *testing.T, k *kit.Kit) {
 	const n, tasks = 2, 1300
 	m := metered(k, "k", ok, durable.WithConcurrency(n), durable.WithRate(100, time.Second, 10))
@@ -137,7 +137,7 @@ func changesManyOfLimitedKind(t *testing.T, k *kit.Kit) {
 	}
 	k.Must(k.On().ResumeKind(ctx, "k"))
 	k.RunsAfter(seen + time.Second)
-	if got, err := k.On().RemovePrefix(ctx, "k-012"); err != nil || got != 100 { // the last that are due
+	if got, err := k.On().RemovePrefix(ctx, "k-012"); err != nil || got != 100 { // the tasks that are due last
 		t.Errorf("RemovePrefix: %d, %v", got, err)
 	}
 	k.RunsAfter(30 * time.Second)
@@ -160,7 +160,7 @@ func changesManyOfLimitedKind(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// Each missed run of a kind with a limit is made, within the limit.
+// Every missed run of a kind with a limit is run, within the limit.
 func limitsMissedRuns(t *testing.T, k *kit.Kit) {
 	const tasks, periods = 20, 10
 	m := metered(k, "k", func(context.Context, durable.Run) error { time.Sleep(10 * time.Millisecond); return nil },
@@ -189,18 +189,18 @@ func limitsMissedRuns(t *testing.T, k *kit.Kit) {
 	allDone(k)
 }
 
-// A burst continues while its task, or its kind, is paused, and keeps its bound.
+// A burst continues while its task or kind is paused, and its deadline does not change.
 func pausesBurst(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	task := durable.Task{Key: "a", Kind: "k", Delay: 3 * time.Second, MaxDelay: 8 * time.Second, Group: "g"}
-	began := sets(k, task, 3, 2*time.Second) // at 0, 2 and 4 s
+	began := sets(k, task, 3, 2*time.Second) // calls at 0, 2 and 4 s
 	k.Must(k.On().Pause(ctx, "a"))
 	if i := k.Info("a"); i.State != durable.Paused || string(i.Payload) != "2" {
 		t.Errorf("paused: %+v", i)
 	}
 	k.After(time.Until(began.Add(6 * time.Second)))
 	k.RanNothing()
-	k.Must(k.On().SetTask(ctx, task)) // it is the same burst, and not paused
+	k.Must(k.On().SetTask(ctx, task)) // continues the same burst, and the task is no longer paused
 	calls := k.RunsAfter(2500 * time.Millisecond)
 	soonAfter(t, calls, began.Add(8*time.Second))
 	k.Gone("a")
@@ -217,7 +217,7 @@ func pausesBurst(t *testing.T, k *kit.Kit) {
 	k.Gone("a")
 }
 
-// A task with every field set is moved, paused, resumed and completed with a note, and keeps the other fields.
+// A task with every field set keeps its other fields when it is moved, paused, resumed and completed with a note.
 func everyOption(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		run.Complete(run.Due.UTC().Format("15:04:05"))

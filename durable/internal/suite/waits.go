@@ -20,8 +20,8 @@ func removesAndWaits(t *testing.T, k *kit.Kit) {
 		ended.Add(1)
 		return nil
 	})
-	nodes := k.On().Stats().Node // nil on a store
-	for range len(k.Nodes) {     // each of them asks
+	nodes := k.On().Stats().Node // nil if the scheduler uses a store
+	for range len(k.Nodes) {     // one call on each node
 		if ran, err := k.On().RemoveTaskWait(ctx, "a"); ran || !errors.Is(err, durable.ErrTaskKeyNotFound) {
 			t.Errorf("without a task: %v, %v", ran, err)
 		}
@@ -33,7 +33,7 @@ func removesAndWaits(t *testing.T, k *kit.Kit) {
 	}
 	for i := range len(k.Nodes) {
 		k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Hour, Interval: time.Hour, Times: durable.Forever})
-		k.Must(k.On().Reschedule(ctx, "a", time.Second)) // so the number is not that of a first run
+		k.Must(k.On().Reschedule(ctx, "a", time.Second)) // so that the run does not have the first run's number
 		calls := k.RunsAfter(2 * time.Second)
 		if len(calls) != 1 {
 			t.Fatalf("there are %d runs", len(calls))
@@ -47,14 +47,15 @@ func removesAndWaits(t *testing.T, k *kit.Kit) {
 			t.Errorf("of a run that takes longer: %v, %v", ran, err)
 		}
 		k.Gone("a")
-		ran, err = k.On().RemoveTaskWait(ctx, "a") // there is no task, but a run
+		ran, err = k.On().RemoveTaskWait(ctx, "a") // the task is gone, but its run is in progress
 		if !ran || err != nil || ended.Load() != int32(i+1) {
 			t.Errorf("of a run that ends: %v, %v, and %d have ended", ran, err, ended.Load())
 		}
 	}
 }
 
-// A task that was moved or replaced while it ran has a run that its record does not show.
+// RemoveTaskWait also waits for a run whose task was moved or replaced during the run, although the record no longer
+// shows that run.
 func removesAndWaitsForEarlierRuns(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(4 * time.Second); return nil })
 	for _, then := range []func() error{
@@ -74,7 +75,7 @@ func removesAndWaitsForEarlierRuns(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// Between two attempts there is nothing to cancel: the next one runs as if Cancel had not been called.
+// Cancel has no effect between two attempts. The next attempt runs as if Cancel had not been called.
 func cancelsNoRetry(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(ctx context.Context, run durable.Run) error {
 		if run.Attempt == 1 {
@@ -148,7 +149,7 @@ func cancels(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// A Shutdown that gives up ends the wait.
+// A Shutdown whose context is done ends the wait.
 func shutdownEndsWait(t *testing.T, k *kit.Kit) {
 	over := make(chan struct{})
 	k.Handle("k", func(context.Context, durable.Run) error { <-over; return nil })

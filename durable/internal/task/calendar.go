@@ -12,19 +12,20 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A Calendar is a parsed cron expression, as package durable describes it. Its fields are sets of bits: bit n is set if n matches.
+// A Calendar is a parsed cron expression, as documented in package durable. Its fields are bit sets: bit n is set if n
+// matches.
 //
-// The library only parses the fields. Its way of finding the next instant is not used, because it leaves out minutes
-// that the clocks skip, and repeats minutes that they repeat.
+// The cron library only parses the fields. Its own search for the next instant is not used, because it omits minutes
+// that the local clock skips and repeats minutes that the clock repeats.
 type Calendar struct {
 	minute, hour, day, month, weekday uint64
 	zone                              *time.Location
 }
 
-// starBit is set in a field that the library parsed from a *.
+// starBit is set in a field that the cron library parsed from a *.
 const starBit = 1 << 63
 
-// ParseCalendar returns the calendar of a cron expression. The error says what is wrong with it.
+// ParseCalendar returns the calendar of a cron expression. The error says what is wrong with the expression.
 func ParseCalendar(spec string) (*Calendar, error) {
 	wrong := func(format string, args ...any) (*Calendar, error) {
 		return nil, fmt.Errorf("cron %q: %s", spec, fmt.Sprintf(format, args...))
@@ -40,7 +41,7 @@ func ParseCalendar(spec string) (*Calendar, error) {
 		return wrong("%v", err)
 	case zone == "" || in == time.Local:
 		return wrong("%q is not the name of a time zone", zone)
-	case strings.Contains(fields, "="): // the library would look for a zone
+	case strings.Contains(fields, "="): // the library would parse a zone
 		return wrong("the zone goes first, as in CRON_TZ=Europe/Berlin 0 9 * * *")
 	case strings.HasPrefix(fields, "@every"):
 		return wrong("Interval is for a fixed time between runs")
@@ -49,7 +50,7 @@ func ParseCalendar(spec string) (*Calendar, error) {
 	if err != nil {
 		return wrong("%s", misfit(fields))
 	}
-	s := parsed.(*cron.SpecSchedule) // as everything but @every
+	s := parsed.(*cron.SpecSchedule) // ParseStandard returns another type only for @every
 	c := &Calendar{s.Minute, s.Hour, s.Dom, s.Month, s.Dow, in}
 	if _, ok := c.match(time.Unix(0, 0).UTC()); !ok {
 		return wrong("no day fits")
@@ -57,7 +58,7 @@ func ParseCalendar(spec string) (*Calendar, error) {
 	return c, nil
 }
 
-// calendarFields are the fields of a calendar, and what each takes.
+// calendarFields lists the fields of a calendar and the values that each accepts.
 var calendarFields = [...]struct{ name, takes string }{
 	{"minute", "0 to 59"},
 	{"hour", "0 to 23"},
@@ -66,7 +67,7 @@ var calendarFields = [...]struct{ name, takes string }{
 	{"day of the week", "0 to 6 from Sunday on, or SUN to SAT"},
 }
 
-// misfit returns what is wrong with fields that the library refuses.
+// misfit describes what is wrong with fields that the cron library rejects.
 func misfit(fields string) string {
 	if strings.HasPrefix(fields, "@") {
 		return fmt.Sprintf("%s is none of @hourly, @daily, @weekly, @monthly and @yearly", fields)
@@ -84,11 +85,11 @@ func misfit(fields string) string {
 				calendarFields[i].name, field, calendarFields[i].takes)
 		}
 	}
-	return "the fields do not fit" // each of them does alone
+	return "the fields do not fit" // each field is valid by itself
 }
 
-// zones are the time zones read so far, *time.Location by name. Reading one takes 0.1 ms. There are some 600, so none
-// is ever removed.
+// zones caches the time zones loaded so far: it maps names to *time.Location. Loading a zone takes 0.1 ms. There are
+// only about 600 zones, so none is ever evicted.
 var zones sync.Map
 
 func loadZone(name string) (*time.Location, error) {
@@ -102,8 +103,8 @@ func loadZone(name string) (*time.Location, error) {
 	return zone, err
 }
 
-// after returns the first instant of the calendar, delayed by shift, that is after t, in nanoseconds since 1970. It
-// returns Latest if there is none.
+// after returns the first instant after t that is an instant of the calendar plus shift. Instants are in nanoseconds
+// since 1970. It returns Latest if there is no such instant.
 func (c *Calendar) after(t int64, shift time.Duration) int64 {
 	next := c.Next(time.Unix(0, t-int64(shift)))
 	if next.IsZero() || next.After(LastTime) {
@@ -114,10 +115,10 @@ func (c *Calendar) after(t int64, shift time.Duration) int64 {
 
 // Next returns the first instant after t at which the calendar has a run, or zero if there is none.
 //
-// If every hour matches, that is when the local clock shows a matching minute: minutes that it shows twice
-// have two runs, and minutes that it skips have none. Otherwise each matching minute of the calendar has one
-// run, when the local clock first shows that minute or a later one: so a minute that is skipped has its run
-// when the clock is set forward, and a minute that is shown twice has it the first time.
+// If the hour field is *, there is a run whenever the local clock shows a matching minute: a minute that the clock
+// shows twice has two runs, and a minute that it skips has none. Otherwise, each matching minute has exactly one run,
+// when the local clock first shows that minute or a later one. The run of a skipped minute is due when the clock is set
+// forward, and the run of a minute that is shown twice is due the first time.
 func (c *Calendar) Next(t time.Time) time.Time {
 	t = t.In(c.zone)
 	if c.hour&starBit != 0 {
@@ -132,8 +133,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 
 const day = 24 * time.Hour
 
-// between returns how many runs the calendar has after one time and before another. It counts the runs of whole
-// days at once, unless the local clock was set shortly before or is set on that day.
+// between returns the number of runs between after and before, exclusive of both. It counts the runs of whole days at
+// once, except for days on which the local clock is set, and days shortly after the clock was set.
 func (c *Calendar) between(after, before time.Time) (n uint64) {
 	minutes, hours := c.minute&^starBit, c.hour&^starBit
 	daily := uint64(bits.OnesCount64(minutes) * bits.OnesCount64(hours))
@@ -161,7 +162,7 @@ func (c *Calendar) between(after, before time.Time) (n uint64) {
 	}
 }
 
-// nextShown returns when the local clock shows the next matching minute after t.
+// nextShown returns the time at which the local clock shows the next matching minute after t.
 func (c *Calendar) nextShown(t time.Time) time.Time {
 	for local := shown(t); ; {
 		match, ok := c.match(local)
@@ -177,8 +178,8 @@ func (c *Calendar) nextShown(t time.Time) time.Time {
 	}
 }
 
-// sameUntil returns a time until which the local clock keeps its offset from UTC at t, or zero if it keeps it for ever.
-// On the last day of a leap year ZoneBounds says that it ended at the beginning of that day.
+// sameUntil returns a time until which the local clock's offset from UTC is the same as at t, or zero if it never
+// changes. On the last day of a leap year, ZoneBounds wrongly returns the beginning of that day as the end.
 func sameUntil(t time.Time) time.Time {
 	_, end := t.ZoneBounds()
 	if !end.IsZero() && !end.After(t) {
@@ -193,10 +194,10 @@ func shown(t time.Time) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// farthest is more than the largest offset of a local clock from UTC, and the largest step back.
+// farthest is greater than any local clock's offset from UTC, and than any step by which a local clock is set back.
 const farthest = 26 * time.Hour
 
-// latestShown returns the latest time that the local clock has shown up to t. That is later than its present time if
+// latestShown returns the latest local time that the clock has shown up to t. It is later than the local time at t if
 // the clock was set back.
 func latestShown(t time.Time) time.Time {
 	latest := shown(t)
@@ -210,12 +211,12 @@ func latestShown(t time.Time) time.Time {
 	return latest
 }
 
-// firstShown returns when the local clock first shows that minute or a later one.
+// firstShown returns the time at which the local clock first shows that minute or a later one.
 func (c *Calendar) firstShown(local time.Time) time.Time {
 	for t := local.Add(-farthest).In(c.zone); ; {
 		at := t.Add(local.Sub(shown(t)))
 		if at.Before(t) {
-			at = t // the clock was set forward then, over that minute
+			at = t // the clock was set forward at t and skipped the minute
 		}
 		end := sameUntil(t)
 		if end.IsZero() || at.Before(end) {
@@ -225,11 +226,11 @@ func (c *Calendar) firstShown(local time.Time) time.Time {
 	}
 }
 
-// leapYears is the longest time without a 29th of February.
+// leapYears is the longest possible interval between two 29ths of February, in years.
 const leapYears = 8
 
-// match returns the first matching minute after the minute of a local time, both as times in UTC, and whether there is
-// one.
+// match returns the first matching minute after the minute of a local time, and reports whether there is one. Both
+// local times are represented in UTC.
 func (c *Calendar) match(local time.Time) (time.Time, bool) {
 	t := local.Truncate(time.Minute).Add(time.Minute)
 	for last := t.Year() + leapYears; t.Year() <= last; {
@@ -250,7 +251,8 @@ func (c *Calendar) match(local time.Time) (time.Time, bool) {
 	return t, false
 }
 
-// matchesDay reports whether a day matches: both fields if one of them is a *, and otherwise either.
+// matchesDay reports whether a day matches. If either day field is *, both fields must match. Otherwise, one match is
+// enough.
 func (c *Calendar) matchesDay(day int, weekday time.Weekday) bool {
 	byDay, byWeekday := c.day>>day&1 != 0, c.weekday>>weekday&1 != 0
 	if (c.day|c.weekday)&starBit != 0 {

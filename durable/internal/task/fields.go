@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// The optional fields of a record follow on its header, in order of their tags, each with its tag, its length and its
-// bytes. The tag 0 ends them. A program that does not know a field rejects the record, because it could not write it
-// back unchanged.
+// The optional fields of a record follow its header in tag order. Each field consists of its tag, its length and its
+// bytes. Tag 0 ends the list. A program that does not know a field rejects the record, because it could not write the
+// field back.
 
 // A field is an optional part of a record.
 type field struct {
-	tag   uint64                      // is never reused for another field
-	write func(r *Record) []byte      // empty if the record has no such part
-	read  func(r *Record, d *decoder) // sets d.short if the bytes make no sense
+	tag   uint64                      // never reused for another field
+	write func(r *Record) []byte      // returns no bytes if the record does not have the field
+	read  func(r *Record, d *decoder) // sets d.short if the bytes are malformed
 }
 
 var fields = [...]field{
@@ -34,7 +34,7 @@ var fields = [...]field{
 	count(12, func(r *Record) *time.Duration { return &r.Expires }, 1, math.MaxInt64),
 }
 
-// text returns a text field, which is not written if it is empty.
+// text returns a text field. An empty text is not written.
 func text(tag uint64, of func(*Record) *string) field {
 	return field{tag,
 		func(r *Record) []byte { return []byte(*of(r)) },
@@ -44,7 +44,7 @@ func text(tag uint64, of func(*Record) *string) field {
 		}}
 }
 
-// count returns a number field from least to most, which is not written if it is 0.
+// count returns a field for a number from least to most. A zero is not written.
 func count[T int | time.Duration](tag uint64, of func(*Record) *T, least, most uint64) field {
 	return field{tag,
 		func(r *Record) []byte {
@@ -60,7 +60,7 @@ func count[T int | time.Duration](tag uint64, of func(*Record) *T, least, most u
 		}}
 }
 
-// instant returns a field for an instant after 1970, which is not written if it is 0.
+// instant returns a field for an instant after the beginning of 1970. A zero is not written.
 func instant(tag uint64, of func(*Record) *int64) field {
 	return field{tag,
 		func(r *Record) []byte {
@@ -75,7 +75,7 @@ func instant(tag uint64, of func(*Record) *int64) field {
 		}}
 }
 
-// encodeFields returns the optional fields with their end, or nil if there are none.
+// encodeFields returns the encoded optional fields with their end marker, or nil if there are none.
 func (r *Record) encodeFields() (b []byte) {
 	for _, f := range fields {
 		if bytes := f.write(r); len(bytes) > 0 {
@@ -90,8 +90,8 @@ func (r *Record) encodeFields() (b []byte) {
 	return b
 }
 
-// decodeFields reads what encodeFields wrote. It returns the tag of a field that this program does not know,
-// or 0.
+// decodeFields decodes the output of encodeFields. It returns the tag of the first field that this program does not
+// know, or 0.
 func (r *Record) decodeFields(d *decoder) (unknown uint64) {
 	known := fields[:]
 	for {
@@ -103,7 +103,7 @@ func (r *Record) decodeFields(d *decoder) (unknown uint64) {
 			known = known[1:]
 		}
 		if len(known) == 0 || known[0].tag != tag {
-			if tag <= fields[len(fields)-1].tag { // it is out of order, or never existed
+			if tag <= fields[len(fields)-1].tag { // the tag is out of order or was never defined
 				d.short = true
 				return 0
 			}

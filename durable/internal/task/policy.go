@@ -9,28 +9,29 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Policy is how the tasks of a kind are run.
+// A Policy specifies how the tasks of a kind are run.
 type Policy struct {
-	Attempts    uint64        // of a run, before its task is parked
-	Least, Most time.Duration // wait after the first failed attempt, and the longest wait
+	Attempts    uint64        // attempts per run before its task is parked
+	Least, Most time.Duration // wait after the first failed attempt, and maximum wait
 	Missed      Missed
-	MissedAge   time.Duration // 0 means no bound
-	Timeout     time.Duration // of an attempt; 0 means none
-	Version     int           // of the payloads that the handler accepts; 0 is the first
+	MissedAge   time.Duration // greatest age of a missed run that still runs; 0 means no bound
+	Timeout     time.Duration // maximum duration of an attempt; 0 means no timeout
+	Version     int           // latest payload version that the handler accepts; 0 is the first
 	Upgrade     func(payload []byte, from int) ([]byte, error)
 }
 
-// A Missed is the type Missed of package durable.
+// Missed corresponds to the type Missed of package durable.
 type Missed int
 
-// The policies for missed runs, in the order of those of package durable.
+// The policies for missed runs, in the same order as in package durable.
 const (
 	MissedOnce Missed = iota
 	MissedSkip
 	MissedAll
 )
 
-// MostVersion is the last version of a payload. A node claims each version by name.
+// MostVersion is the greatest payload version. It is bounded because a node names every version that it accepts when it
+// claims.
 const MostVersion = 1000
 
 // Takes reports whether the handler accepts the version of the task's payload.
@@ -44,8 +45,8 @@ func (p *Policy) Classes(name string) (all []string) {
 	return all
 }
 
-// class is the kind of the task in an engine: with the version of the payload, unless that is the first. Nodes claim by
-// class, so that none claims a payload that is newer than its handler.
+// class returns the kind under which an engine stores a task. It includes the payload version unless that is the first.
+// Nodes claim by class, so that no node claims a payload newer than its handler.
 func class(kind string, version int) string {
 	if version <= 1 {
 		return kind
@@ -53,7 +54,7 @@ func class(kind string, version int) string {
 	return kind + ClassMark + strconv.Itoa(version)
 }
 
-// ClassMark separates the two in a class. No kind has it.
+// ClassMark separates the kind from the payload version in a class. No kind contains it.
 const ClassMark = "\x1f"
 
 // over returns the time up to which runs of a repeating task are skipped after it has run.
@@ -64,8 +65,8 @@ func (p *Policy) over(now int64) int64 {
 	return now
 }
 
-// PassesOver returns the time up to which missed runs of a task due at due are skipped, or engine.None. old says that
-// MissedSkip applies to these runs.
+// PassesOver returns the time up to which missed runs of a task due at due are skipped, or engine.None. old reports
+// whether MissedSkip applies to these runs.
 func (p *Policy) PassesOver(due, now int64, old bool) int64 {
 	switch {
 	case p.Missed == MissedSkip && old:
@@ -76,7 +77,7 @@ func (p *Policy) PassesOver(due, now int64, old bool) int64 {
 	return engine.None
 }
 
-// tooOld returns the time up to which missed runs are too old for the kind.
+// tooOld returns the time up to which missed runs are too old to run, or engine.None if the kind has no MissedAge.
 func (p *Policy) tooOld(now int64) int64 {
 	if p.MissedAge == 0 {
 		return engine.None
@@ -84,8 +85,8 @@ func (p *Policy) tooOld(now int64) int64 {
 	return now - int64(p.MissedAge) - 1
 }
 
-// wait returns how long to wait after a number of failures. The wait doubles with each up to Most, and is shortened by
-// up to a half, in proportion to draw, a random number from 0 to 1.
+// wait returns the wait after the given number of failures. It doubles with each failure, up to Most, and is then
+// shortened by up to half, in proportion to draw, a random number from 0 to 1.
 func (p *Policy) wait(failures uint64, draw float64) time.Duration {
 	d := p.Most
 	if shift := failures - 1; shift < 63 && p.Least <= p.Most>>shift {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Package task defines a task and how it changes: its record and encoding, its transitions, its calendar, and the
-// policy of its kind. It reads no clock and starts no goroutine: times and random numbers are arguments. Its only state
-// is a cache of time zones.
+// policy of its kind. The package reads no clock and starts no goroutines: times and random numbers are arguments. Its
+// only state is a cache of time zones.
 package task
 
 import (
@@ -14,40 +14,41 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Record is a task as the scheduler stores it. A Record never changes: a key gets another one.
+// A Record is a task as stored by the scheduler. A Record is never modified: each change to the task creates a new
+// Record.
 type Record struct {
 	Key        string
-	Due        int64 // when to handle it next: on the grid, at a later attempt, or Never
+	Due        int64 // when the task is handled next: Grid, the time of a later attempt, PausedDue or Never
 	Grid       int64 // when the run is due, in nanoseconds since 1970
 	Kind       string
 	Payload    []byte
-	Times      int64 // runs that have not been acknowledged, or Forever
+	Times      int64 // runs not yet acknowledged, or Forever
 	Interval   time.Duration
-	Cron       string        // in place of Interval
-	Shift      time.Duration // the delay of the runs after the instants of Cron
+	Cron       string        // cron expression, instead of Interval
+	Shift      time.Duration // delay of each run after its instant of Cron
 	Generation uint64
 	Seq        uint64
 	Attempts   uint64
 	Missed     uint64
-	Failed     []Failure // the last failed attempts of the run, at most mostFailed, the newest first
+	Failed     []Failure // last failed attempts of the run, newest first; at most mostFailed
 	Trace      string
 	Group      string
-	Note       string        // of the previous run, if any
-	Version    int           // of the payload; 0 is the first
-	Paused     int64         // its due time when it was paused; 0 if it is not paused
-	Deadline   int64         // the latest due time of the first run, however often SetTask postpones it; 0 if there is none
+	Note       string        // note of the previous run, or empty
+	Version    int           // version of the payload; 0 is the first
+	Paused     int64         // due time when the task was paused; 0 if it is not paused
+	Deadline   int64         // latest due time of the first run, however often SetTask postpones it; 0 if there is no deadline
 	Snoozes    int           // how often a handler has postponed the run
-	Expires    time.Duration // how long after Grid the run may start; 0 means without bound
-	Starts     int           // starts of the run with an unknown end; an engine counts them itself
+	Expires    time.Duration // how long after Grid an attempt may start; 0 means no limit
+	Starts     int           // starts of the run whose end is unknown; unused if an engine counts them
 }
 
 // Forever is the Times of a task that repeats until it is removed.
 const Forever = -1
 
-// The due times of tasks that do not run, in nanoseconds since 1970. They come after all others.
+// The due times of tasks that do not run, in nanoseconds since 1970. They are greater than all other due times.
 const (
-	PausedDue = engine.PausedDue // of a paused task
-	Never     = engine.ParkedDue // of a parked task
+	PausedDue = engine.PausedDue // due time of a paused task
+	Never     = engine.ParkedDue // due time of a parked task
 )
 
 // Latest is the last instant at which a task can be due.
@@ -66,25 +67,25 @@ func Later(t int64, d time.Duration) int64 {
 
 // A Failure is a failed attempt.
 type Failure struct {
-	At   int64  // when it ended, in nanoseconds since 1970; 0 if unknown
+	At   int64  // when the attempt ended, in nanoseconds since 1970; 0 if unknown
 	Text string // the error
 }
 
-// mostFailed is the greatest number of failed attempts that a record keeps.
+// mostFailed is the maximum number of failed attempts in a record.
 const mostFailed = 5
 
 // The first byte of a record's data is its version. A record without optional fields (fields.go) is written as version
-// 1. A field that is added after a release needs a further version, so that nodes of that release leave tasks with the
-// field, and only those, to other nodes.
+// 1. A field added after a release requires a new version, so that nodes of that release leave tasks with that field,
+// and only those tasks, to other nodes.
 const (
 	recordVersion = 1
-	FieldsVersion = 2 // the last one
+	FieldsVersion = 2 // the latest version
 )
 
-// Position returns the record's place in the order of due time and key.
+// Position returns the record's position in the order of due time and key.
 func (r *Record) Position() engine.Position { return engine.Position{Due: r.Due, Key: r.Key} }
 
-// Size is roughly how many bytes the record takes in the store.
+// Size returns the approximate size of the record in the store, in bytes.
 func (r *Record) Size() int {
 	return 128 + 2*len(r.Key) + len(r.Kind) + len(r.Payload) + len(r.Trace) + len(r.Group)
 }
@@ -92,7 +93,7 @@ func (r *Record) Size() int {
 // Failing reports whether an attempt of the run has failed.
 func (r *Record) Failing() bool { return r.Attempts > 0 }
 
-// Failure is the error of the last attempt, or empty.
+// Failure returns the error of the last failed attempt of the run, or an empty string.
 func (r *Record) Failure() string {
 	if len(r.Failed) == 0 {
 		return ""
@@ -100,17 +101,17 @@ func (r *Record) Failure() string {
 	return r.Failed[0].Text
 }
 
-// A Token identifies a run, as the type Token of package durable.
+// A Token identifies a run. It corresponds to the type Token of package durable.
 type Token struct {
 	Key        string
 	Generation uint64
 	Seq        uint64
 }
 
-// Token returns the token of the next run, or of the running one.
+// Token returns the token of the current run, or of the next run if none is in progress.
 func (r *Record) Token() Token { return Token{r.Key, r.Generation, r.Seq} }
 
-// AttemptDue returns when the next attempt is due, or was due if it is running.
+// AttemptDue returns the due time of the current attempt, or of the next attempt if none is in progress.
 func (r *Record) AttemptDue() int64 {
 	if r.Failing() || r.Snoozes > 0 {
 		return r.Due
@@ -118,7 +119,7 @@ func (r *Record) AttemptDue() int64 {
 	return r.Grid
 }
 
-// Encode returns everything but the key and the due time.
+// Encode encodes everything except the key and the due time.
 func (r *Record) Encode() []byte {
 	fields := r.encodeFields()
 	b := make([]byte, 0, 32+len(r.Kind)+len(fields)+len(r.Payload))
@@ -135,7 +136,7 @@ func (r *Record) Encode() []byte {
 	b = binary.AppendUvarint(b, r.Attempts)
 	b = binary.AppendUvarint(b, r.Missed)
 	b = appendString(b, r.Kind)
-	b = appendString(b, "") // version 1 had the error of the last attempt here
+	b = appendString(b, "") // version 1 stored the error of the last attempt here
 	b = append(b, fields...)
 	return append(b, r.Payload...)
 }
@@ -144,7 +145,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Decode decodes the result of Encode. The payload shares memory with the data.
+// Decode decodes the result of Encode. The record's payload shares memory with stored.Data.
 func Decode(stored engine.Record) (*Record, error) {
 	d := decoder{b: stored.Data}
 	version := d.byte()
@@ -188,7 +189,7 @@ func (r *Record) Write(on engine.Condition, revision int64) engine.Write {
 		If: on, Revision: revision, Failing: r.Failing()}
 }
 
-// A decoder reads from b, until it is short.
+// A decoder reads from b. It sets short if b is too short.
 type decoder struct {
 	b     []byte
 	short bool

@@ -12,22 +12,22 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Each transition is a function of the record and its arguments. It returns another record, and changes none.
+// Each transition depends only on the record and the arguments. It returns a record and modifies none.
 
 // An Outcome is the result of an attempt of a run. The zero value is a success.
 type Outcome struct {
-	Failure string        // why it failed, or empty
-	Done    bool          // the handler has called Complete,
-	Note    string        // with this note
-	Park    bool          // it failed, and there is no further attempt
-	Snooze  bool          // it did not fail, and the run is due again after Wait
-	Wait    time.Duration // it failed, and is retried after this; negative: after the kind's wait
+	Failure string        // why the attempt failed, or empty
+	Done    bool          // the handler called Complete
+	Note    string        // the note passed to Complete
+	Park    bool          // the attempt failed, and the task is parked without further attempts
+	Snooze  bool          // the attempt did not fail, and the run is due again after Wait
+	Wait    time.Duration // wait before the next attempt, if this one failed; negative means the kind's wait
 }
 
 // FailedFor returns the outcome of an attempt whose handler did not return.
 func FailedFor(why string) Outcome { return Outcome{Failure: why, Wait: -1} }
 
-// Late returns the outcome of an attempt that took longer than its kind allows.
+// Late returns the outcome of an attempt that exceeded its kind's timeout.
 func (o Outcome) Late(allowed, took time.Duration) Outcome {
 	if o.Done || o.Snooze {
 		return o
@@ -40,10 +40,10 @@ func (o Outcome) Late(allowed, took time.Duration) Outcome {
 	return o
 }
 
-// MaxFailure is the greatest size of a stored error, in bytes.
+// MaxFailure is the maximum size of a stored error, in bytes.
 const MaxFailure = 256
 
-// Clip cuts a text to the size that is stored.
+// Clip truncates a text to MaxFailure.
 func Clip(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	for n := min(len(text), MaxFailure); ; n-- {
@@ -54,7 +54,7 @@ func Clip(text string) string {
 }
 
 // After returns the task after an attempt of its run, or nil if the task has ended. draw is a random number from 0 to
-// 1, for the wait.
+// 1, used for the wait.
 //
 //	succeeded, and repeats               the next run on the grid that is not over
 //	succeeded                            nil
@@ -94,10 +94,10 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 	return &next
 }
 
-// Interrupted returns the task after a number of starts of its run with an unknown end: the process ended, or its lease
-// expired. Each counts as a failed attempt, so that a task that ends its process is not retried for ever. If no
-// attempts are left, the task is parked; otherwise its due time is unchanged. The argument now is the time of this
-// finding.
+// Interrupted returns the task after that many starts of its run ended in an unknown way: the process ended, or its
+// lease expired. Each start counts as a failed attempt, so that a task that crashes its process is not retried for
+// ever. If no attempts are left, the task is parked. Otherwise, its due time is unchanged. now is the time at which the
+// interruption was detected.
 func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	if starts == 0 {
 		return r
@@ -113,7 +113,7 @@ func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	return &next
 }
 
-// Skipped returns the task with its next run after that time, and the runs before it missed.
+// Skipped returns the task with its next run after that time. The runs in between count as missed.
 func (r *Record) Skipped(to int64) *Record {
 	next := *r
 	next.Grid = r.onGrid(to)
@@ -122,20 +122,20 @@ func (r *Record) Skipped(to int64) *Record {
 	return &next
 }
 
-// IsDefinedAs reports whether the task, which repeats without end, has the definition of another one: all but its state
-// and the time of its first run.
+// IsDefinedAs reports whether r, which repeats forever, has the same definition as another task. The state of both tasks
+// and the times of their first runs do not matter.
 func (r *Record) IsDefinedAs(as *Record) bool {
 	return r.recurs(as) && r.Kind == as.Kind && bytes.Equal(r.Payload, as.Payload) && r.Times == as.Times &&
 		r.Group == as.Group && max(r.Version, 1) == max(as.Version, 1)
 }
 
-// recurs reports whether the runs of both tasks recur in the same way.
+// recurs reports whether both tasks repeat by the same interval or calendar.
 func (r *Record) recurs(as *Record) bool {
 	return r.Interval == as.Interval && r.Cron == as.Cron && r.Shift == as.Shift
 }
 
-// Redefined returns the task with the definition of another one. It keeps the due time if both recur in the same way,
-// unless the task is parked.
+// Redefined returns the task with the definition of another task. It keeps its due time if both repeat by the same
+// interval or calendar, unless the task is parked.
 func (r *Record) Redefined(as *Record) *Record {
 	next := *r
 	next.Kind, next.Payload, next.Times, next.Group, next.Version = as.Kind, as.Payload, as.Times, as.Group, as.Version
@@ -148,7 +148,7 @@ func (r *Record) Redefined(as *Record) *Record {
 	return &next
 }
 
-// Moved returns the task with its next run at that time.
+// Moved returns the task with its next run due at that time.
 func (r *Record) Moved(to int64) *Record {
 	next := *r
 	next.Grid = to
@@ -156,8 +156,8 @@ func (r *Record) Moved(to int64) *Record {
 	return &next
 }
 
-// Following returns the task that SetTask puts in place of old, which may be nil. If no run of old has started, the
-// task is due at the deadline of old at the latest.
+// Following returns the task with which SetTask replaces old, which may be nil. If no run of old has started, the task
+// is due no later than old's deadline.
 func (r *Record) Following(old *Record, started bool, now int64) *Record {
 	if old == nil || started || old.Failing() || old.Snoozes > 0 || r.Deadline == 0 || old.Deadline == 0 {
 		return r
@@ -169,8 +169,8 @@ func (r *Record) Following(old *Record, started bool, now int64) *Record {
 	return &next
 }
 
-// PutOff returns the task that SetTask puts that long after its call, because other changes came first: otherwise it
-// would be due too soon after their runs. A task without a deadline is unchanged.
+// PutOff returns the task to store if earlier changes delayed SetTask by that long. Without the adjustment, the task
+// would be due too soon after the runs of the earlier changes. A task without a deadline is returned unchanged.
 func (r *Record) PutOff(by int64) *Record {
 	if r.Deadline == 0 || by <= 0 {
 		return r
@@ -181,7 +181,7 @@ func (r *Record) PutOff(by int64) *Record {
 	return &next
 }
 
-// Held returns the task paused.
+// Held returns the task in its paused state.
 func (r *Record) Held() *Record {
 	if r.Paused != 0 {
 		return r
@@ -191,7 +191,8 @@ func (r *Record) Held() *Record {
 	return &next
 }
 
-// Resumed returns the task with its due time before the pause. of may be nil.
+// Resumed returns the task with the due time that it had before the pause, or with a later one if missed runs are
+// skipped. of may be nil.
 func (r *Record) Resumed(of *Policy, now int64) *Record {
 	if r.Paused == 0 {
 		return r
@@ -207,14 +208,15 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 	return &next
 }
 
-// begin sets the record to a new run, which is due on its grid.
+// begin starts a new run in the record, due at Grid.
 func (r *Record) begin() {
 	r.Seq++
 	r.Attempts, r.Starts, r.Snoozes, r.Failed, r.Deadline = 0, 0, 0, nil, 0
 	r.await()
 }
 
-// await makes the task due on its grid, or parks it if the grid is unknown. A paused task will be due then.
+// await makes the task due at Grid, or parks it if Grid is Never. A paused task stays paused and becomes due at Grid
+// after the pause.
 func (r *Record) await() {
 	switch r.Due = r.Grid; {
 	case r.Paused != 0:
@@ -231,11 +233,10 @@ func (r *Record) fail(failure string, now int64) {
 	r.Failed = append([]Failure{{now, failure}}, earlier...)
 }
 
-// Repeats reports whether there is a run after the next.
+// Repeats reports whether there is another run after the next one.
 func (r *Record) Repeats() bool { return r.Times == Forever || r.Times > 1 }
 
-// onGrid returns the first instant of the task's grid after t, or Never if this process cannot read its
-// calendar.
+// onGrid returns the first instant of the task's grid after t, or Never if this process cannot parse its calendar.
 func (r *Record) onGrid(t int64) int64 {
 	if r.Grid > t {
 		return r.Grid
@@ -247,7 +248,7 @@ func (r *Record) onGrid(t int64) int64 {
 	return Later(last, r.Interval)
 }
 
-// periods returns how many periods there are from the run to a later instant of the grid.
+// periods returns the number of periods from the run to a later instant of the grid.
 func (r *Record) periods(until int64) (n uint64) {
 	if r.Cron == "" {
 		return uint64((until - r.Grid) / int64(r.Interval))
@@ -259,7 +260,8 @@ func (r *Record) periods(until int64) (n uint64) {
 	return 1 + calendar.between(time.Unix(0, r.Grid-int64(r.Shift)), time.Unix(0, until-int64(r.Shift)))
 }
 
-// NextOf returns the first instant of the calendar, shifted, after t, or Never if this process cannot read it.
+// NextOf returns the first instant after t that is an instant of the calendar plus shift. It returns Never if this
+// process cannot parse the calendar.
 func NextOf(cron string, t int64, shift time.Duration) int64 {
 	calendar, err := ParseCalendar(cron)
 	if err != nil {
@@ -268,10 +270,10 @@ func NextOf(cron string, t int64, shift time.Duration) int64 {
 	return calendar.after(t, shift)
 }
 
-// Skippable reports whether the next run may be skipped when it is overdue: there are others, and it has not begun.
+// Skippable reports whether the next run may be skipped if it is overdue: it has not begun, and other runs follow it.
 func (r *Record) Skippable() bool {
 	return r.Repeats() && r.Attempts == 0 && r.Starts == 0 && r.Snoozes == 0
 }
 
-// IsExpired reports whether it is too late to start the task's run.
+// IsExpired reports whether it is too late to start an attempt of the task's run.
 func (r *Record) IsExpired(now int64) bool { return r.Expires > 0 && now > Later(r.Grid, r.Expires) }

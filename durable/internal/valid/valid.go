@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package valid checks the arguments of an engine.
+// Package valid checks the arguments of engine calls.
 package valid
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Batches returns an error if an engine does not accept a write, or the batches together.
+// Batches returns an error if a write is invalid, or if the batches may not be committed together.
 func Batches(batches []engine.Batch) error {
 	type key struct {
 		key  string
@@ -41,7 +41,7 @@ func Batches(batches []engine.Batch) error {
 	return nil
 }
 
-// note returns an error if the write is not valid for a note.
+// note returns an error if the write of a note is invalid.
 func note(w engine.Write) error {
 	switch {
 	case w.Key == "" || len(w.Key) > engine.MaxNoteName:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package buttons serves a demo's page with buttons that cause trouble.
+// Package buttons serves a demo page with buttons that cause trouble.
 package buttons
 
 import (
@@ -17,9 +17,9 @@ const around = `<!doctype html>
 </html>
 `
 
-// Handler serves the page. The function body returns the content of its form, as HTML. A button with the name make
-// calls the function press with its value, and an error is answered with status 400. Requests from other machines and
-// other sites are refused.
+// Handler returns a handler that serves the page. The function body returns the content of the page's form as HTML. A
+// button named make calls the function press with the button's value. If press returns an error, the response has
+// status 400. Requests from other machines and other sites are refused.
 func Handler(body func() string, press func(what string) error) http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := OnThisMachine(r); err != nil {
@@ -39,9 +39,9 @@ func Handler(body func() string, press func(what string) error) http.Handler {
 	}))
 }
 
-// OnThisMachine lets a request control the demo if it comes from this machine and its Host is localhost or a
-// loopback address. So every user of the machine may control it; a real check would authenticate the user.
-// Without the check of Host, a site in the user's browser could point its own name at this machine.
+// OnThisMachine returns nil if a request comes from this machine and its Host is localhost or a loopback address. Every
+// user of the machine may therefore control the demo; a real check would authenticate the user. Without the check of
+// the Host, a site in the user's browser could point its own name at this machine.
 func OnThisMachine(r *http.Request) error {
 	for _, address := range []string{r.RemoteAddr, r.Host} {
 		host := address

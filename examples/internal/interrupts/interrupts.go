@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package interrupts helps to test the examples. A test program runs itself again as the example and interrupts it.
+// Package interrupts tests how the examples handle interrupts. A test program runs itself again as the example and
+// interrupts it.
 package interrupts
 
 import (
@@ -14,13 +15,13 @@ import (
 	"time"
 )
 
-// asMain is set in the environment of a test program that must act as the example.
+// asMain is the environment variable that makes a test program run as the example.
 const asMain = "EXAMPLE_AS_MAIN"
 
-// bound is the time limit of an example. It is generous, because the machine may have other work.
+// bound is the time limit for an example. It is generous because the machine may be busy.
 const bound = time.Minute
 
-// Main is TestMain of an example: main is its main function.
+// Main is the body of an example's TestMain. The argument main is the example's main function.
 func Main(m *testing.M, main func()) {
 	if os.Getenv(asMain) != "" {
 		main()
@@ -29,8 +30,8 @@ func Main(m *testing.M, main func()) {
 	os.Exit(m.Run())
 }
 
-// Test starts the example and interrupts it when it has written a line that contains first. The example must end with
-// exit status 0, and write a line that contains report.
+// Test starts the example and interrupts it once it has written a line that contains first. The example must then write
+// a line that contains report, and exit with status 0.
 func Test(t *testing.T, first, report string, args ...string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {

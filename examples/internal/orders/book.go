@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A step is a change of an order, one line of the book. Only the first step of an order has more than the order's id.
+// A step is a change to an order, and one line of the book. Only an order's first step may have SKU, Quantity and At.
 type step struct {
 	Order    string    `json:"order"`
 	Is       string    `json:"is"`
@@ -25,9 +25,10 @@ type step struct {
 	At       time.Time `json:"at,omitzero"` // on the orders' clock
 }
 
-// The states of an order. A held order becomes paid or back, once. One that is back may still be paid, too late.
+// The states of an order. A held order becomes either paid or back, once. An order that is back may still be paid, but
+// too late.
 const (
-	isOpened  = "opened" // not an order: the book was opened
+	isOpened  = "opened" // not the state of an order: the book was opened
 	isRefused = "refused"
 	isHeld    = "held"
 	isPaid    = "paid"
@@ -35,22 +36,22 @@ const (
 	isLate    = "late"
 )
 
-// A book is a file of steps. A step counts only once it is on disk. Steps that are written at the same time share one
+// A book is a file of steps. A step takes effect only once it is on disk. Steps that are written concurrently share one
 // sync. A book is safe for concurrent use.
 type book struct {
 	file *os.File
 	wake chan struct{}
 	done chan struct{}
 
-	mu     sync.Mutex // protects all below
+	mu     sync.Mutex // protects the fields below
 	lines  bytes.Buffer
-	synced chan struct{} // closed when lines is on disk
+	synced chan struct{} // closed when lines is on disk or could not be written
 	closed bool
 	err    error
 }
 
-// openBook opens the book and calls read with each step in it. A line that a crash left incomplete is removed: its step
-// was never acknowledged.
+// openBook opens the book and calls read with each step in it. If a crash left the last line incomplete, openBook
+// removes that line, because its step was never acknowledged.
 func openBook(name string, read func(step) error) (_ *book, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -101,7 +102,7 @@ func syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// write returns when the step is on disk.
+// write writes the step and returns once the step is on disk.
 func (b *book) write(s step) error {
 	line, err := json.Marshal(s)
 	if err != nil {
@@ -125,8 +126,8 @@ func (b *book) write(s step) error {
 	return b.err
 }
 
-// run writes all waiting steps with one sync. After an error it writes nothing more: steps behind a torn line could not
-// be read again.
+// run repeatedly writes all waiting steps with one sync. After an error, it writes no further steps, because steps
+// after a torn line could not be read back.
 func (b *book) run() {
 	defer close(b.done)
 	for range b.wake {

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	fileSpeed = 3600                   // of orders from a file: an hour a second
-	fileStock = 20                     // units of each SKU, for orders from a file
-	perOrder  = 20 * time.Microsecond  // time per order of a generated sale, but
-	shortest  = 3 * time.Second        // no less than this
-	slots     = 1 << 13                // slots of the wheel: one circle is 8 s at the default tick
-	grace     = 30 * time.Second       // for jobs in progress when the wheel is shut down
-	leastTick = 100 * time.Microsecond // below it the machine's timers are the limit
+	fileSpeed = 3600                   // speed for orders from a file: an hour per second
+	fileStock = 20                     // units of each SKU for orders from a file
+	perOrder  = 20 * time.Microsecond  // real time per order of a generated sale
+	shortest  = 3 * time.Second        // minimum real time of a generated sale
+	slots     = 1 << 13                // slots of the wheel; one circle is 8 s with the default tick
+	grace     = 30 * time.Second       // how long jobs in progress may take to end at shutdown
+	leastTick = 100 * time.Microsecond // the machine's timers cannot support a shorter tick
 )
 
-// A config contains the values of the flags.
+// A config holds the values of the flags.
 type config struct {
 	in       string
 	out      string
@@ -35,8 +35,8 @@ type config struct {
 	http     string
 }
 
-// parseFlags parses the arguments of the program that keeps its orders, or of the one that does not. Its error is
-// flag.ErrHelp if they ask for help, which is written to help.
+// parseFlags parses the arguments of orders-durable if keeps is set, or else of orders. If the arguments request help,
+// it writes the help text to help and returns flag.ErrHelp.
 func parseFlags(args []string, keeps bool, help io.Writer) (config, error) {
 	c := config{tick: time.Millisecond}
 	fs := flag.NewFlagSet("orders", flag.ContinueOnError)

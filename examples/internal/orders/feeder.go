@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// slack is how long after its due time a task may still be live.
+// slack is how long a task may still be live after its due time.
 const slack = 100 * time.Millisecond
 
-// A feeder brings orders and payments to the shop at their times. Orders come in one by one. The payments of the
-// accepted orders wait in a heap. Together they form one stream in order of time.
+// A feeder places orders in the shop and makes their payments, each at its time. Orders arrive one at a time. The
+// payments for accepted orders wait in a heap. Together they form one stream in chronological order.
 //
-// Orders are taken in the order of the input: an order that is older than its predecessor comes at the time of the
-// predecessor. A feeder that is late, because the machine is slow, catches up and drops nothing. The window of an order
-// begins when the order really reaches the shop. A quiet period, without orders, payments and tasks, is skipped.
+// Orders keep the sequence of the input: an order that is older than its predecessor is placed at the time of the
+// predecessor. A feeder that is late because the machine is slow catches up and drops nothing. The window of an order
+// begins when the order actually reaches the shop. The feeder skips quiet periods without orders, payments and tasks.
 type feeder struct {
 	shop *shop
 	pace pace
-	in   <-chan order // nil at the end
+	in   <-chan order // nil after the last order
 
 	next     order         // the next order, if waits is set
-	nextAt   time.Duration // its time on the orders' clock
+	nextAt   time.Duration // time of the next order on the orders' clock
 	waits    bool
 	payments payments
-	lastDue  time.Time // when the task of the last order is due
+	lastDue  time.Time // due time of the last order's task
 
-	began, ended time.Time     // when the first order reached the shop, and when the last one did
-	lag          time.Duration // the maximal delay of an order or a payment
+	began, ended time.Time     // when the first and the last order reached the shop
+	lag          time.Duration // maximum delay of an order or a payment
 }
 
 // run feeds the shop until there are no further orders and payments. It returns the error of ctx if ctx is done first.
@@ -45,8 +45,8 @@ func (f *feeder) run(ctx context.Context) error {
 	return nil
 }
 
-// step reads the next order. If one is already waiting, it brings the order or a payment to the shop, whichever comes
-// first.
+// step reads the next order if none is waiting. Otherwise it places the waiting order or makes a payment, whichever
+// comes first.
 func (f *feeder) step(ctx context.Context) error {
 	if !f.waits && f.in != nil {
 		paymentFirst, err := f.takeIn(ctx)
@@ -67,8 +67,7 @@ func (f *feeder) step(ctx context.Context) error {
 	return f.place()
 }
 
-// takeIn reads the next order, or finds the end of the orders. It waits until the next payment is due, and then returns
-// true.
+// takeIn reads the next order, or detects the end of the orders. It reports whether the next payment was due first.
 func (f *feeder) takeIn(ctx context.Context) (bool, error) {
 	select {
 	case o, ok := <-f.in:
@@ -104,7 +103,7 @@ func (f *feeder) cameIn(o order, ok bool) {
 	f.next, f.nextAt, f.waits = o, max(f.nextAt, f.pace.offset(o.at)), true
 }
 
-// waitUntil returns at offset on the orders' clock, and skips ahead if nothing can happen before that.
+// waitUntil waits until offset on the orders' clock. If nothing can happen before that time, it skips ahead.
 func (f *feeder) waitUntil(ctx context.Context, offset time.Duration) error {
 	now, at := time.Now(), f.pace.real(offset)
 	quiet := f.lastDue.Add(slack)
@@ -127,7 +126,7 @@ func (f *feeder) waitUntil(ctx context.Context, offset time.Duration) error {
 	return nil
 }
 
-// place brings the next order to the shop.
+// place places the next order in the shop.
 func (f *feeder) place() error {
 	h, err := f.shop.place(f.next)
 	if err != nil {
@@ -145,10 +144,10 @@ func (f *feeder) place() error {
 	return nil
 }
 
-// pay brings the next payment to the shop.
+// pay makes the next payment.
 func (f *feeder) pay() error { return f.shop.pay(heap.Pop(&f.payments).(*hold)) }
 
-// payments is a heap of orders by the time of their payment.
+// payments is a heap of orders, ordered by payment time.
 type payments []*hold
 
 func (p payments) Len() int           { return len(p) }

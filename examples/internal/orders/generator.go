@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The sale of the generator. Three quarters of the orders come in the rush of its first quarter of an hour. Of ten
-// customers about eight pay, half of them within nine minutes; one in thirty pays after more than half an hour, when by
-// default the goods are back on the shelf.
+// These constants describe the generated sale. Three quarters of the orders arrive during the rush, the first quarter
+// of an hour. About eight in ten customers pay, half of them within nine minutes. One in thirty pays after more than
+// half an hour, when by default the goods are back on the shelf.
 const (
 	rush, rest  = 15 * time.Minute, 30 * time.Minute
 	rushShare   = 0.75
@@ -21,33 +21,34 @@ const (
 	paySoonest  = 15 * time.Second
 	payMedian   = 9 * time.Minute
 	paySigma    = 0.7  // standard deviation of the logarithm of the delay
-	skew        = 0.7  // skew of the demand: for the i-th product it is proportional to i^-skew
-	leastStock  = 0.82 // share of the expected demand
+	skew        = 0.7  // demand for the i-th product is proportional to i^-skew
+	leastStock  = 0.82 // minimum stock, as a share of the expected demand
 	mostStock   = 1.12
 	span        = rush + rest
-	numberWidth = 7 // digits of the number in an order id
+	numberWidth = 7 // number of digits in an order ID
 )
 
-// saleOpens is when the first order may come. It is a fixed date, so that the same seed makes the same orders.
+// saleOpens is the time from which orders may arrive. It is a fixed date, so that the same seed generates the same
+// orders.
 var saleOpens = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 
-// quantities is the distribution of the units per order: the first share of the customers orders one, and so on.
+// quantities is the distribution of units per order. Each share is the fraction of orders with that number of units.
 var quantities = [...]struct {
 	units int
 	share float64
 }{{1, 0.70}, {2, 0.20}, {3, 0.06}, {4, 0.03}, {6, 0.01}}
 
-// A generator generates the orders of a sale. The same number and seed make the same sale.
+// A generator generates the orders of a sale. The same number of orders and the same seed generate the same sale.
 type generator struct {
 	n    int
 	seed uint64
 
 	skus  []string
-	upTo  []float64      // the share of orders for this SKU or an earlier one
+	upTo  []float64      // cumulative share of orders, up to and including each SKU
 	stock map[string]int // units of each SKU at the start
 }
 
-// newGenerator returns a generator of n orders.
+// newGenerator returns a generator for n orders.
 func newGenerator(n int, seed uint64) *generator {
 	g := &generator{n: n, seed: seed, stock: make(map[string]int)}
 	for _, product := range []string{"TEE", "POLO", "SHIRT", "HOODIE", "JACKET", "SHORTS", "JEANS", "CAP"} {
@@ -70,8 +71,8 @@ func newGenerator(n int, seed uint64) *generator {
 		g.upTo[i] /= all
 		wanted := float64(n) * (g.upTo[i] - before) * perOrder
 		before = g.upTo[i]
-		// The stock of a SKU was bought without knowing how many units customers will want. Returned units are sold
-		// again, so slightly less than the demand is enough. With even less stock some customers are refused: about one
+		// The stock of a SKU is chosen without knowledge of the actual demand. Returned units are sold again, so
+		// slightly less stock than the demand is enough. If a SKU has even less, some customers are refused: about one
 		// in a hundred overall.
 		g.stock[sku] = int(math.Ceil(wanted * (leastStock + (mostStock-leastStock)*random.Float64())))
 	}
@@ -80,7 +81,7 @@ func newGenerator(n int, seed uint64) *generator {
 
 func (g *generator) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(g.seed, stream)) }
 
-// orders generates the orders one by one, in order of time. It yields no errors.
+// orders generates the orders one at a time, in chronological order. It yields no errors.
 func (g *generator) orders() iter.Seq2[order, error] {
 	return func(yield func(order, error) bool) {
 		random := g.random(2)

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	readAhead  = 1024 // orders read before their time
-	complaints = 20   // malformed lines that are printed; the others are counted
+	readAhead  = 1024 // maximum number of orders read ahead of their time
+	complaints = 20   // maximum number of malformed lines printed; further ones are only counted
 )
 
 // An intake reads orders on a separate goroutine, slightly ahead of the feeder.
 type intake struct {
-	orders chan order // closed at the end
+	orders chan order // closed after the last order
 
 	good, malformed atomic.Int64
-	done            atomic.Bool // everything was read
-	err             error       // the read error; valid when orders is closed
+	done            atomic.Bool // all orders were read
+	err             error       // the read error; valid once orders is closed
 }
 
 func newIntake() *intake { return &intake{orders: make(chan order, readAhead)} }
 
-// run reads all orders of src, until ctx is done, and calls complain for malformed lines.
+// run reads orders from src until the last one, or until ctx is done, and calls complain for malformed lines.
 func (in *intake) run(ctx context.Context, src *source, complain func(string)) {
 	defer close(in.orders)
 	for o, err := range src.orders {

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// Tasks is a scheduler whose tasks survive the process. Package tasks implements it.
+// Tasks is a scheduler whose tasks survive the process. Package tasks provides an implementation.
 type Tasks interface {
 	Start() error
-	Add(id string, delay time.Duration) error // does nothing if the task exists
-	Remove(id string) error                   // does nothing if it does not exist or has begun
+	Add(id string, delay time.Duration) error // does nothing if the task already exists
+	Remove(id string) error                   // does nothing if the task does not exist or has begun
 	Len() int
-	Counts() (added, removed, run, parked uint64) // of this process
+	Counts() (added, removed, run, parked uint64) // since this process started
 	Close(ctx context.Context) error
 }
 
-// An Open opens the tasks in a directory. Once started, each task calls expire when it is due, at least once.
+// An Open opens the tasks in a directory. After Start, each task calls expire at least once when it is due.
 type Open func(dir string, expire func(id string) error) (Tasks, error)
 
 // A keptShop is a shop whose orders survive the process. Each order that holds stock has a task in a durable scheduler,
-// and each change of an order is a step in a book.
+// and each change to an order is a step in a book.
 //
-// The book decides between a payment and the end of the window: the step that is written first counts. So it does not
-// matter that a task may run twice, or again after a payment. After a crash between two writes the tasks are corrected
-// to match the book: a held order without a task gets one, and a task whose order is no longer held does nothing.
+// The book decides between a payment and the end of the window: the step that is written first takes effect. A task may
+// therefore run twice, or after a payment, without harm. After a crash between two writes, the tasks are corrected to
+// match the book. A held order without a task gets one, and a task whose order is no longer held does nothing.
 type keptShop struct {
 	tasks  Tasks
 	book   *book
@@ -39,23 +39,23 @@ type keptShop struct {
 	window time.Duration // in real time
 
 	tally  tally
-	lives  int       // how often the book was opened
-	latest time.Time // the time of the latest order in the book, on the orders' clock
+	lives  int       // number of times that the book was opened
+	latest time.Time // time of the latest order in the book, on the orders' clock
 	open   atomic.Int64
 	idle   chan struct{}
 
 	failed chan error // the first error
 
-	mu     sync.Mutex // protects orders
+	mu     sync.Mutex // protects the field below
 	orders map[string]*keptOrder
 }
 
-// A keptOrder is an order of the book.
+// A keptOrder is an order in the book.
 type keptOrder struct {
 	item     *item
 	quantity int
 
-	mu sync.Mutex // held from the decision until its step is written
+	mu sync.Mutex // held from a decision until its step is written
 	is string
 }
 
@@ -124,7 +124,8 @@ func (s *keptShop) read(st step) error {
 	return nil
 }
 
-// makeGood adds the missing tasks of orders that were held just before a crash.
+// makeGood adds the missing tasks of held orders. A task is missing if a crash came between the order's step and its
+// task.
 func (s *keptShop) makeGood() error {
 	for id, o := range s.orders {
 		if o.is != isHeld {
@@ -166,7 +167,7 @@ func (s *keptShop) place(o order) error {
 	return s.tasks.Add(o.id, s.window)
 }
 
-// pay takes the money for a placed order.
+// pay records the payment for a placed order.
 func (s *keptShop) pay(id string) error {
 	paid, err := s.decide(id, isPaid)
 	if err != nil {
@@ -176,10 +177,10 @@ func (s *keptShop) pay(id string) error {
 		_, err := s.decide(id, isLate)
 		return err
 	}
-	return s.tasks.Remove(id) // does nothing if the task has begun, which will find the order paid
+	return s.tasks.Remove(id) // does nothing if the task has begun; the task then detects that the order is paid
 }
 
-// expire is the handler of an order's task. It may be called twice.
+// expire is the handler for an order's task. It may be called more than once.
 func (s *keptShop) expire(id string) error {
 	_, err := s.decide(id, isBack)
 	if err != nil {
@@ -188,7 +189,7 @@ func (s *keptShop) expire(id string) error {
 	return err
 }
 
-// decide moves an order to the given state, if that is still possible.
+// decide moves an order to the given state, if that is still possible, and reports whether it did.
 func (s *keptShop) decide(id, is string) (bool, error) {
 	s.mu.Lock()
 	o := s.orders[id]
@@ -207,12 +208,12 @@ func (s *keptShop) decide(id, is string) (bool, error) {
 	return s.settle(o, is), nil
 }
 
-// may reports whether the order can move to that state.
+// may reports whether the order can move to the given state.
 func (o *keptOrder) may(is string) bool {
 	return o.is == isHeld && (is == isPaid || is == isBack) || o.is == isBack && is == isLate
 }
 
-// settle moves the stock of an order according to its new state, and reports whether that state is allowed.
+// settle moves an order to a new state, together with its stock. It reports whether that state is allowed.
 func (s *keptShop) settle(o *keptOrder, is string) bool {
 	if !o.may(is) {
 		return false
@@ -233,7 +234,7 @@ func (s *keptShop) settle(o *keptOrder, is string) bool {
 	return true
 }
 
-// enter keeps the shop from being idle until leave.
+// enter prevents the shop from becoming idle until leave is called.
 func (s *keptShop) enter() { s.open.Add(1) }
 
 func (s *keptShop) leave() {
@@ -242,7 +243,7 @@ func (s *keptShop) leave() {
 	}
 }
 
-// fail ends the session, unless it has already failed.
+// fail ends the session with the error, unless the session has already failed.
 func (s *keptShop) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -250,7 +251,7 @@ func (s *keptShop) fail(err error) {
 	}
 }
 
-// close ends the shop after the running handlers have ended.
+// close waits for the running handlers to end and closes the shop.
 func (s *keptShop) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// atOnce is how many orders and payments are written at the same time, to share a sync.
+// atOnce is the maximum number of orders and payments that are written concurrently, so that they share a sync.
 const atOnce = 512
 
 // A keptSession is one process of the program with -durable. It continues where the previous process ended or was
@@ -27,9 +27,9 @@ type keptSession struct {
 	pace   pace
 
 	room        chan struct{}
-	mu          sync.Mutex     // protects closed
-	closed      bool           // nothing new is started
-	under       sync.WaitGroup // orders and payments being written
+	mu          sync.Mutex     // protects the field below
+	closed      bool           // no further writes are started
+	under       sync.WaitGroup // counts orders and payments being written
 	tasks       taskCounts
 	left        int
 	took        time.Duration
@@ -46,7 +46,7 @@ func newKeptSession(c config, open Open, src *source, con *console) (*keptSessio
 	return s, err
 }
 
-// work handles the orders that are not yet in the book, and the unsettled orders in the book.
+// work processes the orders that are not yet in the book, and settles the orders in the book that are still open.
 func (s *keptSession) work(ctx context.Context) error {
 	stop := make(chan struct{})
 	var aside sync.WaitGroup
@@ -83,15 +83,15 @@ func (s *keptSession) work(ctx context.Context) error {
 	return err
 }
 
-// awaitAcknowledged waits for the tasks of the last orders: an order is settled when its step is written, but its task
-// ends a moment later, when the handler has returned.
+// awaitAcknowledged waits for the tasks of the last orders to end, for at most grace. An order is settled when its step
+// is written, but its task ends slightly later, after the handler has returned.
 func (s *keptSession) awaitAcknowledged() {
 	for end := time.Now().Add(grace); s.shop.tasks.Len() > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// feed brings each order to the shop at its time.
+// feed places each order in the shop at the order's time.
 func (s *keptSession) feed(ctx context.Context) error {
 	for first := true; ; first = false {
 		var o order
@@ -115,7 +115,7 @@ func (s *keptSession) feed(ctx context.Context) error {
 		if err := s.wait(ctx, s.pace.real(s.pace.offset(o.at))); err != nil {
 			return err
 		}
-		s.shop.enter() // before start returns, so that the shop is not idle while an order is on its way
+		s.shop.enter() // before start, so that the shop is not idle while an order is being placed
 		place := func() error {
 			defer s.shop.leave()
 			return s.shop.place(o)
@@ -126,7 +126,7 @@ func (s *keptSession) feed(ctx context.Context) error {
 	}
 }
 
-// wait returns at the given time, or earlier with the error of ctx or of a failure.
+// wait waits until the given time. It returns early with an error if ctx is done or the shop has failed.
 func (s *keptSession) wait(ctx context.Context, at time.Time) error {
 	select {
 	case err := <-s.shop.failed:
@@ -145,8 +145,8 @@ func (s *keptSession) wait(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// start calls f, and then the following function, on a new goroutine, of which there is a limited number. It reports
-// whether it does.
+// start starts a goroutine that calls f and, if f succeeds, then. The number of these goroutines is limited to atOnce.
+// start reports whether it started the goroutine.
 func (s *keptSession) start(ctx context.Context, f func() error, then func()) bool {
 	select {
 	case s.room <- struct{}{}:
@@ -170,8 +170,8 @@ func (s *keptSession) start(ctx context.Context, f func() error, then func()) bo
 	return true
 }
 
-// payLater pays an order at its time, if it is ever paid. The session does not wait for that: a payment that is due
-// after its end comes in the next session.
+// payLater pays an order at the order's payment time, if there is one. The session does not wait for the payment: if
+// the session ends first, the next session makes the payment.
 func (s *keptSession) payLater(ctx context.Context, o order) {
 	if !o.paid {
 		return
@@ -193,7 +193,7 @@ func (s *keptSession) status() status {
 	}
 }
 
-// report returns the outcome of all processes.
+// report returns the results of all processes so far.
 func (s *keptSession) report() *keptReport {
 	t := &s.shop.tally
 	return &keptReport{
@@ -207,15 +207,16 @@ func (s *keptSession) report() *keptReport {
 	}
 }
 
-// A keptReport is the report of a session with -durable: orders and ledger of all processes, tasks of the last one.
+// A keptReport is the report of a session with -durable. Its orders and its ledger cover all processes, and its tasks
+// cover only the last one.
 type keptReport struct {
 	report
 	lives int
 	tasks taskCounts
-	left  int // tasks in the store
+	left  int // number of tasks left in the store
 }
 
-// A taskCounts contains the counts of Tasks.
+// A taskCounts holds the results of Tasks.Counts.
 type taskCounts struct{ added, removed, run, parked uint64 }
 
 func (r *keptReport) problems() []string {

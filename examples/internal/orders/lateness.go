@@ -11,19 +11,20 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A lateness collects how long after its due time each run began, in real time.
+// A lateness collects the lateness of runs: the real time from the due time of a run until its start.
 type lateness struct {
-	mu    sync.Mutex // protects all below
+	mu    sync.Mutex // protects the fields below
 	hist  *hdrhistogram.Histogram
-	early int64 // runs that began before their due time, which must not happen
+	early int64 // number of runs that started before their due time, which must not happen
 }
 
-// newLateness returns a lateness with a resolution of one microsecond, or of three digits above a millisecond.
+// newLateness returns an empty lateness. Its resolution is one microsecond up to a millisecond, and three significant
+// digits above that.
 func newLateness() *lateness {
 	return &lateness{hist: hdrhistogram.New(1, time.Hour.Microseconds(), 3)}
 }
 
-// observe is the wheel's observer. The workers call it.
+// observe records a run. It is the wheel's observer, so the workers call it concurrently.
 func (l *lateness) observe(run timewheel.Run) {
 	late := run.Started.Sub(run.Due)
 	l.mu.Lock()
@@ -32,24 +33,25 @@ func (l *lateness) observe(run timewheel.Run) {
 		l.early++
 	}
 	late = min(max(late, 0), time.Hour)
-	// A part of a microsecond counts as a whole one: a figure is never better than the truth.
+	// Round up to whole microseconds, so that no figure is better than the true value.
 	_ = l.hist.RecordValue((late + time.Microsecond - 1).Microseconds())
 }
 
-// A spread is the distribution of the lateness of the runs.
+// A spread is the distribution of the runs' lateness.
 type spread struct {
 	runs, early   int64
 	p50, p99, max time.Duration
 	bands         []band
 }
 
-// A band contains the runs that were late by at most upTo and by more than the upTo of the previous band.
+// A band counts the runs that were late by at most upTo, and by more than the previous band's upTo.
 type band struct {
 	upTo time.Duration
 	runs int64
 }
 
-// spread returns the distribution, in bands of the steps 1, 2, 5 from the first to the last non-empty one.
+// spread returns the distribution. Its bands grow in steps of 1, 2, 5, and range from the first to the last non-empty
+// one.
 func (l *lateness) spread() spread {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +83,7 @@ func (l *lateness) spread() spread {
 	return s
 }
 
-// nextStep advances from 1 to 2 to 5 to 10.
+// nextStep returns the next bound of the sequence 1, 2, 5, 10, and the next step.
 func nextStep(upTo time.Duration, step int) (time.Duration, int) {
 	if step == 1 {
 		return upTo * 5 / 2, 2

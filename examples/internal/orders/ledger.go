@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// A ledger records where every unit of the stock is. It is safe for concurrent use.
+// A ledger records the location of every unit of the stock. It is safe for concurrent use.
 type ledger struct {
-	stock func(sku string) int // its units at the start
+	stock func(sku string) int // returns the number of units at the start
 
-	mu    sync.Mutex // protects items
+	mu    sync.Mutex // protects the field below
 	items map[string]*item
 }
 
@@ -20,16 +20,16 @@ type ledger struct {
 type item struct {
 	sku string
 
-	mu      sync.Mutex // protects all below
+	mu      sync.Mutex // protects the field below
 	account account
 }
 
-// An account counts units of stock: the units at the start, and where they are now.
+// An account counts units of stock: the number at the start, and the number in each place now.
 type account struct {
 	start, sold, shelf, held int
 }
 
-// balances reports whether every unit is in one place.
+// balances reports whether every unit is in exactly one place.
 func (a account) balances() bool {
 	return a.start == a.sold+a.shelf+a.held && a.sold >= 0 && a.shelf >= 0 && a.held >= 0
 }
@@ -38,7 +38,8 @@ func (a account) plus(b account) account {
 	return account{a.start + b.start, a.sold + b.sold, a.shelf + b.shelf, a.held + b.held}
 }
 
-// newLedger returns an empty ledger. The first lookup of a SKU adds it, with as many units as stock returns.
+// newLedger returns an empty ledger. The first lookup of a SKU adds the SKU, with the number of units that stock
+// returns.
 func newLedger(stock func(sku string) int) *ledger {
 	return &ledger{stock: stock, items: make(map[string]*item)}
 }
@@ -56,7 +57,8 @@ func (l *ledger) item(sku string) *item {
 	return it
 }
 
-// hold takes n units off the shelf for an order, and reports whether there were enough. If not it takes none.
+// hold takes n units off the shelf for an order, and reports whether there were enough. If there were not, it takes
+// none.
 func (it *item) hold(n int) bool {
 	it.mu.Lock()
 	defer it.mu.Unlock()
@@ -90,7 +92,7 @@ type row struct {
 	account
 }
 
-// rows returns the accounts, largest first.
+// rows returns the accounts of all SKUs, starting with the SKU of which the most units have left the shelf.
 func (l *ledger) rows() []row {
 	l.mu.Lock()
 	defer l.mu.Unlock()

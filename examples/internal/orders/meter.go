@@ -9,38 +9,38 @@ import (
 )
 
 const (
-	reading  = 20 * time.Millisecond // time between two readings of a meter
-	pastPeak = 0.98                  // a peak is past when less than this share of it is live
-	farBelow = 0.95                  // a heap measured below this share of the peak is not representative
+	reading  = 20 * time.Millisecond // interval between two readings of a meter
+	pastPeak = 0.98                  // a peak is past when less than this share of its tasks is live
+	farBelow = 0.95                  // a heap measurement at less than this share of the peak is not representative
 )
 
-// A meter regularly reads the number of live tasks and the memory in use, without delaying the orders.
+// A meter reads the number of live tasks and the memory in use at regular intervals, without delaying the orders.
 //
-// The live part of the heap is known only at the end of a garbage collection. So the meter starts one when a peak is
-// past. That happens once in a sale, and seldom more often in other input, because the next peak must be higher. Memory
-// allocated during the collection counts as live, and a task that ends during it does not count: the figure is never
-// better than the truth.
+// The size of the live heap is known only at the end of a garbage collection, so the meter starts a collection when a
+// peak is past. This happens once in a generated sale. It seldom happens more often with other input, because the next
+// peak must be higher. Memory allocated during the collection counts as live, but a task that ends during it does not,
+// so the figure is never better than the true value.
 type meter struct {
-	live  func() int   // number of live tasks
-	added func() int64 // number of added tasks
+	live  func() int   // returns the number of live tasks
+	added func() int64 // returns the number of added tasks
 
 	samples []metrics.Sample
-	base    uint64    // live heap before there were tasks
-	second  time.Time // when the current second began, and
-	before  int64     // number of added tasks at that time
+	base    uint64    // live heap in bytes before there were tasks
+	second  time.Time // when the current second began
+	before  int64     // number of tasks added before the current second
 	figures measures
 }
 
-// A measures contains the results of a meter.
+// A measures holds the results of a meter.
 type measures struct {
-	peak       int     // the most tasks live at once
-	busiest    float64 // the most tasks added in a second, or 0 if the run was shorter
-	goroutines int     // the maximal number of goroutines
-	heap       uint64  // heap bytes of the tasks and everything that belongs to them when
-	heapTasks  int     // this number of tasks was live
+	peak       int     // maximum number of live tasks
+	busiest    float64 // maximum number of tasks added in a second; 0 if the run was shorter than a second
+	goroutines int     // maximum number of goroutines
+	heap       uint64  // heap bytes of the tasks and of everything that belongs to them
+	heapTasks  int     // number of live tasks when heap was measured
 }
 
-// perTask returns the bytes of heap per live task, or false if there were too few tasks.
+// perTask returns the heap bytes per live task, or false if there were too few tasks.
 func (m measures) perTask() (uint64, bool) {
 	if m.heapTasks < 1000 {
 		return 0, false
@@ -57,7 +57,7 @@ func newMeter(live func() int, added func() int64) *meter {
 	return m
 }
 
-// run reads until stop is closed.
+// run takes readings until stop is closed.
 func (m *meter) run(stop <-chan struct{}) {
 	ticker := time.NewTicker(reading)
 	defer ticker.Stop()
@@ -65,7 +65,7 @@ func (m *meter) run(stop <-chan struct{}) {
 	for {
 		select {
 		case <-stop:
-			m.measureHeap(m.live()) // if the peak was not past: for the remaining tasks
+			m.measureHeap(m.live()) // measure with the remaining tasks if the peak was not past
 			return
 		case <-ticker.C:
 			m.read(time.Now())
@@ -89,8 +89,8 @@ func (m *meter) read(now time.Time) {
 	}
 }
 
-// measureHeap measures the heap, unless it was already measured with more live tasks, or with nearly as many as
-// possible.
+// measureHeap measures the heap, unless an earlier measurement had at least as many live tasks, or almost as many as
+// the peak.
 func (m *meter) measureHeap(live int) {
 	f := &m.figures
 	if live <= f.heapTasks || float64(f.heapTasks) >= farBelow*float64(f.peak) {
@@ -100,7 +100,7 @@ func (m *meter) measureHeap(live int) {
 	f.heap, f.heapTasks = heap-min(m.base, heap), min(live, m.live())
 }
 
-// heap returns the live bytes in the heap, after a collection.
+// heap runs a garbage collection and returns the number of live bytes in the heap.
 func (m *meter) heap() uint64 {
 	runtime.GC()
 	metrics.Read(m.samples)

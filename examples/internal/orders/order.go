@@ -16,10 +16,10 @@ type order struct {
 	quantity int
 	at       time.Time
 	paid     bool
-	paidAt   time.Time // if paid; never before at
+	paidAt   time.Time // valid if paid is set; never before at
 }
 
-// orderLine is an order in JSON. A field is a pointer where a missing value is not the same as zero.
+// An orderLine is an order in JSON. A field is a pointer if a missing value differs from a zero value.
 type orderLine struct {
 	Order    string  `json:"order"`
 	SKU      string  `json:"sku"`
@@ -28,8 +28,8 @@ type orderLine struct {
 	PaidAt   *string `json:"paid_at,omitempty"`
 }
 
-// parseOrder reads one line. Its error describes the problem in terms of the line, not of this program. Unknown fields
-// are ignored, because a real feed contains more than a program needs.
+// parseOrder parses one line. Its error describes the problem in terms of the line, not of this program. Unknown fields
+// are ignored, because a real feed contains more fields than a program needs.
 func parseOrder(text []byte) (order, error) {
 	var line orderLine
 	if err := json.Unmarshal(text, &line); err != nil {
@@ -73,7 +73,7 @@ func parseTime(field, text string) (time.Time, error) {
 	return t, nil
 }
 
-// jsonError returns the error of package json, without its names of Go types.
+// jsonError returns the error from package json without the names of Go types.
 func jsonError(err error) error {
 	var kind *json.UnmarshalTypeError
 	if !errors.As(err, &kind) {
@@ -88,7 +88,7 @@ func jsonError(err error) error {
 	return fmt.Errorf("%s is a JSON %s and not a string", kind.Field, kind.Value)
 }
 
-// appendLine appends the order to text as one line that parseOrder reads.
+// appendLine appends the order to text as one line in the format that parseOrder accepts.
 func (o order) appendLine(text []byte) ([]byte, error) {
 	line := orderLine{Order: o.id, SKU: o.sku, Quantity: &o.quantity, At: o.at.Format(time.RFC3339Nano)}
 	if o.paid {

@@ -4,27 +4,28 @@ package orders
 
 import "time"
 
-// A pace maps the orders' time to real time: speed times as fast, starting with the first order.
+// A pace maps the orders' time to real time. The orders' clock runs speed times as fast, starting with the first order.
 type pace struct {
 	speed float64
 
-	origin time.Time // the time of the first order; and the real time at which
-	start  time.Time // that was, or would have been without skips
+	origin time.Time // time of the first order on the orders' clock
+	start  time.Time // real time of the first order, moved back by the skips
 }
 
-// begin maps the time of the first order to now, in real time.
+// begin maps origin, the time of the first order, to the real time now.
 func (p *pace) begin(origin, now time.Time) { p.origin, p.start = origin, now }
 
-// offset converts the orders' time to the form kept while an order waits: the time since the first order.
+// offset converts a time on the orders' clock to the time since the first order, which is stored while an order waits.
 func (p *pace) offset(t time.Time) time.Duration { return t.Sub(p.origin) }
 
-// real returns the real time of an offset.
+// real converts an offset to real time.
 func (p *pace) real(offset time.Duration) time.Time { return p.start.Add(scale(offset, p.speed)) }
 
-// skip advances the orders' clock, so that events planned for the real time from happen at the time to.
+// skip advances the orders' clock, so that an event that was planned for the real time from happens at the real time
+// to.
 func (p *pace) skip(from, to time.Time) { p.start = p.start.Add(to.Sub(from)) }
 
-// scale returns the real duration of d of the orders' time at a speed.
+// scale converts a duration d on the orders' clock to real time at the given speed.
 func scale(d time.Duration, speed float64) time.Duration {
 	const longest = 1<<63 - 1
 	scaled := float64(d) / speed

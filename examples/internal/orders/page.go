@@ -13,13 +13,13 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A webPage shows the wheel in the browser while the program works. It is read-only.
+// A webPage shows the wheel in the browser while the program is running. It is read-only.
 type webPage struct {
 	listener net.Listener
 	recorder *dashboard.Recorder
 }
 
-// newWebPage listens on the address.
+// newWebPage returns a webPage that listens on the address.
 func newWebPage(address string) (*webPage, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -30,7 +30,7 @@ func newWebPage(address string) (*webPage, error) {
 
 func (p *webPage) address() string { return "http://" + p.listener.Addr().String() + "/" }
 
-// serve serves the page, and returns a function that ends that.
+// serve starts serving the page, and returns a function that stops serving it.
 func (p *webPage) serve(wheel *timewheel.TimeWheel) (end func()) {
 	open, closeAll := context.WithCancel(context.Background())
 	srv := &http.Server{
@@ -41,7 +41,7 @@ func (p *webPage) serve(wheel *timewheel.TimeWheel) (end func()) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = srv.Serve(p.listener) // ends when the server is closed
+		_ = srv.Serve(p.listener) // returns when the server is closed
 	}()
 	return func() {
 		closeAll()

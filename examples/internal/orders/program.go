@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 // Package orders implements the programs examples/orders and examples/orders-durable: a shop that holds stock for each
-// order until it is paid. They differ in the place of the orders' tasks: a wheel in memory, or a store on disk. The
-// package knows the store only through an interface, so that the first program is built without it.
+// order until the order is paid. The first program keeps the tasks of the orders in a wheel in memory, and the second
+// keeps them in a store on disk. The package uses the store only through an interface, so that the first program does
+// not depend on it.
 package orders
 
 import (
@@ -24,16 +25,16 @@ const (
 	exitMalformed = 3
 )
 
-// Main is the program: it handles the orders that the arguments name, and ends the process. The tasks of the orders are
-// in the scheduler that open opens, or in a wheel in memory if open is nil.
+// Main runs the program: it processes the orders that the command line names, and exits. The tasks of the orders are in
+// the scheduler that open opens, or in a wheel in memory if open is nil.
 func Main(open Open) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, open, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the program. It returns the exit status. When ctx is done it accepts no further orders, and reports its
-// results: that is not an error.
+// run runs the program and returns the exit status. When ctx is done, it accepts no further orders and reports its
+// results. An interruption is not an error.
 func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	complain := func(err error) { fmt.Fprintf(stderr, "orders: %v\n", err) }
 	c, err := parseFlags(args, open != nil, stdout)
@@ -97,7 +98,7 @@ func run(ctx context.Context, open Open, args []string, stdin io.Reader, stdout,
 	return exitStatus(r, workErr)
 }
 
-// A result is the report of a session, of either kind.
+// A result is the report of a session or a keptSession.
 type result interface {
 	cameIn() int64
 	badLines() int64

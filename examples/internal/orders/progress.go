@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	redraw   = 100 * time.Millisecond // time between two drawings of the bar
-	widest   = 20                     // columns of the bar
-	noWidth  = 80                     // columns of a terminal that does not report its width
+	redraw   = 100 * time.Millisecond // interval between two drawings of the bar
+	widest   = 20                     // maximum width of the bar, in columns
+	noWidth  = 80                     // assumed width of a terminal that does not report its width, in columns
 	eraseAll = "\r\x1b[2K"            // moves to the first column and erases the line
 )
 
 // A status is the progress of the work.
 type status struct {
-	settled int64 // refused, paid or returned orders
-	total   int64 // total orders, or -1 if unknown
-	live    int   // live tasks
+	settled int64 // number of refused, paid or returned orders
+	total   int64 // total number of orders; -1 if unknown
+	live    int   // number of live tasks
 }
 
-// A console is standard error: lines for a person, and below them a progress bar while there is work. Without a
-// terminal there is no bar.
+// A console writes to standard error: lines for people and, while work is in progress, a progress bar below them. It
+// draws no bar if standard error is not a terminal.
 type console struct {
-	mu    sync.Mutex // protects all below, and keeps lines and bar apart
+	mu    sync.Mutex // protects the fields below, and keeps lines and bar from overlapping
 	w     io.Writer
-	drawn bool // there is a bar
+	drawn bool // the bar is visible
 }
 
 // println writes a line above the bar.
 func (c *console) println(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.clearLocked() // the next drawing shows it again
+	c.clearLocked() // the next drawing restores the bar
 	fmt.Fprintln(c.w, line)
 }
 
-// follow draws a bar of the status returned by now, until stop is closed. Then it removes the bar.
+// follow draws a bar for the status that now returns, until stop is closed. Then it removes the bar.
 func (c *console) follow(stop <-chan struct{}, now func() status) {
 	if !isTerminal(c.w) {
 		return
@@ -65,13 +65,14 @@ func (c *console) draw(s status, columns int) {
 	_, _ = io.WriteString(c.w, eraseAll+s.line(columns))
 }
 
-// line returns the bar, shorter than the width of the terminal: a terminal that has to break a line keeps the first
-// part of it, and the next drawing begins below. Parts without room are left out, the bar first.
+// line returns the line with the bar, which is shorter than the width of the terminal. If a terminal had to wrap the
+// line, the first part would remain, and the next drawing would begin below it. Parts that do not fit are omitted, the
+// bar first.
 func (s status) line(columns int) string {
 	text := thousands(s.settled) + " settled, " + thousands(s.live) + " held"
 	if s.total > 0 {
 		text = thousands(s.settled) + " of " + thousands(s.total) + " settled, " + thousands(s.live) + " held"
-		part := fmt.Sprintf("%3d %% ", min(s.settled*100/s.total, 99)) // 100 % is reached when the bar is gone
+		part := fmt.Sprintf("%3d %% ", min(s.settled*100/s.total, 99)) // at 100 % the bar is already removed
 		if room := min(widest, columns-1-len(part)-len(text)-1); room > 0 {
 			full := int(min(s.settled*int64(room)/s.total, int64(room)))
 			part += strings.Repeat("█", full) + strings.Repeat("░", room-full) + " "

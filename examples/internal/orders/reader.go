@@ -11,15 +11,15 @@ import (
 	"iter"
 )
 
-// longest is the maximal number of bytes in a line. A longer line is malformed, and takes at most this much memory.
+// longest is the maximum length of a line in bytes. A longer line is malformed, and uses no more memory than this.
 const longest = 64 << 10
 
 var errTooLong = fmt.Errorf("the line is longer than %d bytes", longest)
 
-// A lineError is the error of a malformed line, with its position.
+// A lineError is the error for a malformed line, with the position of the line.
 type lineError struct {
-	name string // of the file
-	line int    // counted from 1
+	name string // name of the file
+	line int    // line number, starting at 1
 	err  error
 }
 
@@ -29,10 +29,11 @@ func (e *lineError) Error() string {
 
 func (e *lineError) Unwrap() error { return e.err }
 
-// readOrders reads orders from r lazily, one JSON object per line. A malformed line yields a *lineError, and the
-// following lines are still read; any other error is the last element. Empty lines are skipped.
+// readOrders reads orders from r lazily, one JSON object per line. For a malformed line, it yields a *lineError and
+// continues with the next line. Any other error is the last element of the sequence. Empty lines are skipped.
 //
-// An order id may occur only once. To check that, readOrders keeps them all, at about a hundred bytes each.
+// An order ID may occur only once. To detect duplicates, readOrders stores all IDs, which take about a hundred bytes
+// each.
 func readOrders(r io.Reader, name string) iter.Seq2[order, error] {
 	return func(yield func(order, error) bool) {
 		lines := lineReader{r: bufio.NewReaderSize(r, longest), name: name, first: make(map[string]int)}
@@ -50,15 +51,16 @@ func readOrders(r io.Reader, name string) iter.Seq2[order, error] {
 	}
 }
 
-// A lineReader turns lines into orders.
+// A lineReader parses lines into orders.
 type lineReader struct {
 	r     *bufio.Reader
 	name  string
-	line  int            // the number of the last line read
-	first map[string]int // the line of each order id
+	line  int            // number of the last line read
+	first map[string]int // line number of each order ID
 }
 
-// next returns the next order, a *lineError instead of it, io.EOF, or another read error.
+// next returns the next order. Its error is a *lineError for a malformed line, io.EOF at the end, or another read
+// error.
 func (l *lineReader) next() (order, error) {
 	text, err := l.read()
 	for err == nil && len(text) == 0 {
@@ -83,7 +85,7 @@ func (l *lineReader) next() (order, error) {
 	return o, nil
 }
 
-// read returns the next line without the spaces around it, valid until the next call.
+// read returns the next line without surrounding spaces. The line is valid until the next call.
 func (l *lineReader) read() ([]byte, error) {
 	l.line++
 	text, err := l.r.ReadSlice('\n')
@@ -91,10 +93,10 @@ func (l *lineReader) read() ([]byte, error) {
 		return nil, l.passOver()
 	}
 	if errors.Is(err, io.EOF) && len(text) > 0 {
-		err = nil // the last line, without its newline
+		err = nil // the last line has no newline
 	}
 	if l.line == 1 {
-		text = bytes.TrimPrefix(text, []byte("\ufeff")) // the byte order mark that some editors put before a text
+		text = bytes.TrimPrefix(text, []byte("\ufeff")) // the byte order mark that some editors write first
 	}
 	return bytes.TrimSpace(text), err
 }

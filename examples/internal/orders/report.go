@@ -15,16 +15,16 @@ import (
 
 const (
 	barWidth  = 30
-	shownSKUs = 10 // rows of the ledger; the others are one row together
-	skuWidth  = 20 // characters of a SKU in the ledger
+	shownSKUs = 10 // number of SKUs with a row of their own in the ledger; the other SKUs share a row
+	skuWidth  = 20 // maximum number of characters of a SKU in the ledger
 )
 
-// A report contains all results of a run of the program.
+// A report holds all results of a run of the program.
 type report struct {
-	name        string // of the source
-	keepsIDs    bool   // the source keeps the ids of all orders
+	name        string // name of the source
+	keepsIDs    bool   // the source keeps the IDs of all orders
 	speed       float64
-	window      time.Duration // of the orders' time
+	window      time.Duration // on the orders' clock
 	took        time.Duration
 	interrupted bool
 
@@ -41,15 +41,15 @@ type report struct {
 	stats timewheel.Stats
 }
 
-// cameIn returns how many orders reached the shop.
+// cameIn returns the number of orders that reached the shop.
 func (r *report) cameIn() int64 { return r.created + r.refused }
 
 func (r *report) badLines() int64 { return r.malformed }
 
-// held returns how many orders still hold stock.
+// held returns the number of orders that still hold stock.
 func (r *report) held() int64 { return r.created - r.paid - r.givenBack }
 
-// problems returns the violations; none if everything balances.
+// problems returns the violations, or nil if everything balances.
 func (r *report) problems() []string {
 	var found problems
 	r.checkStock(&found)
@@ -60,7 +60,7 @@ func (r *report) problems() []string {
 	return found
 }
 
-// checkStock finds errors in the ledger.
+// checkStock adds the errors in the ledger to found.
 func (r *report) checkStock(found *problems) {
 	var all account
 	for _, row := range r.rows {
@@ -72,7 +72,7 @@ func (r *report) checkStock(found *problems) {
 	}
 }
 
-// problems are violations that were found.
+// problems holds the violations found.
 type problems []string
 
 func (p *problems) check(ok bool, format string, args ...any) {
@@ -91,14 +91,14 @@ func (r *report) runsBalance() bool {
 	return s.Due == s.Started+s.Missed+uint64(s.Waiting)+s.Withdrawn && s.Panicked == 0
 }
 
-// sidesAgree reports whether the counts of the shop match those of the wheel.
+// sidesAgree reports whether the shop's counts match the wheel's.
 func (r *report) sidesAgree() bool {
 	s := r.stats
 	return s.Added == uint64(r.created) && s.Removed == uint64(r.paid) && s.Finished == uint64(r.givenBack) &&
 		int64(s.Pending) == r.held()
 }
 
-// write writes the report for a person to read.
+// write writes the report in a form for people.
 func (r *report) write(w io.Writer, paint style) error {
 	p := &page{paint: paint}
 	p.line("")
@@ -233,7 +233,7 @@ func (r *report) writeWheel(p *page) {
 	p.line("  both   what the wheel counts is what the shop counts  %s", p.tick(r.sidesAgree()))
 }
 
-// A page is a text that is being built.
+// A page builds the text of a report.
 type page struct {
 	text  strings.Builder
 	paint style
@@ -267,7 +267,7 @@ func (p *page) writeTo(w io.Writer) error {
 
 func (p *page) title(text string) { p.line("\n%s", p.paint.title(text)) }
 
-// tick returns the mark next to a sum.
+// tick returns the mark that shows whether a sum balances.
 func (p *page) tick(ok bool) string {
 	if ok {
 		return p.paint.good("✓")

@@ -14,7 +14,7 @@ import (
 
 var errUnreadable = errors.New("the orders cannot be read")
 
-// A session is one run of the program: a shop with its wheel, fed from a source, and its measurements.
+// A session is one run of the program: a shop with its wheel, the source of its orders, and its measurements.
 type session struct {
 	config
 	source  *source
@@ -27,7 +27,7 @@ type session struct {
 	feeder   *feeder
 	lateness *lateness
 	meter    *meter
-	page     *webPage // nil unless requested
+	page     *webPage // nil without -http
 
 	took        time.Duration
 	interrupted bool
@@ -56,7 +56,7 @@ func newSession(c config, src *source, con *console) (*session, error) {
 	return s, nil
 }
 
-// work handles all orders, and ends when the last one is settled or ctx is done.
+// work processes all orders, and returns when the last one is settled or ctx is done.
 func (s *session) work(ctx context.Context) error {
 	readCtx, stopReading := context.WithCancel(ctx)
 	defer stopReading()
@@ -89,7 +89,7 @@ func (s *session) work(ctx context.Context) error {
 	return err
 }
 
-// outcome returns the error of the run. An interruption is recorded, and is not an error.
+// outcome returns the error of the run. An interruption is recorded, but is not an error.
 func (s *session) outcome(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		s.interrupted = true
@@ -126,7 +126,7 @@ func (s *session) status() status {
 	}
 }
 
-// report returns the results of the work.
+// report returns the results of the session.
 func (s *session) report() *report {
 	t, f := &s.shop.tally, s.feeder
 	return &report{

@@ -11,20 +11,20 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A shop holds stock for orders until they are paid, but no longer than a window. Each order that it accepts
-// has one task in the wheel, keyed by the order's id and due when the window ends.
+// A shop holds stock for orders until they are paid, but no longer than a window. Each accepted order has one task in
+// the wheel. The task's key is the order's ID, and the task is due when the window ends.
 //
-// The wheel decides between a payment and the end of the window. Either RemoveTask removes the task, and the job never
-// runs, or it does not find the task, because the job has begun. So the units of an order are moved once, by whichever
-// of the two has the task, and the shop needs no lock and no separate state for an order.
+// The wheel decides between a payment and the end of the window. Either RemoveTask removes the task and the job never
+// runs, or RemoveTask does not find the task because the job has begun. The units of an order are therefore moved
+// exactly once, by either the payment or the job. The shop needs no lock and no separate state for an order.
 type shop struct {
 	wheel  *timewheel.TimeWheel
 	ledger *ledger
 	window time.Duration // in real time
 
 	tally tally
-	open  atomic.Int64  // orders whose stock is held, and one more until the shop closes
-	idle  chan struct{} // closed when the shop is closed and no order is left
+	open  atomic.Int64  // number of orders whose stock is held, plus one until the shop closes
+	idle  chan struct{} // closed when the shop is closed and no orders are left
 }
 
 // A tally counts orders.
@@ -32,12 +32,12 @@ type tally struct {
 	created, refused, paid, givenBack, paidLate atomic.Int64
 }
 
-// A hold is the stock of one order that the shop has accepted.
+// A hold is the stock held for one accepted order.
 type hold struct {
 	key      string
 	item     *item
 	quantity int
-	paidAt   time.Duration // on the orders' clock, for the feeder
+	paidAt   time.Duration // payment time on the orders' clock, used by the feeder
 }
 
 func newShop(wheel *timewheel.TimeWheel, ledger *ledger, window time.Duration) *shop {
@@ -46,7 +46,7 @@ func newShop(wheel *timewheel.TimeWheel, ledger *ledger, window time.Duration) *
 	return s
 }
 
-// place accepts an order and holds its stock. It returns nil if there is not enough stock: the order is refused.
+// place accepts an order and holds its stock. If there is not enough stock, it refuses the order and returns nil.
 func (s *shop) place(o order) (*hold, error) {
 	h := &hold{key: o.id, item: s.ledger.item(o.sku), quantity: o.quantity}
 	if !h.item.hold(h.quantity) {
@@ -68,7 +68,7 @@ func (s *shop) place(o order) (*hold, error) {
 	return h, nil
 }
 
-// pay takes the money for an order. If its task has begun the money comes too late.
+// pay records the payment for an order. If the order's task has begun, the payment is too late.
 func (s *shop) pay(h *hold) error {
 	switch err := s.wheel.RemoveTask(h.key); {
 	case errors.Is(err, timewheel.ErrTaskKeyNotFound):
@@ -83,14 +83,14 @@ func (s *shop) pay(h *hold) error {
 	return nil
 }
 
-// expire is the job of an order's task: the order was not paid within the window.
+// expire is the job of an order's task. It runs if the order was not paid within the window.
 func (s *shop) expire(h *hold) {
 	h.item.giveBack(h.quantity)
 	s.tally.givenBack.Add(1)
 	s.leave()
 }
 
-// close declares the end of the orders.
+// close marks the end of the orders.
 func (s *shop) close() { s.leave() }
 
 func (s *shop) leave() {

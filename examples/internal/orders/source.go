@@ -14,17 +14,17 @@ import (
 	"sync/atomic"
 )
 
-// A source is where orders come from.
+// A source provides orders.
 type source struct {
 	name   string
 	orders iter.Seq2[order, error] // as returned by readOrders
-	stock  func(sku string) int    // units of the SKU at the start
+	stock  func(sku string) int    // number of units of the SKU at the start
 
-	keepsIDs bool // it keeps the ids of all orders to find duplicates
+	keepsIDs bool // the source keeps the IDs of all orders to detect duplicates
 
 	expected int64        // expected number of orders, or 0 if unknown
-	size     int64        // size of the input in bytes, or 0, and
-	read     atomic.Int64 // how many bytes of it were read
+	size     int64        // size of the input in bytes, or 0 if unknown
+	read     atomic.Int64 // number of input bytes read
 }
 
 // openSource returns the source named by c, and a function that closes it.
@@ -49,7 +49,7 @@ func openSource(c config, stdin io.Reader) (*source, func(), error) {
 	return s, func() { _ = file.Close() }, nil
 }
 
-// generated returns the sale described by c.
+// generated returns a source for the sale that c describes.
 func generated(c config) *source {
 	g := newGenerator(c.generate, c.seed)
 	s := &source{
@@ -64,7 +64,8 @@ func generated(c config) *source {
 	return s
 }
 
-// total estimates the total number of orders, after good ones have been read. It returns -1 if that is unknown.
+// total estimates the total number of orders, given that good of them have been read. It returns -1 if the total is
+// unknown.
 func (s *source) total(good int64) int64 {
 	read := s.read.Load()
 	switch {
@@ -76,7 +77,7 @@ func (s *source) total(good int64) int64 {
 	return -1
 }
 
-// writeOut writes the generated orders as JSON lines until ctx is done. It returns how many it has written.
+// writeOut writes the generated orders as JSON lines until ctx is done. It returns the number of orders written.
 func writeOut(ctx context.Context, c config, stdout io.Writer) (n int, err error) {
 	w := stdout
 	if c.out != "-" {

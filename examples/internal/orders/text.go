@@ -20,7 +20,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// columns returns how wide a terminal is, which may change at any time.
+// columns returns the width of the terminal, which may change at any time.
 func columns(w io.Writer) int {
 	if file, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
@@ -30,8 +30,8 @@ func columns(w io.Writer) int {
 	return noWidth
 }
 
-// printable returns untrusted text, such as an order's id, in a form that can be shown: unprintable characters are
-// escaped as in Go. So it neither controls the terminal nor breaks the line.
+// printable returns untrusted text, such as an order's ID, in a form that is safe to print. Unprintable characters are
+// escaped as in Go, so the text can neither control the terminal nor break the line.
 func printable(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -53,10 +53,10 @@ func cut(text string, width int) string {
 	return string([]rune(text)[:max(width-1, 0)]) + "…"
 }
 
-// A style marks text for a terminal, or leaves it plain.
+// A style adds terminal colours to text, or leaves the text plain.
 type style struct{ colour bool }
 
-// styleFor returns the style for w: colours for a terminal, unless the user has switched them off.
+// styleFor returns the style for w: colours for a terminal, unless the user has disabled them.
 func styleFor(w io.Writer) style {
 	return style{isTerminal(w) && os.Getenv("NO_COLOR") == ""}
 }
@@ -74,13 +74,13 @@ func (s style) mark(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// right pads text with spaces on its left up to the width, and left on its right.
+// right pads text with spaces on the left up to the width; left pads it on the right.
 func right(text string, width int) string { return spaces(width-utf8.RuneCountInString(text)) + text }
 func left(text string, width int) string  { return text + spaces(width-utf8.RuneCountInString(text)) }
 
 func spaces(n int) string { return strings.Repeat(" ", max(n, 0)) }
 
-// thousands writes n with a comma after every third digit from the right.
+// thousands formats n with a comma before every third digit from the right.
 func thousands[N ~int | ~int64 | ~uint64](n N) string {
 	digits, sign := strconv.FormatInt(int64(n), 10), ""
 	if n < 0 {
@@ -92,7 +92,7 @@ func thousands[N ~int | ~int64 | ~uint64](n N) string {
 	return sign + digits
 }
 
-// percent writes how much part is of all.
+// percent formats part as a percentage of all.
 func percent(part, all int64) string {
 	switch {
 	case all == 0:
@@ -103,7 +103,7 @@ func percent(part, all int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(all))
 }
 
-// bar draws part as a bar, which is width characters long if part equals all. A nonzero part is always visible.
+// bar draws part as a bar that is width characters long if part equals all. A nonzero part is always visible.
 func bar(part, all int64, width int) string {
 	if part <= 0 || all <= 0 {
 		return ""
@@ -116,7 +116,7 @@ func bar(part, all int64, width int) string {
 	return text
 }
 
-// short formats a measured time with three digits.
+// short formats a measured duration with three digits.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -129,7 +129,7 @@ func short(d time.Duration) string {
 	return exact(d.Round(time.Second))
 }
 
-// exact formats a given time: 30m and not 30m0s.
+// exact formats a configured duration, such as "30m" instead of "30m0s".
 func exact(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -141,7 +141,7 @@ func exact(d time.Duration) string {
 	return text
 }
 
-// size writes a number of bytes.
+// size formats a number of bytes.
 func size(bytes uint64) string {
 	switch {
 	case bytes < 1<<10:
@@ -154,7 +154,7 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// times formats a factor: without decimals if it is large.
+// times formats a factor, without decimals if it is at least 100.
 func times(x float64) string {
 	if x >= 100 {
 		return thousands(int64(x + 0.5))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package tasks adapts the durable scheduler to the shop of examples/orders-durable: one task for each order that holds
-// stock, due when its window ends.
+// Package tasks adapts the durable scheduler to the shop in examples/orders-durable. Each order that holds stock has
+// one task, which is due when the order's window ends.
 package tasks
 
 import (
@@ -18,17 +18,17 @@ import (
 
 const kind = "order.expire"
 
-// Tasks are the tasks of the orders, in a directory.
+// Tasks holds the tasks of the orders in a directory.
 type Tasks struct{ scheduler *durable.Scheduler }
 
-// Open opens the tasks in the directory. After Start each task calls expire when it is due, at least once.
+// Open opens the tasks in the directory. After Start, each task calls expire at least once when it is due.
 func Open(dir string, expire func(id string) error) (*Tasks, error) {
 	store, err := pebble.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // failures are returned, and end the program
+	quiet.SetOutput(io.Discard) // errors are returned and end the program
 	s, err := durable.New(store, durable.WithLogger(quiet))
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -40,10 +40,10 @@ func Open(dir string, expire func(id string) error) (*Tasks, error) {
 	return &Tasks{s}, nil
 }
 
-// Start lets the tasks run.
+// Start starts running due tasks.
 func (t *Tasks) Start() error { return t.scheduler.Start() }
 
-// Add adds the task of an order, unless it exists. The task is on disk when Add returns.
+// Add adds the task of an order, unless it already exists. The task is on disk when Add returns.
 func (t *Tasks) Add(id string, delay time.Duration) error {
 	err := t.scheduler.AddTask(context.Background(), durable.Task{Key: id, Kind: kind, Delay: delay})
 	if errors.Is(err, durable.ErrDuplicateTaskKey) {
@@ -52,7 +52,7 @@ func (t *Tasks) Add(id string, delay time.Duration) error {
 	return err
 }
 
-// Remove removes the task of an order, if it has not begun.
+// Remove removes the task of an order, unless the task has already begun.
 func (t *Tasks) Remove(id string) error {
 	err := t.scheduler.RemoveTask(context.Background(), id)
 	if errors.Is(err, durable.ErrTaskKeyNotFound) {
@@ -61,15 +61,14 @@ func (t *Tasks) Remove(id string) error {
 	return err
 }
 
-// Len returns how many tasks there are.
+// Len returns the number of tasks.
 func (t *Tasks) Len() int { return t.scheduler.Len() }
 
-// Counts returns how many tasks this process has added and removed, how many have run, and how many have failed
-// permanently.
+// Counts returns the number of tasks that this process has added, removed, run and parked.
 func (t *Tasks) Counts() (added, removed, run, parked uint64) {
 	s := t.scheduler.Stats()
 	return uint64(s.Added), uint64(s.Removed), uint64(s.Succeeded), uint64(s.ParkedTotal)
 }
 
-// Close returns when the runs have ended, or ctx is done.
+// Close stops the scheduler and waits until the runs in progress have ended or ctx is done.
 func (t *Tasks) Close(ctx context.Context) error { return t.scheduler.Shutdown(ctx) }
