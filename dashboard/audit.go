@@ -13,7 +13,7 @@ import (
 type AuditEntry struct {
 	Time   time.Time
 	Who    string         // the user, as returned by the first function passed to WithAudit
-	Action string         // the action in the request path, such as pause-kind, or in the form of a bulk request
+	Action string         // the action, such as pause-kind, from the request path or, for a bulk request, from the form
 	Source string         // the name of the wheel or the scheduler
 	Key    string         // the key of the task; empty for an action on many tasks or on kinds
 	Query  *durable.Query // the query of an action on many tasks; nil for other actions

@@ -195,7 +195,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkHost returns an error if the Host is not allowed. An empty Host is allowed, because every browser sends one.
+// checkHost returns an error if the Host is not allowed. An empty Host is allowed, because it cannot come from a
+// browser: every browser sends a Host.
 func (h *handler) checkHost(hostport string) error {
 	host := hostport
 	if name, _, err := net.SplitHostPort(hostport); err == nil {

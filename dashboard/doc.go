@@ -73,7 +73,7 @@
 //
 // # Incidents
 //
-// README.md has a table of incidents: what the page shows, what it means, and what to do. The command make incidents
+// README.md has a table of incidents: what the page shows, what it means, and what to do. Running "make incidents"
 // replays all of them with real processes.
 //
 // # Cost

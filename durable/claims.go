@@ -82,9 +82,9 @@ func (n *node) claim() time.Duration {
 	return min(again, n.backlog.Hire())
 }
 
-// claimOverdue claims overdue tasks of the kinds for which the backlog has room. Slow kinds that already have overdue
-// tasks here are claimed separately, and at most their share at a time. claimOverdue returns how long to wait before
-// the next call.
+// claimOverdue claims overdue tasks of the kinds for which the backlog has room. Tasks of slow kinds that already have
+// overdue tasks here are claimed separately, at most the share of the kinds at a time. claimOverdue returns how long to
+// wait before the next call.
 func (n *node) claimOverdue() time.Duration {
 	t, room := n.room()
 	var kinds, slow, full []string

@@ -16,17 +16,18 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A TaskSet is the repeating tasks that a program declares with [Scheduler.Schedule].
+// A TaskSet contains the repeating tasks that a program declares with [Scheduler.Schedule].
 type TaskSet struct {
-	// Prefix is what the keys of the set begin with, such as "cron/": 1 to MaxPrefix bytes. Every task whose key begins
-	// with it belongs to the set. At most MaxSet tasks do.
+	// Prefix begins every key of the set, such as "cron/". It has 1 to MaxPrefix bytes. Every task whose key begins
+	// with Prefix belongs to the set, which has at most MaxSet tasks.
 	Prefix string
 
-	// Version increases with each deployment, such as the number of the build. 0 is the lowest. To go back to an
-	// earlier set, deploy it with a higher version.
+	// Version must increase with each deployment, as a build number does. The lowest version is 0. To go back to an
+	// earlier set, deploy that set with a higher version.
 	Version int64
 
-	// Tasks are the tasks, in any order. Each has Cron or Interval, and runs until it is removed: Times is 0 or Forever.
+	// Tasks lists the tasks in any order. Each task needs Cron or Interval and runs until it is removed, so its Times
+	// must be 0 or Forever.
 	Tasks []Task
 }
 
@@ -35,30 +36,31 @@ const (
 	MaxSet    = 10_000 // the number of tasks of a [TaskSet]
 )
 
-// A SetResult is what Schedule has done to the tasks of a set.
+// A SetResult counts the changes that Schedule made to the tasks of a set.
 type SetResult struct {
 	Added, Changed, Removed, Unchanged int
 
-	// Newer is the version of the set that was declared before, if that is higher than the one of this call. Then
-	// nothing has changed. Otherwise it is 0.
+	// Newer is the stored version of the set if it is higher than the version passed to Schedule. In that case Schedule
+	// changed nothing. Otherwise Newer is 0.
 	Newer int64
 }
 
-// Schedule makes the tasks of the set those that exist under its prefix: all at once, or none if it returns an error.
-// Call it when the program starts, in every process.
+// Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. All changes
+// take effect together. Call Schedule in every process when the program starts.
 //
 //   - A declared task that does not exist is added.
-//   - One that exists with another definition is changed. It keeps its count of missed periods and its pause. If its
-//     Interval, Cron and Jitter are the same, it keeps its due time as well, unless it is parked.
-//   - One that exists with the same definition is left alone, and so is its parking. Delay and At count only when a task is
-//     added, and are not compared.
+//   - An existing task with a different definition is changed. It keeps its number of missed periods, and remains paused
+//     if it is paused. If its Interval, Cron and Jitter are unchanged, it also keeps its due time, unless it is parked.
+//   - An existing task with the same definition is left alone, even if it is parked. Delay and At apply only when a task
+//     is added, and are not compared.
 //   - A task under the prefix that is not declared is removed.
 //
-// In a rolling deployment processes with the old set and the new one start in any order. The highest version wins: after
-// a set of that version, one of a lower version changes nothing, and SetResult.Newer says so. Of different sets with one
+// During a rolling deployment, processes with the old and the new set start in any order. The highest version wins.
+// Once it is stored, Schedule changes nothing for a lower version, and sets SetResult.Newer. If two sets have the same
 // version, the last call wins.
 //
-// The error wraps ErrInvalidTask or ErrUnknownKind, or is that of any verb. After an error the call can be repeated.
+// The error wraps ErrInvalidTask or ErrUnknownKind, or is one that every verb can return. If Schedule returns
+// ErrUnavailable, its changes may or may not have taken effect. Calling it again is safe.
 func (s *Scheduler) Schedule(ctx context.Context, set TaskSet) (SetResult, error) {
 	d, err := s.declaration(set)
 	if err != nil {
@@ -75,7 +77,7 @@ func (s *Scheduler) Schedule(ctx context.Context, set TaskSet) (SetResult, error
 	return r, stopped(err, "Schedule", set.Prefix)
 }
 
-// A declaration is a valid TaskSet.
+// A declaration is a validated TaskSet.
 type declaration struct {
 	prefix  string
 	version int64
@@ -121,10 +123,11 @@ func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
 	return &declaration{prefix: set.Prefix, version: set.Version, records: recs, size: size}, nil
 }
 
-// A redeclared is a task before and after a declaration; either may be nil.
+// A redeclared is a task before and after a declaration. Either record may be nil.
 type redeclared struct{ was, next *task.Record }
 
-// plan returns the changes that make the declared tasks of those that exist. number returns generations for n new tasks.
+// plan returns the changes that turn the existing tasks into the declared ones. number reserves n generations and
+// returns the first.
 func (d *declaration) plan(exist map[string]*task.Record, number func(n int) uint64) (changes []redeclared, r SetResult) {
 	named := make(map[string]bool, len(d.records))
 	for _, rec := range d.records {
@@ -157,7 +160,7 @@ func tooManyTasks(prefix string) error {
 
 // The keeper's part.
 
-// declare stores the changes in one commit, and then the version.
+// declare stores the changes in one commit, and the version after it.
 func (k *keeper) declare(ctx context.Context, d *declaration) (r SetResult, err error) {
 	err = k.ask(ctx, op{size: d.size, do: func(g *group) error {
 		settings := g.settingsNow()
@@ -206,7 +209,7 @@ func (g *group) withPrefix(prefix string) (map[string]*task.Record, error) {
 			return nil, tooManyTasks(prefix)
 		}
 	}
-	for _, t := range g.order { // not stored yet
+	for _, t := range g.order { // changes of this group, which are not stored yet
 		if strings.HasPrefix(t.key, prefix) {
 			keys = append(keys, t.key)
 		}
@@ -227,21 +230,21 @@ func (g *group) withPrefix(prefix string) (map[string]*task.Record, error) {
 // The node's part.
 
 const (
-	// declaredNote begins the name of the note of a set. It is before the notes that nodes read all the time.
+	// declaredNote begins the name of a set's note. Such names sort before the notes that nodes read periodically.
 	declaredNote = "declared "
 
-	// declareFor is how long one call may hold the note of a set, and so keep others waiting after its process has ended.
+	// declareFor is how long one call may hold the note of a set. If its process ends, other calls wait that long.
 	declareFor = 15 * time.Second
 )
 
-// A declaredSet is the data of the note of a set. The call that holds the note is the only one that changes the set.
+// A declaredSet is the content of a set's note. Only the call that holds the note changes the set.
 type declaredSet struct {
 	Version int64  `json:"version"`
-	Holder  uint64 `json:"holder,omitempty"` // a random number for each call; 0 if no call holds it
-	Until   int64  `json:"until,omitempty"`  // when another call may hold it, by the engine's clock
+	Holder  uint64 `json:"holder,omitempty"` // random number of the call that holds the note; 0 if none does
+	Until   int64  `json:"until,omitempty"`  // when the hold expires, by the engine's clock
 }
 
-// declare holds the note of the set while it changes the tasks. A batch cannot have both tasks and notes.
+// declare holds the note of the set while it changes the tasks, because a batch cannot contain both tasks and notes.
 func (n *node) declare(ctx context.Context, d *declaration) (r SetResult, err error) {
 	if !n.verbs.enter() {
 		return r, ErrStopped
@@ -272,7 +275,7 @@ func (n *node) declare(ctx context.Context, d *declaration) (r SetResult, err er
 				r, err = n.applySet(held, d)
 				cancel()
 				if err == nil || ctx.Err() != nil || held.Err() == nil {
-					_, _ = n.putSet(ctx, note, revision, declaredSet{Version: d.version}) // otherwise the others wait
+					_, _ = n.putSet(ctx, note, revision, declaredSet{Version: d.version}) // if this fails, other calls wait until the hold expires
 					return r, err
 				}
 			}
@@ -283,7 +286,7 @@ func (n *node) declare(ctx context.Context, d *declaration) (r SetResult, err er
 	}
 }
 
-// putSet writes the note of a set, and returns its revision, or 0 if it has changed meanwhile.
+// putSet writes the note of a set and returns its new revision. It returns 0 if the note has changed since it was read.
 func (n *node) putSet(ctx context.Context, note string, revision int64, set declaredSet) (int64, error) {
 	data, err := json.Marshal(set)
 	if err != nil {
@@ -299,7 +302,7 @@ func (n *node) putSet(ctx context.Context, note string, revision int64, set decl
 	return results[0].Written[0].Revision, nil
 }
 
-// applySet commits the changes of the tasks in one batch. If a task has changed since it was read, it reads all again.
+// applySet commits the changes in one batch. If a task has changed since it was read, it reads all tasks again.
 func (n *node) applySet(ctx context.Context, d *declaration) (r SetResult, err error) {
 	for {
 		exist, revisions := make(map[string]*task.Record), make(map[string]int64)
@@ -346,7 +349,7 @@ func (n *node) applySet(ctx context.Context, d *declaration) (r SetResult, err e
 	}
 }
 
-// pauseFor returns after d, or earlier with the error of ctx.
+// pauseFor waits for d. It returns the error of ctx if ctx is done first.
 func pauseFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -81,8 +81,13 @@
 //
 // # Middleware
 //
-// A [Middleware] wraps handlers, for tracing, log fields or encrypted payloads, for instance. [WithMiddleware] wraps
-// those of all kinds, and [WithKindMiddleware] those of one. WithMiddleware has examples.
+// A [Middleware] wraps handlers, for example to trace runs or to decrypt payloads. [WithMiddleware] applies to all
+// kinds, [WithKindMiddleware] to one kind. See the examples of WithMiddleware.
+//
+// # Declared schedules
+//
+// [Scheduler.Schedule] declares the repeating tasks of a program. It adds, changes and removes tasks until exactly the
+// declared ones exist, also during a rolling deployment. Schedule has an example.
 //
 // # Payloads
 //

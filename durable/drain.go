@@ -9,14 +9,15 @@ import (
 	"slices"
 )
 
-// Drain keeps the nodes of that name from starting further runs, until [Scheduler.Undrain]. When Drain has returned
-// nil, no node of that name starts a run after two seconds, and other nodes take over its waiting tasks. Runs in
-// progress end as usual, and their results count. The node stays a member: it renews its lease, its verbs work, and
-// [NodeReport].Drained says that it is drained. When its Running is 0 as well, it can be stopped without a repeated run.
+// Drain prevents nodes with that name from starting further runs, until [Scheduler.Undrain] is called. The drain takes
+// effect within two seconds after Drain has returned nil. Other nodes then take over the waiting tasks. Runs in
+// progress end as usual, and their results count. A drained node stays a member: it renews its lease, its verbs work,
+// and its [NodeReport].Drained is true. Once its Running is also 0, the node can be stopped without causing a run to be
+// repeated.
 //
-// The drain is stored with the tasks: a node that starts again under the name is still drained. Draining a drained node
-// does nothing. If no node has the name, the error wraps ErrUnknownNode. A store has no other node that could take over:
-// there the error wraps [errors.ErrUnsupported].
+// The drain is stored with the tasks, so a node that restarts with the same name is still drained. Draining a drained
+// node has no effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take
+// over the tasks, so the error wraps [errors.ErrUnsupported].
 func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !s.reads.enter() {
 		return stopped(ErrStopped, "Drain", node)
@@ -37,8 +38,8 @@ func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	}), "Drain", node)
 }
 
-// Undrain ends a Drain: within two seconds the nodes of that name start runs again. If the name is not drained, Undrain
-// does nothing.
+// Undrain ends the effect of Drain. Within two seconds, nodes with that name start runs again. If the name is not
+// drained, Undrain has no effect.
 func (s *Scheduler) Undrain(ctx context.Context, node string) error {
 	return stopped(s.drain(ctx, func(names []string) []string {
 		if i, drained := slices.BinarySearch(names, node); drained {

@@ -55,7 +55,8 @@ func stopped(err error, verb, key string) error {
 	return fmt.Errorf("%w: %s of %q", err, verb, key)
 }
 
-// A DuplicateKeysError wraps ErrDuplicateTaskKey. AddTask returns it with all keys that were already in use.
+// A DuplicateKeysError wraps ErrDuplicateTaskKey. AddTask returns it with all keys that were already in use or that the
+// caller gave more than once.
 type DuplicateKeysError struct{ Keys []string }
 
 func (e *DuplicateKeysError) Error() string {

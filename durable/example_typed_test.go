@@ -84,7 +84,7 @@ func ExampleKindOf_withoutHandler() {
 	// Output: true <nil>
 }
 
-// The shop is closed: the run is put off, which is no failed attempt.
+// While the shop is closed, the handler postpones its run. The attempt does not count as failed.
 func ExampleSnooze() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -152,7 +152,7 @@ func ExampleTask_expires() {
 // A middleware sees each attempt of each kind.
 func ExampleWithMiddleware() {
 	ctx := context.Background()
-	logs := func(next durable.Handler) durable.Handler {
+	var logs durable.Middleware = func(next durable.Handler) durable.Handler {
 		return func(ctx context.Context, run durable.Run) error {
 			err := next(ctx, run)
 			fmt.Printf("%s %q, attempt %d: %v\n", run.Kind, run.Key, run.Attempt, err)

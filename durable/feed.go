@@ -48,7 +48,7 @@ const (
 	// read.
 	feedAtOnce = 512
 
-	// mostWaiting is how many due tasks may wait for a worker before the feeds stop reading.
+	// mostWaiting is how many due tasks may wait for a worker before the feed of upcoming tasks stops reading.
 	mostWaiting = 1 << 16
 )
 

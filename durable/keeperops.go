@@ -83,8 +83,8 @@ func (k *keeper) leave(l *live, counted bool) {
 }
 
 // countStart stores the start of an overdue run before the run begins, and reports whether the run may still begin. It
-// is needed because an overdue run may have ended the process before. A task that falls due now does not wait for this:
-// if its run ends the process, the task is overdue afterwards.
+// is needed because an overdue run may be one that ended an earlier process. A task that falls due now does not wait
+// for this: if its run ends the process, the task is overdue afterwards.
 //
 // To bound the cost, only the first overdue runs of a process are counted. When a run ends the process, all earlier
 // runs have been acknowledged, except runs still in progress and runs in the last commits. So after the next start, the

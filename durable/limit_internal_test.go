@@ -127,7 +127,7 @@ func TestShares_readingMovesCuts(t *testing.T) {
 	}
 }
 
-// A task takes no room from a group that has no more tasks than its own, so that groups of one size do not displace
+// A task takes no room from a group that has no further tasks than its own, so that groups of one size do not displace
 // each other.
 func TestShares_ofOneSize_doNotDisplaceEachOther(t *testing.T) {
 	s := newShares()

@@ -24,7 +24,7 @@ type term struct {
 	readable byte // the greatest record version to claim
 
 	sent   int64           // when the last answered renewal was sent, by the node's own clock
-	until  int64           // when the lease expires at the latest
+	until  int64           // when the node must treat the lease as expired
 	ctx    context.Context // context of the runs; done when the lease has expired
 	cancel context.CancelCauseFunc
 	expiry *time.Timer

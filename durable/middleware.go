@@ -7,17 +7,16 @@ import (
 	"slices"
 )
 
-// A Middleware wraps a handler: it returns a handler that usually calls next. It sees every attempt, on the worker and
-// in the context of the run, and may change the context and the payload that it passes on. It returns the error of next,
-// or another one that decides the outcome in its place. A Middleware is called once for each kind, by Handle, and the
-// handler that it returns is called for each attempt. Both must be safe for concurrent use.
+// A Middleware wraps a handler. It returns a handler that usually calls next, possibly with a different context or
+// payload. The error that the outermost handler returns decides the outcome of the attempt. Handle calls each
+// Middleware once per kind. The returned handlers are called for every attempt, and must be safe for concurrent use.
 //
-// A middleware sees the payload as it is stored, before [WithPayloadVersion] upgrades it. The time limit of
-// [WithTimeout] includes the time that the middleware takes. A panic in a middleware is a panic of the handler.
+// The returned handler receives the payload as stored, before [WithPayloadVersion] upgrades it. [WithTimeout] also
+// bounds the time that middleware takes. A panic in a middleware counts as a panic of the handler.
 type Middleware func(next Handler) Handler
 
-// WithMiddleware wraps the handlers of all kinds. The first middleware is the outermost. It is within no other than
-// those of earlier calls of WithMiddleware, and encloses those of [WithKindMiddleware].
+// WithMiddleware wraps the handlers of all kinds. The first middleware is the outermost. Each call of WithMiddleware
+// adds its middleware inside that of earlier calls. [WithKindMiddleware] adds middleware inside all of these.
 func WithMiddleware(all ...Middleware) Option {
 	return func(c *config) error {
 		c.middleware = append(c.middleware, all...)
@@ -40,7 +39,7 @@ func checkMiddleware(all []Middleware) error {
 	return nil
 }
 
-// wrap sets the wrapped handler. The middleware of all kinds is the outer one.
+// wrap sets the wrapped handler, with the middleware of all kinds outside that of this kind.
 func (k *kind) wrap(outer []Middleware) error {
 	k.wrapped = k.call
 	for _, m := range slices.Backward(slices.Concat(outer, k.within)) {

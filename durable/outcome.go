@@ -32,15 +32,15 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{error: err, wait: max(d, 0)}
 }
 
-// Snooze returns an error with which a handler puts its run off: the run is due again after d, or at once if d is not
-// positive. The attempt does not count as failed, so a run can be put off without limit, and [WithRetry] does not apply
-// to it. The next attempt has the same token and number. An error that wraps Snooze counts as one. If errors of Snooze,
-// [Park] and [RetryAfter] wrap each other, the outermost counts.
+// Snooze returns an error with which a handler postpones its run. The run is due again after d, or at once if d is not
+// positive. The attempt does not count as failed, so a run can be postponed without limit, and [WithRetry] does not
+// apply. The next attempt has the same token and the same number. The returned error may be wrapped. If errors of
+// Snooze, [Park] and [RetryAfter] wrap each other, the outermost counts.
 func Snooze(d time.Duration) error {
 	return &verdict{error: fmt.Errorf("durable: snoozed for %v", max(d, 0)), snooze: true, wait: max(d, 0)}
 }
 
-// IsSnooze reports whether a handler that returns err puts its run off. It is for middleware.
+// IsSnooze reports whether a handler that returns err postpones its run. It is for middleware.
 func IsSnooze(err error) bool {
 	var v *verdict
 	return errors.As(err, &v) && v.snooze

@@ -16,10 +16,10 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 }
 
 // Resume restores the due time of a paused task. If that time has passed, the task is due at once. Missed runs of a
-// repeating task are treated as after downtime: by default, one missed run takes place and the others are only counted
-// ([WithMissed]). If Resume is called on a node without a handler for the kind, or on a scheduler made by [Connect],
-// one run takes place even if the kind skips missed runs ([MissedSkip]), because the scheduler does not have that
-// setting. Resuming a task that is not paused has no effect.
+// repeating task are treated as they are after downtime: by default, one missed run takes place and the others are only
+// counted ([WithMissed]). If Resume is called on a node without a handler for the kind, or on a scheduler made by
+// [Connect], one run takes place even if the kind skips missed runs ([MissedSkip]), because the scheduler does not have
+// that setting. Resuming a task that is not paused has no effect.
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
 	v := &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey}
 	return stopped(s.below.do(ctx, v), "Resume", key)

@@ -33,9 +33,10 @@ func (p Pauses) Has(kind string) bool {
 //
 // Tasks of the kind can be added, changed and removed as usual. Tasks that fall due wait in the state [Waiting], and
 // are overdue when the kind is resumed. They then run at the rate set by [WithCatchUp], and missed runs of repeating
-// tasks are treated as after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts report that the kind
-// is paused. Pausing a paused kind has no effect. The kind does not need a handler. All paused kinds together must fit
-// in [engine.MaxNote]. If there is no room for another kind, or its name is invalid, the error wraps ErrInvalidTask.
+// tasks are treated as they are after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts report that
+// the kind is paused. Pausing a paused kind has no effect. The kind does not need a handler. All paused kinds together
+// must fit in [engine.MaxNote]. If there is no room for another kind, or its name is invalid, the error wraps
+// ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
@@ -48,8 +49,8 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	return stopped(err, "PauseKind", kind)
 }
 
-// ResumeKind ends the pause set by PauseKind. If all kinds are paused, the kind stays paused until ResumeAll is called.
-// Resuming a kind that is not paused has no effect.
+// ResumeKind ends the pause set by PauseKind. If PauseAll is also in effect, the kind stays paused until ResumeAll is
+// called. Resuming a kind that is not paused has no effect.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 	err := s.below.setAll(ctx, func(to *settings) {
 		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); paused {

@@ -12,10 +12,11 @@ import (
 )
 
 // RemovePrefix removes the tasks whose keys begin with prefix, as [Scheduler.RemoveTask] does, and returns the number
-// of tasks that it removed. The prefix "" matches all tasks. A task that exists throughout the call is removed. A task
-// that is added during the call may or may not be removed. RemovePrefix removes tasks in key order, up to a thousand
-// tasks or 16 MiB at a time. If ctx is done or another error occurs, RemovePrefix stops and returns the error. Some of
-// the last thousand tasks may then be removed but not counted. Another call removes the remaining tasks.
+// of tasks that it removed. The prefix "" matches all tasks. Every matching task that exists when the call begins is
+// removed, unless another call removes it first. A task that is added during the call may or may not be removed.
+// RemovePrefix removes tasks in key order, up to a thousand tasks or 16 MiB at a time. If ctx is done or another error
+// occurs, RemovePrefix stops and returns the error. Some of the last thousand tasks may then be removed but not
+// counted. Another call removes the remaining tasks.
 //
 // To remove the tasks that match a [Query], use [Scheduler.Bulk].
 func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error) {
@@ -24,9 +25,9 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 	})
 }
 
-// ReschedulePrefix makes the next run of each task whose key begins with prefix due after d, as [Scheduler.Reschedule]
-// does. It returns the number of tasks that it moved. It is otherwise like [Scheduler.RemovePrefix], except that
-// another call reschedules all of the tasks again.
+// ReschedulePrefix reschedules every task whose key begins with prefix, as [Scheduler.Reschedule] does for one task:
+// its next run is due after d. It returns the number of tasks that it moved. It is otherwise like
+// [Scheduler.RemovePrefix], except that another call reschedules all of the tasks again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
 		to := task.Later(s.below.now(), max(d, 0))

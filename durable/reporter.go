@@ -76,7 +76,7 @@ func (r *reporter) note(add func(n *notices)) {
 	}
 }
 
-// parked records tasks that were parked. The first task of a cause is reported at once.
+// parked records tasks that were parked. The first task parked for a given cause is reported at once.
 func (r *reporter) parked(recs ...*task.Record) {
 	if len(recs) == 0 {
 		return

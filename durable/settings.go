@@ -11,18 +11,19 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// settings apply to all schedulers on a store or an engine. They are replaced, and their parts are not changed.
+// settings apply to all schedulers on a store or an engine. The slices and the map are replaced and never modified.
 type settings struct {
 	pauses   Pauses
-	declared map[string]int64 // on a store, the versions of declared sets, by prefix
-	drained  []string         // the names of drained nodes, sorted
+	declared map[string]int64 // on a store, the versions of declared sets by prefix
+	drained  []string         // sorted names of drained nodes
 }
 
 func (s settings) equal(as settings) bool {
 	return s.pauses.equal(as.pauses) && maps.Equal(s.declared, as.declared) && slices.Equal(s.drained, as.drained)
 }
 
-// storedSettings are settings as JSON. Kinds, prefixes and names need not be UTF-8.
+// storedSettings is the JSON form of settings. Kinds, prefixes and names are byte slices because they need not be
+// UTF-8.
 type storedSettings struct {
 	Version  int               `json:"version"`
 	All      bool              `json:"all,omitempty"`

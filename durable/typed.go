@@ -9,20 +9,19 @@ import (
 	"time"
 )
 
-// A Kind is a kind of task whose payload is a T, stored as JSON. It adds tasks of the kind; [Scheduler] has the other
-// verbs. It is safe for concurrent use.
+// A Kind is a kind of task whose payloads are values of type T, stored as JSON. Its methods add tasks of the kind. For
+// other verbs, use the [Scheduler]. A Kind is safe for concurrent use.
 type Kind[T any] struct {
 	s    *Scheduler
 	name string
 }
 
-// KindOf registers a kind whose payload is a T. h is called with the decoded payload. If decoding fails, the task is
-// parked at once, with the error of package encoding/json. For a change of T that breaks stored payloads, see
-// [WithPayloadVersion].
+// KindOf registers h as the handler for tasks of a kind, as [Scheduler.Handle] does, and returns the kind. It decodes
+// each payload into a T and passes the result to h. If decoding fails, the task is parked at once with the error from
+// package encoding/json. For changes to T that break stored payloads, see [WithPayloadVersion].
 //
-// If h is nil, this process only adds tasks of the kind, and other processes run them: see [Scheduler.Declare].
-//
-// The errors are those of [Scheduler.Handle].
+// If h is nil, KindOf declares the kind, as [Scheduler.Declare] does. The process then adds tasks of the kind, and
+// other processes run them.
 func KindOf[T any](s *Scheduler, name string, h func(ctx context.Context, run Run, payload T) error,
 	opts ...KindOption,
 ) (Kind[T], error) {
@@ -42,8 +41,8 @@ func KindOf[T any](s *Scheduler, name string, h func(ctx context.Context, run Ru
 // Name returns the name of the kind.
 func (k Kind[T]) Name() string { return k.name }
 
-// Add adds a task with the payload, as [Scheduler.AddTask] does. Without an option it is due at once. If encoding the
-// payload fails, the error wraps ErrInvalidTask.
+// Add adds a task with the payload, as [Scheduler.AddTask] does. Without options the task is due at once. If encoding
+// the payload fails, the error wraps ErrInvalidTask.
 func (k Kind[T]) Add(ctx context.Context, key string, payload T, opts ...TaskOption) error {
 	task, err := k.Task(key, payload, opts...)
 	if err != nil {
@@ -52,8 +51,8 @@ func (k Kind[T]) Add(ctx context.Context, key string, payload T, opts ...TaskOpt
 	return k.s.AddTask(ctx, task)
 }
 
-// Set adds a task with the payload, or replaces the one with that key, as [Scheduler.SetTask] does. If encoding the
-// payload fails, the error wraps ErrInvalidTask, and the existing task stays.
+// Set adds a task with the payload, or replaces the existing task with that key, as [Scheduler.SetTask] does. If
+// encoding the payload fails, the error wraps ErrInvalidTask, and the existing task is unchanged.
 func (k Kind[T]) Set(ctx context.Context, key string, payload T, opts ...TaskOption) error {
 	task, err := k.Task(key, payload, opts...)
 	if err != nil {
@@ -62,8 +61,8 @@ func (k Kind[T]) Set(ctx context.Context, key string, payload T, opts ...TaskOpt
 	return k.s.SetTask(ctx, task)
 }
 
-// Task returns a task with the payload and its version, for the verbs that take one or several tasks, such as
-// [Scheduler.AddTask] with a batch, or those of a transaction. If encoding the payload fails, the error wraps
+// Task returns a task with the encoded payload and its version. Use it to add several tasks at once with
+// [Scheduler.AddTask], or to add a task in a transaction. If encoding the payload fails, the error wraps
 // ErrInvalidTask.
 func (k Kind[T]) Task(key string, payload T, opts ...TaskOption) (Task, error) {
 	task := Task{Key: key, Kind: k.name}
@@ -74,29 +73,29 @@ func (k Kind[T]) Task(key string, payload T, opts ...TaskOption) (Task, error) {
 	return task, task.setJSON(payload)
 }
 
-// A TaskOption sets fields of a task. [In], [At], [Every] and [ByCalendar] set its time. A function literal sets any
-// other field.
+// A TaskOption sets fields of a task. [In], [At], [Every] and [ByCalendar] set when it is due. To set another field,
+// pass a function literal.
 type TaskOption func(*Task)
 
 // In makes the first run of a task due after d.
 func In(d time.Duration) TaskOption { return func(t *Task) { t.Delay = d } }
 
-// At makes the first run of a task due at that time. The past means at once.
+// At makes the first run of a task due at that time, or at once if the time has passed.
 func At(at time.Time) TaskOption { return func(t *Task) { t.At = at } }
 
-// Every makes a task run every d until it is removed. Without In or At the first run is due after d.
+// Every makes a task run every d until it is removed. Without In or At, the first run is due after d.
 func Every(d time.Duration) TaskOption {
 	return func(t *Task) { t.Interval, t.Times = d, Forever }
 }
 
-// ByCalendar makes a task run by the calendar, such as "CRON_TZ=Europe/Berlin 30 2 * * *", until it is removed. [Task]
-// has the rules.
+// ByCalendar makes a task run by a calendar, such as "CRON_TZ=Europe/Berlin 30 2 * * *", until it is removed. [Task]
+// describes the format.
 func ByCalendar(cron string) TaskOption { return func(t *Task) { t.Cron = cron } }
 
-// Declare makes the verbs that add tasks accept a kind that has no handler in this scheduler, such as on one from
-// [Connect]: another process runs the tasks. Of the options only [WithPayloadVersion] matters: its version is that of
-// the tasks that this scheduler adds. Handle may follow, and then its options count. Declare returns an error if the
-// name or an option is wrong.
+// Declare makes AddTask and SetTask accept tasks of a kind that has no handler in this scheduler. Another process runs
+// the tasks. The only option with an effect is [WithPayloadVersion]: its version becomes the default for the tasks that
+// this scheduler adds. If Handle is called for the kind later, the options passed to Handle apply instead. Declare
+// returns an error if the name or an option is invalid. Once Shutdown has begun, it returns ErrStopped.
 func (s *Scheduler) Declare(name string, opts ...KindOption) error {
 	if err := checkKind(name); err != nil {
 		return err

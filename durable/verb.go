@@ -64,7 +64,7 @@ type verb struct {
 	kinds    *kinds          // where to look up the policy of the task to resume
 	size     int             // approximate number of bytes that the verb writes
 	found    *view           // the task as it was when found; may be nil
-	same     bool            // the task must still have the same run; set for one of many tasks
+	same     bool            // the task must still be at the same run; set for one of many tasks
 }
 
 type what uint8
@@ -90,7 +90,7 @@ func (v *verb) change(old *task.Record) *task.Record {
 }
 
 // fits reports whether the verb applies to the task, which may be nil. If the verb is for one of many tasks, the task
-// must still have the same run, and a paused task can only be removed or resumed.
+// must still be at the same run, and a paused task can only be removed or resumed.
 func (v *verb) fits(old *task.Record) bool {
 	if old == nil || !v.same {
 		return old != nil

@@ -273,7 +273,7 @@ type inquiry struct {
 	revision int64 // revision of the last known answer; 0 before the first answer
 }
 
-// answer replies to other nodes' questions whose answer has changed.
+// answer replies to each question from another node whose answer has changed on this node.
 func (n *node) answer(questions []engine.Stored) {
 	t := n.current()
 	if t == nil {

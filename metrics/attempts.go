@@ -35,7 +35,7 @@ func NewAttempts() *Attempts {
 	return a
 }
 
-// Option returns the option of a scheduler with which it records its attempts in a.
+// Option returns a scheduler option that makes the scheduler record its attempts in a.
 func (a *Attempts) Option() durable.Option { return durable.WithObserver(a.Observe) }
 
 // Observe records an attempt.

@@ -95,6 +95,7 @@ func ExampleNewSchedulerCollector() {
 	}
 	// Output:
 	// timewheel_durable_tasks_added_total{scheduler="orders"} 1
+	// timewheel_durable_tasks_expired_total{scheduler="orders"} 0
 	// timewheel_durable_tasks_parked{scheduler="orders"} 0
 	// timewheel_durable_tasks_pending{scheduler="orders"} 1
 	// timewheel_durable_tasks_removed_total{scheduler="orders"} 0

@@ -162,7 +162,7 @@ var schedulerAccounts = []account[durableReading]{
 	newCounter("timewheel_durable_runs_failed_total",
 		"Calls of handlers that returned an error, panicked or ended their goroutine, with the task still there.",
 		func(r durableReading) float64 { return float64(r.Failed) }),
-	newCounter("timewheel_durable_runs_snoozed_total", "Calls of handlers that put their run off.",
+	newCounter("timewheel_durable_runs_snoozed_total", "Calls of handlers that postponed their run.",
 		func(r durableReading) float64 { return float64(r.Snoozed) }),
 	newCounter("timewheel_durable_runs_parked_total", "Calls of handlers that failed and parked their task.",
 		func(r durableReading) float64 { return float64(r.ParkedTotal) }),

@@ -51,7 +51,7 @@ func histogramOf(name, help string) prometheus.HistogramOpts {
 	}
 }
 
-// Option returns the option of a wheel with which it records its runs in r.
+// Option returns a wheel option that makes the wheel record its runs in r.
 func (r *Runs) Option() timewheel.Option { return timewheel.WithObserver(r.Observe) }
 
 // Observe records a run.

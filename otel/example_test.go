@@ -59,3 +59,35 @@ func Example() {
 	// process recheck 1
 	// true
 }
+
+// Only one kind is traced.
+func ExampleMiddleware() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	nothing := func(context.Context, durable.Run) error { return nil }
+	ctx := context.Background()
+	for _, err := range []error{
+		s.Handle("payment", nothing, durable.WithKindMiddleware(otel.Middleware(provider))),
+		s.Handle("heartbeat", nothing),
+		s.Start(),
+		s.AddTask(ctx, durable.Task{Key: "a", Kind: "payment"}, durable.Task{Key: "b", Kind: "heartbeat"}),
+	} {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	for s.Len() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range spans.GetSpans() {
+		fmt.Println(s.Name)
+	}
+	// Output: process payment
+}

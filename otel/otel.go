@@ -50,8 +50,7 @@ import (
 // scope is the name of the tracer.
 const scope = "github.com/seed581295f1/timewheel/otel"
 
-// Option returns the option of a scheduler with which each call of its handlers has a span. It panics if the provider is
-// nil.
+// Option returns a scheduler option that creates a span for each call of a handler. It panics if the provider is nil.
 func Option(provider trace.TracerProvider) durable.Option {
 	return durable.WithMiddleware(Middleware(provider))
 }

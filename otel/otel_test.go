@@ -202,7 +202,7 @@ func TestMiddleware_withoutATrace_hasNoLink(t *testing.T) {
 	}
 }
 
-// A run that is put off has not failed, and neither has its span.
+// A postponed run has not failed, and neither has its span.
 func TestMiddleware_snooze_isNoError(t *testing.T) {
 	provider, spans := newProvider(t)
 	h := otel.Middleware(provider)(func(context.Context, durable.Run) error { return fmt.Errorf("not yet: %w", durable.Snooze(1)) })

@@ -61,7 +61,7 @@ func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, err
 //
 // A method that ends or moves a task drops its date. So does a worker after the last run of a task.
 //
-// Nothing else in this package reads the wall clock.
+// Nothing else in the loop reads the wall clock. Methods that return times, such as Get, also read it.
 type dates struct {
 	clock clock.Clock
 	ticks ticks

@@ -43,7 +43,7 @@
 // Only the first run follows the wall clock. Later runs follow at the task's Interval by the monotonic clock. A task
 // that has been rescheduled, or paused and resumed, no longer follows the wall clock. A task that follows the wall
 // clock takes about 60 bytes more than other tasks. When the clock is set, the loop moves all such tasks at once, which
-// takes slightly less than a second for a million tasks. Without such tasks the wheel never reads the wall clock.
+// takes slightly less than a second for a million tasks. Without such tasks the loop never reads the wall clock.
 //
 // # Pausing, removing and waiting
 //

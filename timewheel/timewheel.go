@@ -102,7 +102,7 @@ func (tw *TimeWheel) Stop() {
 
 // Shutdown stops the wheel without cancelling any run, and waits until the runs in progress have ended or ctx is done.
 // It returns nil if the runs have ended. If ctx is done first, it returns an error that wraps the cause and says how
-// many runs are still in progress; a call of Stop then cancels their contexts. A job that calls Shutdown waits for
+// many runs are still in progress; a call to Stop then cancels their contexts. A job that calls Shutdown waits for
 // itself until ctx is done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	if tw.halt() {

@@ -23,7 +23,7 @@ type mapStore[K comparable, V any] struct {
 }
 
 // A Go map never shrinks. So when a map holds fewer than 1/shrink of the most entries it ever held, it is replaced with
-// a new one, unless it is small. By that time so many entries have been removed that copying the remaining ones costs
+// a new one, unless it is small. By that time enough entries have been removed that copying the remaining ones costs
 // little per removal.
 const (
 	shrink = 8

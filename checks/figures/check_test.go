@@ -19,7 +19,7 @@ func TestFigures_mistakesInACopy_areFound(t *testing.T) {
 		"a figure, by its source": {"README.md", "timer takes ", "timer takes 9",
 			"by bench/RESULTS.md: Create 1M timers from one goroutine: timewheel: heap each, B"},
 		"a figure in a table":     {"docs/comparison.md", "(measured) | 0 |", "(measured) | 17 |", "17 stands there, and must be 0 by"},
-		"a figure in a comment":   {"timewheel/doc.go", " more for its places", "7 more for its places", "timewheel/doc.go:"},
+		"a figure in a comment":   {"timewheel/doc.go", " bytes for its entries", "7 bytes for its entries", "timewheel/doc.go:"},
 		"a sentence that is gone": {"README.md", "A keyed timer takes", "A timer takes", "stands there 0 times"},
 		"a new figure": {"README.md", "## Guarantees", "It takes 17 ms.\n\n## Guarantees",
 			"17 ms has no source in table_test.go"},

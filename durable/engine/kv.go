@@ -30,8 +30,8 @@ type KV interface {
 	// are distinct.
 	Get(ctx context.Context, keys ...string) ([]Entry, error)
 
-	// Scan iterates over the entries with from <= Key < to in key order. An error ends the iteration. Each entry is in
-	// its state when the iteration began, or in a later one. Scan yields every entry that exists throughout the
+	// Scan iterates over the entries with from <= Key < to in key order. An error ends the iteration. Each entry is as
+	// it was when the iteration began, or at some later time. Scan yields every entry that exists throughout the
 	// iteration. It may or may not yield one that is put or deleted during the iteration, and need not show a
 	// consistent snapshot. The caller may call other methods during the iteration, and may stop it early.
 	Scan(ctx context.Context, from, to string) iter.Seq2[Entry, error]

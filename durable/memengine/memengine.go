@@ -172,7 +172,7 @@ func (e *Engine) writeNote(w engine.Write) int64 {
 	return note.Revision
 }
 
-// put sets the task with the key, or deletes it if next is nil. It assigns next a new revision and returns that
+// put sets the task with the key, or deletes it if next is nil. It assigns a new revision to next and returns that
 // revision.
 func (e *Engine) put(key string, next *engine.Stored, failing bool) int64 {
 	if old := e.tasks[key]; old != nil {

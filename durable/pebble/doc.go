@@ -22,8 +22,8 @@
 // # Damage
 //
 // The store reports damage and never uses damaged data. Every error caused by damage wraps [durable.ErrCorrupt] and
-// names the file. The files INVENTORY and COMMITTED record which files must exist and what they must contain. Pebble
-// alone cannot tell a truncated file from one that a crash cut short.
+// names the file or the key. The files INVENTORY and COMMITTED record which files must exist and what they must
+// contain. Pebble alone cannot tell a truncated file from one that a crash cut short.
 //
 //	MANIFEST, OPTIONS, marker or      Open reports it before writing or deleting anything
 //	log: changed, missing, shorter

@@ -308,9 +308,9 @@ func (s *salvager) choose() {
 	}
 }
 
-// better reports whether one row is more likely than another to be the task of the key. The row with the later write
-// is. If one of the writes has no number, the tasks themselves show which row is later. If they do not, the row under
-// the key does.
+// better reports whether one row is more likely than another to be the task of the key. The row with the later write is
+// the more likely one. If one of the writes has no number, the tasks themselves show which row is later. If they do
+// not, the row under the key does.
 func (s *salvager) better(key string, v, than version) bool {
 	if v.write > 0 && than.write > 0 {
 		return v.write > than.write

@@ -92,7 +92,7 @@ const (
 	footerLength  = 61
 	footerMagic   = "\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3"
 	mostBlock     = 32 << 20 // the filter is the largest block
-	mostDataBlock = 2 << 20  // a task takes little more than 1 MB, and a block at most one row more than 4 KB
+	mostDataBlock = 2 << 20  // a task takes just over 1 MB at most, and a block exceeds 4 KB by at most one row
 	mostUnpacked  = 64 << 20
 	checksumDelta = 0xa282ead8
 

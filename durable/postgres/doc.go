@@ -23,8 +23,9 @@
 // and migrates the schema. Alternatively, call [Migrate] explicitly, or run the SQL returned by [Schema] with another
 // migration tool.
 //
-// Migrations only add to the schema, so programs of the previous version continue to work during a deploy. A program
-// refuses a schema with a later version. Older programs that are still running have these limitations:
+// Migrations remove no table or column that the previous version uses, so its programs continue to work during a
+// deploy. A program refuses a schema with a later version. Older programs that are still running have these
+// limitations:
 //
 //   - A program that supports only version 2 runs paused tasks. Replace all such programs before relying on a pause.
 //   - A program of version 3 stores no groups, and its claims are slow while many tasks are waiting.

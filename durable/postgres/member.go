@@ -130,7 +130,7 @@ func (e *Engine) batch() *pgx.Batch {
 	return b
 }
 
-// A status is the server's time, and whether the member still exists.
+// A status holds the server's time and whether the member still exists.
 type status struct {
 	now    int64
 	member bool

@@ -21,8 +21,8 @@ import (
 // error is durable.ErrVersion instead.
 var ErrSchema = errors.New("postgres: the schema does not fit")
 
-// The migrations are numbered from 1. They only add to the schema, so programs of the previous version can continue to
-// use it. Applying a migration again changes nothing. Released migrations never change.
+// The migrations are numbered from 1. They remove no table or column that the previous version uses, so its programs
+// can continue to use the schema. Applying a migration again changes nothing. Released migrations never change.
 var migrations = []string{`
 CREATE TABLE IF NOT EXISTS $schema.member (
 	id    bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -4,9 +4,9 @@ package crew
 
 import "math/bits"
 
-// A Queue is a first-in, first-out queue from which any item can be withdrawn in O(1). Withdrawn items leave no growing
-// garbage: empty blocks are reused, so a queue of n items has at most n+1 blocks. The zero value is an empty queue
-// ready to use. The owner's lock guards it.
+// A Queue is a first-in, first-out queue from which any item can be withdrawn in O(1). Withdrawn items do not
+// accumulate as garbage: empty blocks are reused, so a queue of n items has at most n+1 blocks. The zero value is an
+// empty queue ready to use. The owner's lock guards it.
 type Queue[T any] struct {
 	blocks      []*block[T] // by number; nil if the number is free
 	free        []uint32    // free block numbers

@@ -46,7 +46,7 @@ const (
 	// refusedFor is how long a refused connection is reported.
 	refusedFor = time.Minute
 
-	// mostAlike is the maximum number of findings of one kind that are listed. The others are counted.
+	// mostAlike is the maximum number of findings of one kind that are listed. If there are more, the last one says so.
 	mostAlike = 3
 
 	// mostCause is the maximum number of bytes quoted from an error.
@@ -196,7 +196,7 @@ func SchedulerIsWell(now SchedulerReading) string {
 }
 
 // NotesOfScheduler returns the intended reasons why tasks do not run: paused kinds, and overdue tasks held back by the
-// limit of their kind. It also reports if the store's disk is nearly full.
+// limit of their kind. It also includes a finding if the store's disk is nearly full.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		return nil
@@ -660,7 +660,7 @@ func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerRe
 	return []Finding{{CatchingUp, since(now, past, is), text}}
 }
 
-// few returns the first findings, and the total number if there are more.
+// few returns the first findings. If there are more, the text of the last one says so.
 func few(all []Finding, what string) []Finding {
 	if len(all) > mostAlike {
 		all = all[:mostAlike:mostAlike]

@@ -89,8 +89,8 @@ func (p *Proxy) Disturb(f func(message []byte) (Fault, time.Duration)) {
 	p.disturb = f
 }
 
-// Hold holds back all traffic in one direction, like a network that is cut one way. The returned function lets the
-// traffic arrive, even if the client has given up. The direction must not be held already.
+// Hold holds back all traffic in one direction, as if the network had failed in that direction only. The returned
+// function lets the traffic arrive, even if the client has given up. The direction must not be held already.
 func (p *Proxy) Hold(d Direction) (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,7 +39,7 @@ func (p Part) of(n int) int {
 type bucket struct {
 	each  time.Duration
 	holds int
-	tick  time.Duration // how long after its token is added a run may start without delaying later runs
+	tick  time.Duration // how late a run may start after its token is added without delaying later runs
 	empty time.Time     // when the bucket was last empty, assuming that all tokens added since are still in it
 }
 

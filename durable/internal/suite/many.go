@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// keysOf returns up to most keys that a walk yields.
+// keysOf returns the first keys that a walk yields, at most as many as given.
 func keysOf(k *kit.Kit, prefix, after string, most int) (keys []string) {
 	k.T.Helper()
 	for i, err := range k.On().AllPrefix(ctx, prefix, after) {

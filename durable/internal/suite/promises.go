@@ -20,8 +20,8 @@ var promises = []struct {
 }{
 	{"Park parks at once", parks},
 	{"RetryAfter sets the wait", retriesAfter},
-	{"Snooze puts a run off", snoozes},
-	{"Snooze puts a run of a repeating task off", snoozesRepeating},
+	{"Snooze postpones a run", snoozes},
+	{"Snooze postpones a run of a repeating task", snoozesRepeating},
 	{"Snooze ends a burst of SetTask", snoozeEndsBurst},
 	{"a run that cannot start in time is dropped", expires},
 	{"a declared set", declaresSet},

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// A run that is put off is the same attempt of the same run, however often, and an error of it counts as before.
+// Each attempt of a postponed run has the same token and number. A failure counts as usual.
 func snoozes(t *testing.T, k *kit.Kit) {
 	const wait = 7 * time.Second
 	calls := 0
@@ -33,7 +33,7 @@ func snoozes(t *testing.T, k *kit.Kit) {
 	}
 	for n, c := range got {
 		if c.Attempt != 1 || c.Token != got[0].Token || !c.Due.Equal(got[0].Due) {
-			t.Errorf("attempt %d of a run that is put off is %+v", n, c)
+			t.Errorf("attempt %d of a postponed run is %+v", n, c)
 		}
 		if n > 0 {
 			if d := c.At - got[n-1].At; d < wait || d > wait+time.Second/2 {
@@ -42,9 +42,9 @@ func snoozes(t *testing.T, k *kit.Kit) {
 		}
 	}
 	if i := k.Info("a"); i.State != durable.Scheduled || i.Snoozes != 3 || i.Attempts != 0 || i.Failure != "" {
-		t.Errorf("a task that is put off: %+v", i)
+		t.Errorf("a postponed task: %+v", i)
 	}
-	got = k.RunsAfter(wait + 2*time.Second) // it fails, and is put off again
+	got = k.RunsAfter(wait + 2*time.Second) // it fails, and is postponed again
 	if len(got) != 2 || got[0].Attempt != 1 || got[1].Attempt != 2 {
 		t.Errorf("after a failure: %v", got)
 	}
@@ -61,7 +61,7 @@ func snoozes(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// A repeating task whose run is put off returns to its grid, and a run that is put off is not skipped.
+// After a postponed run, a repeating task returns to its grid. A postponed run is not skipped.
 func snoozesRepeating(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		if run.Seq == 0 && time.Since(run.Due) < 20*time.Second {
@@ -80,7 +80,7 @@ func snoozesRepeating(t *testing.T, k *kit.Kit) {
 	k.Gone("a")
 }
 
-// SetTask does not join a burst whose run was put off: that run has started.
+// SetTask begins a new burst after a run was postponed, because that run has started.
 func snoozeEndsBurst(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(_ context.Context, run durable.Run) error {
 		if string(run.Payload) == "1" {

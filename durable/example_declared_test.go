@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+// The program declares its repeating tasks when it starts. The next version of the program drops one and adds another.
+// A process of the old version that starts late changes nothing.
+func ExampleScheduler_Schedule() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Declare("report"); err != nil { // or Handle
+		log.Fatal(err)
+	}
+	old := durable.TaskSet{Prefix: "cron/", Version: 41, Tasks: []durable.Task{
+		{Key: "cron/sales", Kind: "report", Cron: "CRON_TZ=Europe/Berlin 0 7 * * MON"},
+		{Key: "cron/stock", Kind: "report", Interval: time.Hour},
+	}}
+	next := durable.TaskSet{Prefix: "cron/", Version: 42, Tasks: []durable.Task{
+		{Key: "cron/sales", Kind: "report", Cron: "CRON_TZ=Europe/Berlin 0 7 * * MON"},
+		{Key: "cron/returns", Kind: "report", Cron: "@daily"},
+	}}
+	for _, set := range []durable.TaskSet{old, next, old} {
+		r, err := s.Schedule(ctx, set)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if r.Newer > 0 {
+			fmt.Println("version", r.Newer, "is newer")
+			continue
+		}
+		fmt.Printf("added %d, removed %d, left %d alone\n", r.Added, r.Removed, r.Unchanged)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// added 2, removed 0, left 0 alone
+	// added 1, removed 1, left 1 alone
+	// version 42 is newer
+}
+
+// A node is drained before its machine is restarted: it finishes its runs, and the other nodes take over its tasks.
+func ExampleScheduler_Drain() {
+	ctx := context.Background()
+	engine := memengine.New() // or an engine of package durable/postgres
+	node, err := durable.Join(ctx, engine, durable.WithNodeName("web-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	operator, err := durable.Connect(ctx, engine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(node.Start(), operator.Drain(ctx, "web-1")); err != nil {
+		log.Fatal(err)
+	}
+	for drained := false; !drained; time.Sleep(10 * time.Millisecond) {
+		nodes, err := operator.Nodes(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		drained = nodes[0].Drained && nodes[0].Running == 0
+	}
+	fmt.Println("web-1 can be stopped")
+	fmt.Println(operator.Undrain(ctx, "web-1"))
+	fmt.Println(errors.Is(operator.Drain(ctx, "web-2"), durable.ErrUnknownNode))
+	for _, s := range []*durable.Scheduler{operator, node} {
+		if err := s.Shutdown(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// web-1 can be stopped
+	// <nil>
+	// true
+}
+
+// A middleware that measures one kind counts a postponed run as neither a success nor a failure.
+func ExampleIsSnooze() {
+	count := make(map[string]int)
+	counts := func(next durable.Handler) durable.Handler {
+		return func(ctx context.Context, run durable.Run) error {
+			err := next(ctx, run)
+			switch {
+			case durable.IsSnooze(err):
+				count["postponed"]++
+			case err != nil:
+				count["failed"]++
+			default:
+				count["done"]++
+			}
+			return err
+		}
+	}
+	ctx := context.Background()
+	s, err := durable.New(memstore.New(), durable.WithPoolSize(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	calls, err := durable.KindOf(s, "call", func(_ context.Context, run durable.Run, number string) error {
+		if time.Since(run.Due) < 20*time.Millisecond {
+			return durable.Snooze(20 * time.Millisecond)
+		}
+		return nil
+	}, durable.WithKindMiddleware(counts))
+	err = errors.Join(err, s.Start(), calls.Add(ctx, "ada", "555-0100", durable.At(time.Now())))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for s.Len() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(calls.Name(), count)
+	// Output: call map[done:1 postponed:1]
+}
+
+// Tasks of a typed kind repeat by an interval or by a calendar.
+func ExampleTaskOption() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	reports, err := durable.KindOf[string](s, "report", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	forTenant := func(t *durable.Task) { t.Group = "acme" }
+	err = errors.Join(
+		reports.Add(ctx, "stock", "all", durable.Every(time.Hour), durable.In(time.Minute), forTenant),
+		reports.Add(ctx, "sales", "all", durable.ByCalendar("CRON_TZ=Europe/Berlin 0 7 * * MON")),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stock, _, err := s.Get(ctx, "stock")
+	fmt.Println(stock.Interval, stock.Group, stock.Times == durable.Forever, err)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 1h0m0s acme true <nil>
+}
