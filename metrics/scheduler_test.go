@@ -214,12 +214,12 @@ func TestSchedulerCollector_countersNeverFall(t *testing.T) {
 		u := uint64(n)
 		f.stats = durable.Stats{
 			Pending: n, Waiting: n, Running: n, Parked: n, Unhandled: n,
-			Added: u, Removed: u, ParkedTotal: u, Started: u, Retried: u, Succeeded: u, Failed: u, Changes: u,
+			Added: u, Removed: u, ParkedTotal: u, Started: u, Retried: u, Succeeded: u, Failed: u, Changes: u, Expired: u, Snoozed: u,
 			StoreSize: int64(n),
 			Node:      &durable.NodeStats{CallsFailed: u, Claimed: u, TakenOver: u, StartsRefused: u, EndsRefused: u},
 		}
 		f.catchUp = durable.CatchUp{Kinds: []durable.KindCatchUp{{Kind: "k", Left: n, Oldest: time.Now().Add(time.Hour)}}}
-	}, 13)
+	}, 15)
 }
 
 // node returns a fake of a node, with a different value for each metric.
@@ -598,7 +598,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds, without.catchUp.Kinds = nil, nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{38, 67, 15, 62}; !slices.Equal(got, want) {
+		if want := []int{40, 69, 15, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})
