@@ -68,6 +68,8 @@ func commands() []*command {
 			aboutPauseKind, definePauseKind},
 		{"resume-kind", change, "let the tasks of paused kinds run again", "[KIND...]", nil, aboutResumeKind,
 			defineResumeKind},
+		{"drain", change, "keep nodes from starting further runs, before they are stopped", "NODE...", nil, aboutDrain, defineDrain},
+		{"undrain", change, "let drained nodes run tasks again", "NODE...", nil, aboutUndrain, defineUndrain},
 		{"cancel", change, "cancel the contexts of runs in progress", "[KEY...]", nil, aboutCancel, defineCancel},
 		{"rm", change, "remove tasks", "[KEY...]", nil, aboutRemove, defineRemove},
 		{"export", move, "write tasks as JSON lines", "[FILE]", nil, aboutExport, defineExport},

@@ -350,7 +350,8 @@ func utc(t time.Time) time.Time {
 }
 
 const aboutNodes = `
-A late lease belongs to a node that has died or is cut off: other nodes take over its tasks.`
+A late lease belongs to a node that has died or is cut off: other nodes take over its tasks. A
+drained node starts no further run, and shows no kinds once none of its runs is in progress.`
 
 func defineNodes(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).defineDB, "write JSON lines",
@@ -418,6 +419,9 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 		kinds := make([]string, len(n.Kinds))
 		for i, kind := range n.Kinds {
 			kinds[i] = quoteText(kind)
+		}
+		if n.Drained {
+			lease += ", drained"
 		}
 		t.add(quoteText(n.Name), fmt.Sprint(n.ID), lease, number(n.Held), number(n.Waiting),
 			number(n.Running)+" of "+number(n.Workers), span(n.OldestWait), mostRuns(n.Busiest), p.when(n.Started), n.Version, strings.Join(kinds, ", "))

@@ -186,3 +186,41 @@ func (e slowEngine) Commit(ctx context.Context, by engine.MemberID, batches []en
 	time.Sleep(time.Duration(e.delay.Load()))
 	return e.Engine.Commit(ctx, by, batches)
 }
+
+// A drained node runs nothing further. drain -wait ends when its last run has ended.
+func TestDrain(t *testing.T) {
+	r := inDatabase(t)
+	e := r.engine()
+	defer e.Close()
+	s, err := durable.Join(t.Context(), e, durable.WithNodeName("web-1"), durable.WithLogger(testkit.Quiet()))
+	check(t, err)
+	begun, end := make(chan bool, 1), make(chan bool)
+	check(t, s.Handle("k", func(context.Context, durable.Run) error { begun <- true; <-end; return nil }))
+	check(t, s.Start())
+	check(t, s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k"}))
+	<-begun
+	if got := r.must("drain", "web-1"); got != "Node web-1 is drained.\n" {
+		t.Errorf("drain writes %q", got)
+	}
+	for !strings.Contains(r.must("nodes"), ", drained ") {
+	}
+	go close(end)
+	if got := r.must("drain", "-wait", "web-1"); got != "Node web-1 is drained.\nNo run is in progress.\n" {
+		t.Errorf("drain -wait writes %q", got)
+	}
+	if n := s.Stats().Running; n != 0 {
+		t.Errorf("after drain -wait %d runs are in progress", n)
+	}
+	if got := r.do("drain", "web-2"); got.code != failed || !strings.Contains(got.err, `no node has the name "web-2"`) {
+		t.Errorf("drain of an unknown node: %+v", got)
+	}
+	if got := r.do("drain"); got.code != usage || !strings.Contains(got.err, "which nodes?") {
+		t.Errorf("drain of no node: %+v", got)
+	}
+	if got := r.must("undrain", "web-1"); got != "Node web-1 is not drained.\n" {
+		t.Errorf("undrain writes %q", got)
+	}
+	check(t, s.AddTask(t.Context(), durable.Task{Key: "b", Kind: "k"}))
+	<-begun
+	check(t, s.Shutdown(t.Context()))
+}
