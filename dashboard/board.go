@@ -350,7 +350,7 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 	return health.NodeReading{
 		Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
-		Self: n.Self, Running: n.Running, Workers: n.Workers,
+		Self: n.Self, Drained: n.Drained, Running: n.Running, Workers: n.Workers,
 		OldestWait: since(n.OldestWait), SinceStart: since(n.SinceStart),
 		Busiest: health.KindRuns{
 			Kind: keyShown(n.Busiest.Kind), Running: n.Busiest.Running, Longest: since(n.Busiest.Longest),
@@ -652,6 +652,7 @@ func (b *board) about(ctx context.Context, key string, payload func([]byte) payl
 	a.Trace = cut(i.Trace, maxKeyText)
 	a.Group, a.Note = cut(i.Group, maxKeyText), cut(i.Note, maxValueText)
 	a.Shift, a.Deadline = i.Shift.Seconds(), known(i.Deadline)
+	a.Expires, a.Snoozes = i.Expires.Seconds(), i.Snoozes
 	a.Failed = []failedJSON{}
 	for _, f := range i.Failed {
 		a.Failed = append(a.Failed, failedJSON{known(f.At), cut(f.Text, maxValueText)})

@@ -183,6 +183,7 @@ type nodeJSON struct {
 	Held    int        `json:"held"`
 	Version string     `json:"version"`
 	Kinds   []string   `json:"kinds"`
+	Drained bool       `json:"drained"`
 	Waiting int        `json:"waiting"`
 	Running int        `json:"running"`
 	Workers int        `json:"workers"`
@@ -205,7 +206,7 @@ func newNodeJSON(n durable.NodeInfo, old, late bool) nodeJSON {
 	j := nodeJSON{
 		Name: keyShown(n.Name), ID: int64(n.ID), Self: n.Self, Lease: n.Lease.Seconds(),
 		Held: n.Held, Late: late, Version: keyShown(n.Version), Kinds: []string{},
-		Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
+		Drained: n.Drained, Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
 		Started: known(n.Started),
 	}
 	r := newNodeReading(n)
@@ -319,6 +320,8 @@ type aboutStoredJSON struct {
 	Group    string       `json:"group,omitempty"`
 	Shift    float64      `json:"shift,omitempty"`    // seconds
 	Deadline *time.Time   `json:"deadline,omitempty"` // null if the task has no deadline
+	Expires  float64      `json:"expires,omitempty"`  // seconds
+	Snoozes  int          `json:"snoozes,omitempty"`
 	Note     string       `json:"note,omitempty"`
 	Attempts int          `json:"attempts,omitempty"` // attempts before the task is parked; 0 without a handler here
 	Failed   []failedJSON `json:"failed,omitempty"`

@@ -333,6 +333,42 @@ func TestScheduler_engineAway(t *testing.T) {
 	})
 }
 
+// A drained node is noted, with the time of the drain, until it is no longer drained. It is not an alarm.
+func TestScheduler_drainedNode_isNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := durable.Join(t.Context(), memengine.New(), durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+		serveKinds(t, s)
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		time.Sleep(5 * time.Second)
+		if got := stateOf(t, h); len(got.Health.Notes) != 0 || got.Nodes[0].Drained {
+			t.Errorf("at first the health is %+v, of %+v", got.Health, got.Nodes)
+		}
+		if err := s.Drain(t.Context(), "web-1"); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			time.Sleep(time.Second)
+			stateOf(t, h)
+		}
+		got := stateOf(t, h)
+		if !got.Health.Well || len(got.Health.Notes) != 1 || got.Health.Notes[0].Kind != health.Drained ||
+			got.Health.Notes[0].Since == nil || got.Health.Notes[0].Text != "Node web-1 is drained and can be stopped" || !got.Nodes[0].Drained {
+			t.Errorf("drained, the health is %+v, of %+v", got.Health, got.Nodes)
+		}
+		if err := s.Undrain(t.Context(), "web-1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got := stateOf(t, h); len(got.Health.Notes) != 0 || got.Nodes[0].Drained {
+			t.Errorf("when it is over, the health is %+v, of %+v", got.Health, got.Nodes)
+		}
+	})
+}
+
 // Handlers that hang on all workers are reported as an overload at the first look, dated from when the first run waits.
 // The waiting tasks are overdue.
 func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {

@@ -151,7 +151,7 @@
 //	                              "looked", "cut", "now"}
 //	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": the number of attempts before
 //	                              the task is parked, or 0 if its kind has no handler here, "trace", "group",
-//	                              "note", "shift" and "deadline" of durable.Info, if they are set,
+//	                              "note", "shift", "deadline", "expires" and "snoozes" of durable.Info, if set,
 //	                              "failed": the last failed attempts of its run, each with at and text,
 //	                              "payload": size, version, and either hidden, the reason why it is not shown,
 //	                              or form (json, text or hex), text and cut}
@@ -175,7 +175,8 @@
 //
 //	wheel, now, running    the wheel's name; the time of the reading; whether the wheel was started and not stopped
 //	health                 well, whether nothing is wrong; text, a summary; findings, each with kind, since (null
-//	                       if unknown) and text; notes, in the same form: paused, backlog, or disk
+//	                       if unknown) and text; notes, in the same form: paused, drained, backlog
+//	                       or disk
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
 //	                       slots and of waiting tasks for each part of the wheel; see timewheel.Hand and
 //	                       timewheel.Occupancy
@@ -221,7 +222,7 @@
 //	                       has a group
 //	nodes                  name, id, self, lease, left (null while the engine does not answer, or if the answer is
 //	                       old), late (whether the node has missed two renewals), held, version, kinds, waiting,
-//	                       running, workers, started; oldest_wait and since_start, in seconds; busiest, the kind
+//	                       running, workers, started, drained; oldest_wait and since_start, in seconds; busiest, the kind
 //	                       with the most runs in progress: kind, running and longest, or null
 //	read                   when each part was read, by the clock of this process, or null: counts, catch_up, nodes,
 //	                       kinds, paused and groups. The tasks of the kinds come from the counts

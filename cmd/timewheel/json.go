@@ -82,6 +82,8 @@ type taskJSON struct {
 	Group      text      `json:"group,omitempty"`
 	Shift      seconds   `json:"shift,omitempty"`   // the delay of each run after its cron instant
 	Deadline   time.Time `json:"deadline,omitzero"` // the latest due time of the first run
+	Expires    seconds   `json:"expires,omitempty"` // how late an attempt may start
+	Snoozes    int       `json:"snoozes,omitempty"` // how often a handler has postponed the run
 	Note       string    `json:"note,omitempty"`    // the note of the last completed run
 	State      string    `json:"state,omitempty"`
 	Node       string    `json:"node,omitempty"`   // the node that holds the task
@@ -103,6 +105,7 @@ func recordJSON(i durable.Info) taskJSON {
 		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
 		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: text(i.Trace),
 		Group: text(i.Group), Shift: seconds(i.Shift), Deadline: utc(i.Deadline), Note: i.Note,
+		Expires: seconds(i.Expires), Snoozes: i.Snoozes,
 	}
 	if i.PayloadVersion > 1 {
 		t.Version = i.PayloadVersion

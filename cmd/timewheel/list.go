@@ -228,7 +228,13 @@ func (p *program) showTask(i durable.Info) {
 	if !i.Deadline.IsZero() {
 		line("deadline", "%s", when(i.Deadline, now))
 	}
+	if i.Expires > 0 {
+		line("expires", "%s after it is due", i.Expires)
+	}
 	line("runs left", "%s", times(i.Times))
+	if i.Snoozes > 0 {
+		line("postponed", "%s", count(i.Snoozes, "time"))
+	}
 	if i.Missed > 0 {
 		line("missed", "%s", count(int(i.Missed), "period"))
 	}

@@ -63,6 +63,7 @@ const whereTasks = () => ({
   failing: [["Why tasks fail", "failures-title"], ["Retrying", toList({ state: "retrying" })]],
   parked: [["Parked", toList({ state: "parked" })], ["Why tasks fail", "failures-title"]],
   backlog: [["Waiting", toList({ state: "waiting" })]],
+  drained: [["Nodes", "nodes-title"]],
   paused: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
 });
 
@@ -295,7 +296,7 @@ function showNodes(state) {
     li.classList.toggle("late", n.late);
     write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the time left is unknown` : n.left <= 0 ? `${n.late ? "! " : ""}its lease expired ${span(-n.left)} ago` : `${n.late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
-    inscribe(work, [n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
+    inscribe(work, [n.drained ? "drained" : "", n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
     inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");
     kinds.hidden = n.kinds.length === 0;
     write(version, [n.version, n.started ? "since " + stamp(new Date(n.started)) : ""].filter(Boolean).join(", "));
@@ -521,7 +522,7 @@ $("bulk-stop").addEventListener("click", calmBulk);
 
 // ---- one task
 
-const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace", "group", "later by", "at the latest", "last note"];
+const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace", "group", "later by", "at the latest", "expires", "postponed", "last note"];
 
 async function refreshStored(ref, question) {
   let answer;
@@ -532,7 +533,7 @@ async function refreshStored(ref, question) {
     return;
   }
   if (question !== page.question) return;
-  const { task, now, attempts, token, trace, group, shift, deadline, note, failed, payload } = answer, found = page.found;
+  const { task, now, attempts, token, trace, group, shift, deadline, expires, snoozes, note, failed, payload } = answer, found = page.found;
   page.found = task;
   if (!task) {
     hideTask();
@@ -563,7 +564,7 @@ async function refreshStored(ref, question) {
     compact(task.missed),
   ].forEach((text, i) => write(facts[i + 2], text));
   inscribe(facts[9], token);
-  [trace, group, shift ? `${span(shift)}, of its jitter` : "", deadline ? stamp(new Date(deadline)) : "", note].forEach((text, i) => {
+  [trace, group, shift ? `${span(shift)}, of its jitter` : "", deadline ? stamp(new Date(deadline)) : "", expires ? `${span(expires)} after it is due` : "", snoozes ? `${compact(snoozes)} ${snoozes === 1 ? "time" : "times"}` : "", note].forEach((text, i) => {
     const fact = inscribe(facts[i + 10], text || "");
     fact.hidden = fact.previousSibling.hidden = !text;
   });

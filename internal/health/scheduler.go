@@ -29,8 +29,9 @@ const (
 
 // The kinds of notes, which are not alarms.
 const (
-	Paused  Kind = "paused" // tasks are paused, as requested
-	DiskLow Kind = "disk"   // the store's disk is nearly full, but the store works
+	Paused  Kind = "paused"  // tasks are paused, as requested
+	Drained Kind = "drained" // a node starts no further run, because an operator has drained it
+	DiskLow Kind = "disk"    // the store's disk is nearly full, but the store works
 )
 
 const (
@@ -126,6 +127,7 @@ type NodeReading struct {
 
 	// The node's report about itself, as in SchedulerReading. The report of this scheduler's own node is not used.
 	Self             bool
+	Drained          bool
 	Running, Workers int
 	OldestWait       time.Duration
 	SinceStart       time.Duration
@@ -216,12 +218,31 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		all = append(all, Finding{Paused, from, text})
 	}
 	all = few(all, "kinds are paused")
+	all = append(all, drained(now, past)...)
 	limited := func(r SchedulerReading) Backlog { return r.Limited }
 	for _, f := range behind(now, past, limited) {
 		f.Text += "; runs wait for the limit of their kind"
 		all = append(all, f)
 	}
 	return append(all, diskLow(now, past)...)
+}
+
+// drained returns the nodes that an operator has drained.
+func drained(now SchedulerReading, past []SchedulerReading) (all []Finding) {
+	for _, n := range now.Nodes {
+		if !n.Drained {
+			continue
+		}
+		text := fmt.Sprintf("Node %s is drained and can be stopped", n.Name)
+		if n.Running > 0 {
+			text = fmt.Sprintf("Node %s is drained; runs in progress: %s", n.Name, number(n.Running))
+		}
+		from := since(now, past, func(r SchedulerReading) bool {
+			return slices.ContainsFunc(r.Nodes, func(m NodeReading) bool { return m.ID == n.ID && m.Drained })
+		})
+		all = append(all, Finding{Drained, from, text})
+	}
+	return few(all, "nodes are drained")
 }
 
 // A disk counts as nearly full if less than one part in lowDisk is free.

@@ -227,6 +227,13 @@ func TestNotesOfScheduler(t *testing.T) {
 		"a full disk": {SchedulerReading{Time: noon, DiskFree: 1_960_000_000, DiskSize: 40_000_000_000},
 			[]SchedulerReading{{Time: noon.Add(-9 * time.Second), DiskFree: 3e9, DiskSize: 4e10}, {Time: noon.Add(-5 * time.Second), DiskFree: 19e8, DiskSize: 4e10}},
 			[]Finding{{DiskLow, noon.Add(-5 * time.Second), "The disk of the store is nearly full: 2.0 GB of 40.0 GB are free"}}},
+		"a drained node": {SchedulerReading{Time: noon, Nodes: []NodeReading{{Name: "web-1", ID: 1, Drained: true, Running: 3}, {Name: "web-2", ID: 2}}},
+			[]SchedulerReading{{Time: noon.Add(-9 * time.Second), Nodes: []NodeReading{{ID: 1}}}, {Time: noon.Add(-5 * time.Second), Nodes: []NodeReading{{ID: 1, Drained: true}}}},
+			[]Finding{{Drained, noon.Add(-5 * time.Second), "Node web-1 is drained; runs in progress: 3"}}},
+		"drained nodes": {SchedulerReading{Time: noon, Nodes: []NodeReading{{Name: "a", ID: 1, Drained: true}, {Name: "b", ID: 2, Drained: true},
+			{Name: "c", ID: 3, Drained: true}, {Name: "d", ID: 4, Drained: true}}}, nil, []Finding{
+			{Drained, time.Time{}, "Node a is drained and can be stopped"}, {Drained, time.Time{}, "Node b is drained and can be stopped"},
+			{Drained, time.Time{}, "Node c is drained and can be stopped (and more: nodes are drained)"}}},
 		"a disk without a byte": {SchedulerReading{Time: noon, DiskSize: 999_960_000}, nil,
 			[]Finding{{DiskLow, time.Time{}, "The disk of the store is nearly full: 0 B of 1.0 GB are free"}}},
 		"a disk with room": {SchedulerReading{Time: noon, DiskFree: 2e9, DiskSize: 4e10}, nil, nil},

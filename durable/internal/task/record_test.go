@@ -139,13 +139,21 @@ func TestRecord_optionalFields(t *testing.T) {
 	plain := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
 	all := plain
 	all.Version, all.Starts, all.Cron, all.Interval, all.Paused, all.Group = 2, 3, "@daily", 0, 9, "g"
-	all.Shift, all.Deadline, all.Note = 1<<63-1, Latest, "a note"
+	all.Shift, all.Deadline, all.Note, all.Snoozes = 1<<63-1, Latest, "a note", 4
 	for version, r := range map[byte]Record{recordVersion: plain, FieldsVersion: all} {
 		data := r.Encode()
 		got, err := Decode(engine.Record{Key: "k", Due: 7, Data: data})
 		if err != nil || !reflect.DeepEqual(*got, r) || data[0] != version {
 			t.Errorf("version %d: %+v is read as %+v, %v", data[0], r, got, err)
 		}
+	}
+	expires := Record{Key: "k", Kind: "kind", Times: 1, Due: 7, Payload: []byte("p"), Expires: 1}
+	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: expires.Encode()}); err != nil || !reflect.DeepEqual(*got, expires) {
+		t.Errorf("%+v is read as %+v, %v", expires, got, err)
+	}
+	expires.Times, expires.Interval = 2, 5
+	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: expires.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
+		t.Errorf("a task that repeats and expires is read as %+v, %v", got, err)
 	}
 	unknown := append([]byte{FieldsVersion}, plain.Encode()[1:]...)
 	unknown = append(unknown[:len(unknown)-1], 99, 1, 'x', 0, 'p')
