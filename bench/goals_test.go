@@ -28,7 +28,7 @@ func TestGoals_areComputed(t *testing.T) {
 		given       value
 		givenAt     float64
 	}{
-		{"add", "add, 1k live", value{ours, "add-small", "add_ns_1"}, 0.55, 0.56, value{}, 0},
+		{"add", "add, 1k live", value{ours, "add-small", "add_ns_1"}, 0.70, 0.71, value{}, 0},
 		{
 			"add, far from the baseline", "add, 1M live, one", value{ours, "add-large", "add_ns_1"}, 0.65, 0.66,
 			value{floorName, "add-large", "add_ns_1"}, 0.5,
