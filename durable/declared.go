@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,10 +49,13 @@ type SetResult struct {
 // take effect together. Call Schedule in every process when the program starts.
 //
 //   - A declared task that does not exist is added.
-//   - An existing task with a different definition is changed. It keeps its number of missed periods, and remains paused
-//     if it is paused. If its Interval, Cron and Jitter are unchanged, it also keeps its due time, unless it is parked.
-//   - An existing task with the same definition is left alone, even if it is parked. Delay and At apply only when a task
-//     is added, and are not compared.
+//   - An existing task with a different Kind, Payload, Group, Interval, Cron or Jitter is changed. It keeps its number of
+//     missed periods, and remains paused if it is paused. It also keeps its due time, unless Interval, Cron or Jitter has
+//     changed or the task is parked: then it is due as if it were added.
+//   - A run in progress of a changed task is not interrupted, but its result no longer counts. The next run follows at the
+//     next due time.
+//   - An existing task with the same definition is left alone, even if it is parked. Delay, At, Trace, and the Jitter of a
+//     task with Interval are not compared.
 //   - A task under the prefix that is not declared is removed.
 //
 // During a rolling deployment, processes with the old and the new set start in any order. The highest version wins.
@@ -123,35 +126,52 @@ func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
 	return &declaration{prefix: set.Prefix, version: set.Version, records: recs, size: size}, nil
 }
 
-// A redeclared is a task before and after a declaration. Either record may be nil.
-type redeclared struct{ was, next *task.Record }
+// An existing is a task under the prefix of a set. rec is nil if there is none.
+type existing struct {
+	rec      *task.Record
+	running  bool
+	revision int64 // on a node
+}
+
+// A redeclared is a task before and after a declaration. next is nil if the task is removed.
+type redeclared struct {
+	was  existing
+	next *task.Record
+}
+
+// count counts the change.
+func (c *redeclared) count(r *SetResult) {
+	switch {
+	case c.was.rec == nil:
+		r.Added++
+	case c.next == nil:
+		r.Removed++
+	default:
+		r.Changed++
+	}
+}
 
 // plan returns the changes that turn the existing tasks into the declared ones. number reserves n generations and
 // returns the first.
-func (d *declaration) plan(exist map[string]*task.Record, number func(n int) uint64) (changes []redeclared, r SetResult) {
+func (d *declaration) plan(exist map[string]existing, now int64, number func(n int) uint64) (changes []redeclared) {
 	named := make(map[string]bool, len(d.records))
 	for _, rec := range d.records {
 		named[rec.Key] = true
-		next := *rec
-		switch old := exist[rec.Key]; {
-		case old == nil:
-			r.Added++
+		switch was := exist[rec.Key]; {
+		case was.rec == nil:
+			next := *rec
 			next.Generation = number(1)
 			changes = append(changes, redeclared{next: &next})
-		case old.IsDefinedAs(rec):
-			r.Unchanged++
-		default:
-			r.Changed++
-			changes = append(changes, redeclared{old, old.Redefined(rec)})
+		case !was.rec.IsDefinedAs(rec):
+			changes = append(changes, redeclared{was, was.rec.Redefined(rec, was.running, now)})
 		}
 	}
-	for key, old := range exist {
+	for key, was := range exist {
 		if !named[key] {
-			r.Removed++
-			changes = append(changes, redeclared{was: old})
+			changes = append(changes, redeclared{was: was})
 		}
 	}
-	return changes, r
+	return changes
 }
 
 func tooManyTasks(prefix string) error {
@@ -161,11 +181,12 @@ func tooManyTasks(prefix string) error {
 // The keeper's part.
 
 // declare stores the changes in one commit, and the version after it.
-func (k *keeper) declare(ctx context.Context, d *declaration) (r SetResult, err error) {
-	err = k.ask(ctx, op{size: d.size, do: func(g *group) error {
+func (k *keeper) declare(ctx context.Context, d *declaration) (SetResult, error) {
+	done := make(chan SetResult, 1) // the keeper may still work on it when ask gives up
+	err := k.ask(ctx, op{size: d.size, do: func(g *group) error {
 		settings := g.settingsNow()
 		if was := settings.declared[d.prefix]; was > d.version {
-			r.Newer = was
+			done <- SetResult{Newer: was}
 			return nil
 		}
 		exist, err := g.withPrefix(d.prefix)
@@ -179,24 +200,29 @@ func (k *keeper) declare(ctx context.Context, d *declaration) (r SetResult, err 
 		if err := g.setSettings(settings); err != nil {
 			return err
 		}
-		var changes []redeclared
-		changes, r = d.plan(exist, func(n int) uint64 { return k.next(0, uint64(n)) })
-		for _, c := range changes {
+		var r SetResult
+		for _, c := range d.plan(exist, k.now(), func(n int) uint64 { return k.next(0, uint64(n)) }) {
+			c.count(&r)
 			if c.next != nil {
-				g.put(c.next.Key, c.was, c.next)
+				g.put(c.next.Key, c.was.rec, c.next)
 			} else {
-				g.put(c.was.Key, c.was, nil)
+				g.put(c.was.rec.Key, c.was.rec, nil)
 			}
 		}
+		r.Unchanged = len(d.records) - r.Added - r.Changed
 		g.tally.added += uint64(r.Added)
 		g.tally.removed += uint64(r.Removed)
+		done <- r
 		return nil
 	}})
-	return r, err
+	if err != nil {
+		return SetResult{}, err
+	}
+	return <-done, nil
 }
 
 // withPrefix returns the tasks whose keys begin with prefix.
-func (g *group) withPrefix(prefix string) (map[string]*task.Record, error) {
+func (g *group) withPrefix(prefix string) (map[string]existing, error) {
 	var keys []string
 	for rec, err := range g.k.store.ByKey(prefix) {
 		if err != nil {
@@ -214,14 +240,14 @@ func (g *group) withPrefix(prefix string) (map[string]*task.Record, error) {
 			keys = append(keys, t.key)
 		}
 	}
-	exist := make(map[string]*task.Record, len(keys))
+	exist := make(map[string]existing, len(keys))
 	for _, key := range keys {
 		rec, err := g.find(key)
 		if err != nil {
 			return nil, err
 		}
 		if rec != nil {
-			exist[key] = rec
+			exist[key] = existing{rec: rec, running: g.k.running.has(rec)}
 		}
 	}
 	return exist, nil
@@ -233,66 +259,108 @@ const (
 	// declaredNote begins the name of a set's note. Such names sort before the notes that nodes read periodically.
 	declaredNote = "declared "
 
-	// declareFor is how long one call may hold the note of a set. If its process ends, other calls wait that long.
-	declareFor = 15 * time.Second
+	// declareFor is how long one call may hold the note of a set. If its process ends, other calls wait that long. A
+	// call stops declareMargin before that, so that its last commit arrives in time.
+	declareFor    = 15 * time.Second
+	declareMargin = 3 * time.Second
+
+	// declareAtOnce is how many tasks one commit changes.
+	declareAtOnce = 256
 )
 
-// A declaredSet is the content of a set's note. Only the call that holds the note changes the set.
+// A declaredSet is the content of a set's note. Only the node that holds the note changes the set.
 type declaredSet struct {
 	Version int64  `json:"version"`
-	Holder  uint64 `json:"holder,omitempty"` // random number of the call that holds the note; 0 if none does
+	Holder  uint64 `json:"holder,omitempty"` // random number of the node that holds the note; 0 if none does
 	Until   int64  `json:"until,omitempty"`  // when the hold expires, by the engine's clock
 }
 
-// declare holds the note of the set while it changes the tasks, because a batch cannot contain both tasks and notes.
+// declare changes the tasks while it holds the note of the set, because a batch cannot contain both tasks and notes.
 func (n *node) declare(ctx context.Context, d *declaration) (r SetResult, err error) {
 	if !n.verbs.enter() {
 		return r, ErrStopped
 	}
 	defer n.verbs.leave()
-	note := declaredNote + d.prefix
-	for holder := rand.Uint64() | 1; ; {
-		var was declaredSet
-		stored, err := n.note(ctx, note)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.sends, func() { cancel(ErrStopped) })() // Shutdown waits no longer
+	unlock, err := n.bursts.lock(ctx, declaredNote+d.prefix)
+	if err != nil {
+		return r, context.Cause(ctx)
+	}
+	defer unlock()
+	for again := true; again; {
+		if again, err = n.declareHeld(ctx, d, &r); err != nil {
+			break
+		}
+		if again {
+			err = pauseFor(ctx, notDoneEvery)
+		}
 		if err != nil {
-			return r, n.unavailable(ctx, err)
-		}
-		if stored.Data != nil {
-			if err := json.Unmarshal(stored.Data, &was); err != nil {
-				return r, fmt.Errorf("%w: version of set %q: %w", ErrCorrupt, d.prefix, err)
-			}
-		}
-		if was.Version > d.version {
-			return SetResult{Newer: was.Version}, nil
-		}
-		if now := n.now(); was.Holder == 0 || was.Holder == holder || was.Until <= now {
-			revision, err := n.putSet(ctx, note, stored.Revision, declaredSet{d.version, holder, now + int64(declareFor)})
-			if err != nil {
-				return r, err
-			}
-			if revision != 0 {
-				held, cancel := context.WithTimeout(ctx, declareFor)
-				r, err = n.applySet(held, d)
-				cancel()
-				if err == nil || ctx.Err() != nil || held.Err() == nil {
-					_, _ = n.putSet(ctx, note, revision, declaredSet{Version: d.version}) // if this fails, other calls wait until the hold expires
-					return r, err
-				}
-			}
-		}
-		if err := pauseFor(ctx, notDoneEvery); err != nil {
-			return r, err
+			break
 		}
 	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return SetResult{}, context.Cause(ctx)
+	case err != nil:
+		return SetResult{}, err
+	case r.Newer == 0:
+		r.Unchanged = len(d.records) - r.Added - r.Changed
+	}
+	return r, nil
+}
+
+// declareHeld takes hold of the note, applies the set and releases the note. It reports whether it has to be called
+// again, because another node holds the note or the hold was too short.
+func (n *node) declareHeld(ctx context.Context, d *declaration, r *SetResult) (again bool, err error) {
+	name := declaredNote + d.prefix
+	stored, err := n.note(ctx, name)
+	if err != nil {
+		return false, n.unavailable(ctx, err)
+	}
+	var was declaredSet
+	if stored.Data != nil {
+		if err := json.Unmarshal(stored.Data, &was); err != nil {
+			return false, fmt.Errorf("%w: version of set %q: %w", ErrCorrupt, d.prefix, err)
+		}
+	}
+	switch {
+	case was.Version > d.version:
+		*r = SetResult{Newer: was.Version}
+		return false, nil
+	case was.Holder != 0 && was.Holder != n.holder && was.Until > n.clock.Earliest(n.own()):
+		return true, nil
+	}
+	held, cancel := context.WithTimeout(ctx, declareFor-declareMargin)
+	defer cancel()
+	revision, err := n.putSet(held, name, stored.Revision, declaredSet{d.version, n.holder, n.now() + int64(declareFor)})
+	if err != nil || revision == 0 {
+		return err == nil, err
+	}
+	sure, err := n.applySet(held, d, r)
+	if sure { // otherwise a commit may still arrive, and the note stays held until the hold expires
+		next := declaredSet{Version: d.version}
+		if err != nil {
+			next.Version = was.Version
+		}
+		brief, cancel := n.callContext()
+		defer cancel()
+		_, _ = n.putSet(brief, name, revision, next) // if this fails, the hold expires
+	}
+	if err != nil && ctx.Err() == nil && held.Err() != nil {
+		return true, nil
+	}
+	return false, err
 }
 
 // putSet writes the note of a set and returns its new revision. It returns 0 if the note has changed since it was read.
-func (n *node) putSet(ctx context.Context, note string, revision int64, set declaredSet) (int64, error) {
+func (n *node) putSet(ctx context.Context, name string, revision int64, set declaredSet) (int64, error) {
 	data, err := json.Marshal(set)
 	if err != nil {
 		return 0, err
 	}
-	results, err := n.engine.Commit(ctx, 0, []engine.Batch{{putNote(note, data, revision)}})
+	results, err := n.engine.Commit(ctx, 0, []engine.Batch{{putNote(name, data, revision)}})
 	switch {
 	case err != nil:
 		return 0, n.unavailable(ctx, err)
@@ -302,51 +370,67 @@ func (n *node) putSet(ctx context.Context, note string, revision int64, set decl
 	return results[0].Written[0].Revision, nil
 }
 
-// applySet commits the changes in one batch. If a task has changed since it was read, it reads all tasks again.
-func (n *node) applySet(ctx context.Context, d *declaration) (r SetResult, err error) {
+// applySet commits the changes, each in a batch of its own, so that a task that has changed since it was read does not
+// hold up the others. It repeats this until no change is left. sure reports whether no commit can take effect later.
+func (n *node) applySet(ctx context.Context, d *declaration, r *SetResult) (sure bool, err error) {
 	for {
-		exist, revisions := make(map[string]*task.Record), make(map[string]int64)
+		exist := make(map[string]existing)
 		for v, err := range n.walk(ctx, stretch{order: byKey, from: d.prefix}) {
 			if err != nil {
-				return r, n.unavailable(ctx, err)
+				return true, err
 			}
 			if !strings.HasPrefix(v.rec.Key, d.prefix) {
 				break
 			}
-			if exist[v.rec.Key], revisions[v.rec.Key] = v.rec, v.revision; len(exist) > MaxSet {
-				return r, tooManyTasks(d.prefix)
+			if exist[v.rec.Key] = (existing{v.rec, v.running, v.revision}); len(exist) > MaxSet {
+				return true, tooManyTasks(d.prefix)
 			}
 		}
-		changes, r := d.plan(exist, n.next)
-		if len(changes) == 0 {
-			return r, nil
-		}
-		var batch engine.Batch
-		for _, c := range changes {
+		left := 0
+		for some := range slices.Chunk(d.plan(exist, n.now(), n.next), declareAtOnce) {
+			batches := make([]engine.Batch, len(some))
+			for i, c := range some {
+				batches[i] = engine.Batch{c.write()}
+			}
+			results, err := n.engine.Commit(ctx, 0, batches)
 			switch {
-			case c.was == nil:
-				batch = append(batch, c.next.Write(engine.IfAbsent, 0))
-			case c.next == nil:
-				batch = append(batch, engine.Write{Record: engine.Record{Key: c.was.Key}, If: engine.IfUnchanged, Revision: revisions[c.was.Key]})
-			default:
-				batch = append(batch, c.next.Write(engine.IfUnchanged, revisions[c.was.Key]))
+			case errors.Is(err, engine.ErrTooLarge):
+				return true, fmt.Errorf("%w: %w", ErrInvalidTask, err)
+			case err != nil:
+				return errors.Is(err, engine.ErrNotDone), n.unavailable(ctx, err)
+			}
+			for i, result := range results {
+				if result.Busy || len(result.Unmet) > 0 {
+					left++
+					continue
+				}
+				some[i].count(r)
+				switch {
+				case some[i].was.rec == nil:
+					n.count.added.Add(1)
+				case some[i].next == nil:
+					n.count.removed.Add(1)
+				}
 			}
 		}
-		results, err := n.engine.Commit(ctx, 0, []engine.Batch{batch})
-		switch {
-		case errors.Is(err, engine.ErrTooLarge):
-			return r, fmt.Errorf("%w: %w", ErrInvalidTask, err)
-		case err != nil:
-			return r, n.unavailable(ctx, err)
-		case !results[0].Busy && len(results[0].Unmet) == 0:
-			n.count.added.Add(uint64(r.Added))
-			n.count.removed.Add(uint64(r.Removed))
-			return r, nil
+		if left == 0 {
+			return true, nil
 		}
 		if err := pauseFor(ctx, notDoneEvery); err != nil {
-			return r, err
+			return true, err
 		}
 	}
+}
+
+// write returns the write of the change. It takes effect if the task is as it was.
+func (c *redeclared) write() engine.Write {
+	switch {
+	case c.was.rec == nil:
+		return c.next.Write(engine.IfAbsent, 0)
+	case c.next == nil:
+		return engine.Write{Record: engine.Record{Key: c.was.rec.Key}, If: engine.IfUnchanged, Revision: c.was.revision}
+	}
+	return c.next.Write(engine.IfUnchanged, c.was.revision)
 }
 
 // pauseFor waits for d. It returns the error of ctx if ctx is done first.

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 )
 
 // Drain prevents nodes with that name from starting further runs, until [Scheduler.Undrain] is called. The drain takes
@@ -15,8 +17,9 @@ import (
 // and its [NodeReport].Drained is true. Once its Running is also 0, the node can be stopped without causing a run to be
 // repeated.
 //
-// The drain is stored with the tasks, so a node that restarts with the same name is still drained. Draining a drained
-// node has no effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take
+// The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later Drain of
+// another node forgets the name if the drain is older than a day and no node has the name. Draining a drained node has
+// no effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take
 // over the tasks, so the error wraps [errors.ErrUnsupported].
 func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !s.reads.enter() {
@@ -30,32 +33,41 @@ func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !slices.ContainsFunc(nodes, func(i NodeInfo) bool { return i.Name == node }) {
 		return fmt.Errorf("%w %q", ErrUnknownNode, node)
 	}
-	return stopped(s.drain(ctx, func(names []string) []string {
-		if i, drained := slices.BinarySearch(names, node); !drained {
-			return slices.Insert(slices.Clone(names), i, node)
+	now := s.below.now()
+	return stopped(s.drain(ctx, func(names map[string]int64) {
+		for name, at := range names {
+			here := slices.ContainsFunc(nodes, func(i NodeInfo) bool { return i.Name == name })
+			if !here && at < now-int64(drainedFor) {
+				delete(names, name)
+			}
 		}
-		return names
+		if names[node] == 0 {
+			names[node] = now
+		}
 	}), "Drain", node)
 }
+
+// drainedFor is how long the name of a drained node is kept while no node has it.
+const drainedFor = 24 * time.Hour
 
 // Undrain ends the effect of Drain. Within two seconds, nodes with that name start runs again. If the name is not
 // drained, Undrain has no effect.
 func (s *Scheduler) Undrain(ctx context.Context, node string) error {
-	return stopped(s.drain(ctx, func(names []string) []string {
-		if i, drained := slices.BinarySearch(names, node); drained {
-			return slices.Delete(slices.Clone(names), i, i+1)
-		}
-		return names
-	}), "Undrain", node)
+	return stopped(s.drain(ctx, func(names map[string]int64) { delete(names, node) }), "Undrain", node)
 }
 
 // drain changes the names of drained nodes.
-func (s *Scheduler) drain(ctx context.Context, change func(names []string) []string) error {
+func (s *Scheduler) drain(ctx context.Context, change func(names map[string]int64)) error {
 	if s.ending.Load() {
 		return ErrStopped
 	}
 	if _, store := s.below.(*keeper); store {
 		return fmt.Errorf("durable: a store has one node: %w", errors.ErrUnsupported)
 	}
-	return s.below.setAll(ctx, func(to *settings) { to.drained = change(to.drained) })
+	return s.below.setAll(ctx, func(to *settings) {
+		names := make(map[string]int64, len(to.drained))
+		maps.Copy(names, to.drained)
+		change(names)
+		to.drained = names
+	})
 }

@@ -4,13 +4,18 @@ package durable_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // drainedNodes returns the names of the nodes that say that they are drained, and their kinds and runs in progress.
@@ -136,5 +141,154 @@ func TestDrain_onAStore_isRefused(t *testing.T) {
 				t.Errorf("it returns %v", err)
 			}
 		}
+	})
+}
+
+// A slowConfirm is an engine whose confirmations take some time.
+type slowConfirm struct {
+	engine.Engine
+	by *atomic.Int64
+}
+
+func (e slowConfirm) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+	held, now, err := e.Engine.Confirm(ctx, by, claims)
+	time.Sleep(time.Duration(e.by.Load()))
+	return held, now, err
+}
+
+func TestDrain_whileAStartIsConfirmed(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		var by atomic.Int64
+		a := k.Join(func(to engine.Engine) engine.Engine { return slowConfirm{to, &by} }, durable.WithLease(10*time.Second)).Start()
+		a.Handle("mine", func(context.Context, durable.Run) error { return nil })
+		k.After(time.Second)
+		by.Store(int64(1500 * time.Millisecond))
+		a.Add(durable.Task{Key: "x", Kind: "mine", Delay: 100 * time.Millisecond})
+		k.After(150 * time.Millisecond)
+		k.Must(k.Nodes[0].Drain(ctx, a.Name))
+		at := time.Now()
+		k.After(10 * time.Second)
+		for _, c := range k.Runs() {
+			if late := k.Begin.Add(c.At).Sub(at); late > 2*time.Second {
+				t.Errorf("a run starts %v after Drain has returned", late)
+			}
+		}
+	})
+}
+
+// The same with the expiry of a task.
+func TestExpires_whileAStartIsConfirmed(t *testing.T) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		var by atomic.Int64
+		a := k.Join(func(to engine.Engine) engine.Engine { return slowConfirm{to, &by} }, durable.WithLease(10*time.Second)).Start()
+		k.After(time.Second)
+		by.Store(int64(1500 * time.Millisecond))
+		a.Add(durable.Task{Key: "x", Kind: "note", Delay: 100 * time.Millisecond, Expires: time.Second})
+		k.After(10 * time.Second)
+		for _, c := range k.Runs() {
+			if c.Late > time.Second {
+				t.Errorf("a run that expires after a second starts %v late", c.Late)
+			}
+		}
+	})
+}
+
+// A loseRenew is an engine that loses the answers to the reports of a drained node without runs.
+type loseRenew struct {
+	engine.Engine
+	on *atomic.Bool
+}
+
+func (e loseRenew) Renew(ctx context.Context, id engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
+	m, now, err := e.Engine.Renew(ctx, id, report)
+	var r struct {
+		Kinds   []string
+		Drained bool
+	}
+	_ = json.Unmarshal(report, &r)
+	if id != 0 && r.Drained && len(r.Kinds) == 0 && e.on.Load() {
+		<-ctx.Done() // the answer is lost
+		return nil, 0, ctx.Err()
+	}
+	return m, now, err
+}
+
+func TestUndrain_whileTheAnswerOfARenewalIsLost(t *testing.T) {
+	const most = 6
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		var on atomic.Bool
+		on.Store(true)
+		a := k.Join(func(to engine.Engine) engine.Engine { return loseRenew{to, &on} }, durable.WithLease(4*time.Second)).Start()
+		b := k.Join(nil, durable.WithLease(4*time.Second)).Start()
+		var mu sync.Mutex
+		running, greatest := 0, 0
+		k.Handle("k", func(context.Context, durable.Run) error {
+			mu.Lock()
+			running++
+			greatest = max(greatest, running)
+			mu.Unlock()
+			time.Sleep(3 * time.Second)
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return nil
+		}, durable.WithClusterConcurrency(most))
+		k.After(20 * time.Second)
+		k.Must(b.Drain(ctx, a.Name))
+		// the report without kinds is delivered, and its answer lost
+		for range 200 {
+			k.After(50 * time.Millisecond)
+			all, err := b.Scheduler.Nodes(ctx)
+			k.Must(err)
+			gone := false
+			for _, n := range all {
+				gone = gone || n.Name == a.Name && n.Drained && len(n.Kinds) == 0
+			}
+			if gone {
+				break
+			}
+		}
+		for i := range 100 {
+			b.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: 1100 * time.Millisecond})
+		}
+		k.After(1000 * time.Millisecond)
+		k.Must(b.Undrain(ctx, a.Name))
+		k.After(5 * time.Second)
+		on.Store(false)
+		if greatest > most {
+			t.Errorf("%d runs at once, where %d are allowed", greatest, most)
+		}
+		k.After(2 * time.Minute)
+	})
+}
+
+// The name of a drained node is forgotten a day after the drain, unless a node has it.
+func TestDrain_namesAreForgotten(t *testing.T) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		client, _ := connect(k)
+		drained := func(name string) bool {
+			s, err := durable.Join(ctx, k.Engine, durable.WithNodeName(name), durable.WithLogger(testkit.Quiet()))
+			k.Must(err, s.Start())
+			k.After(3 * time.Second)
+			nodes, err := client.Nodes(ctx)
+			k.Must(err, s.Shutdown(ctx))
+			return nodes[0].Drained
+		}
+		drain := func(name string) {
+			s, err := durable.Join(ctx, k.Engine, durable.WithNodeName(name), durable.WithLogger(testkit.Quiet()))
+			k.Must(err, client.Drain(ctx, name), s.Shutdown(ctx))
+		}
+		drain("a")
+		k.After(23 * time.Hour)
+		drain("b")
+		if !drained("a") {
+			t.Error("the name is forgotten before a day")
+		}
+		k.After(2 * time.Hour)
+		drain("c")
+		if drained("a") || !drained("b") {
+			t.Error("a name is kept for longer than a day, or forgotten before")
+		}
+		k.Must(client.Shutdown(ctx))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -83,9 +84,9 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n := &node{
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, born: time.Now(),
 		lifetimes: lifetimes{wake: signal(), behind: signal(), look: signal(), reread: signal()},
-		joining:   signal(),
-		holding:   holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
-		counts:    recent.Of[Counts]{Limit: countTimeout},
+		joining:   signal(), holder: rand.Uint64() | 1,
+		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		counts:  recent.Of[Counts]{Limit: countTimeout},
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)

@@ -30,10 +30,6 @@ func (k *keeper) runTask(l *live) {
 			return
 		}
 	}
-	if rec.IsExpired(k.now()) {
-		k.conclude(l, nil, tally{expired: 1})
-		return
-	}
 	if l.overdue {
 		if next := k.skip(rec, kind); next != rec { // it has waited long, or was restored
 			k.conclude(l, next, tally{})
@@ -42,6 +38,10 @@ func (k *keeper) runTask(l *live) {
 		if k.counted.Add(1) <= int64(countedStarts+k.cfg.poolSize) && !k.countStart(l) {
 			return
 		}
+	}
+	if rec.IsExpired(k.now()) { // here, because counting the start may have taken long
+		k.conclude(l, nil, tally{expired: 1})
+		return
 	}
 	if !k.running.add(l) {
 		return // a verb for the same task was committed at that moment

@@ -103,10 +103,10 @@ func WithMissed(m Missed) KindOption {
 
 // WithTimeout bounds the duration of an attempt. After d, the attempt's context is done and the attempt fails, unless
 // the handler has called [Run.Complete] and returns nil. In that case the run is complete. Returning nil alone is a
-// failure, because a handler that stopped halfway may also return nil. [Park] and [RetryAfter] work as usual, and a
-// panic is a failure. The failure message says how long the attempt took. The next attempt does not begin until the
-// handler has returned, so a handler that ignores its context continues to occupy its worker. By default, attempts have
-// no timeout. d must be positive.
+// failure, because a handler that stopped halfway may also return nil. [Park], [RetryAfter] and [Snooze] work as usual,
+// and a panic is a failure. The failure message says how long the attempt took. The next attempt does not begin until
+// the handler has returned, so a handler that ignores its context continues to occupy its worker. By default, attempts
+// have no timeout. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
 		k.policy.Timeout = d

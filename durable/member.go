@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func (n *node) renew(t *term) bool {
 	report := n.cfg.report(n.work(), n.kinds, held)
 	report.TakenOver = takenOver
 	limited := n.kinds.shared()
-	if report.Drained = drained; drained && report.Running == 0 {
+	if report.Drained = drained; drained && report.Running == 0 && n.undivide() {
 		report.Kinds, limited = nil, nil // the other nodes use its part of the limits
 	}
 	sent := n.own()
@@ -154,7 +155,7 @@ func (n *node) renew(t *term) bool {
 	leased := 0
 	n.expires = math.MaxInt64
 	for _, m := range members {
-		if m.Left > 0 {
+		if m.Left > 0 && !bytes.Contains(m.Report, drainedReport) {
 			leased++
 		}
 		if m.ID != t.id {
@@ -169,12 +170,12 @@ func (n *node) renew(t *term) bool {
 	}
 	n.members = leased
 	n.extendLocked(sent)
-	if report.Kinds == nil {
-		n.undivideLocked()
-	}
 	n.divideLocked(limited, members, answered)
 	return true
 }
+
+// drainedReport is in the report of a drained node, which takes no part in the work. Decoding all reports would cost more.
+var drainedReport = []byte(`"drained":true`)
 
 // divideLocked sets this node's shares of the cluster limits. It divides each limit by the number of members that
 // handle the kind. members is the result of the renewal that delivered this node's report. answered is when that result
@@ -306,6 +307,17 @@ func (n *node) forget(t *term) {
 		n.report.note(func(n *notices) { n.lost = true })
 	}
 	call(n.look)
+}
+
+// undivide gives up the node's shares of the cluster limits, if it is still drained. It comes before the report, which may
+// take effect although its answer is lost.
+func (n *node) undivide() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.drained {
+		n.undivideLocked()
+	}
+	return n.drained
 }
 
 // undivideLocked gives up the node's shares of the cluster limits.

@@ -5,7 +5,6 @@ package durable
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -86,7 +85,7 @@ func (n *node) adopt(s settings, revision, asked int64) {
 	}
 	now := n.own()
 	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
-	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), slices.Contains(s.drained, n.cfg.name)
+	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), s.drained[n.cfg.name] != 0
 	if !was.equal(s.pauses) || drained != n.drained {
 		n.unreported = n.unreported || drained != n.drained
 		n.drained = drained

@@ -47,11 +47,11 @@ func IsSnooze(err error) bool {
 }
 
 // Complete marks the run as complete, with a note such as "nothing to do". It takes effect when the handler returns
-// nil. If the handler returns an error, panics or calls runtime.Goexit, the attempt fails even though Complete was
-// called. The note is logged, passed to observers ([Attempt]), and stored in Info.Note until the next run is complete.
-// Only its first 256 bytes are kept. If a handler returns nil after its timeout ([WithTimeout]), its attempt fails,
-// unless the handler has called Complete. If Complete is called more than once, the last call counts. Complete has no
-// effect once the handler has returned, or on a Run that a scheduler did not create.
+// nil. If the handler returns an error other than that of [Snooze], panics or calls runtime.Goexit, the attempt fails
+// even though Complete was called. The note is logged, passed to observers ([Attempt]), and stored in Info.Note until
+// the next run is complete. Only its first 256 bytes are kept. If a handler returns nil after its timeout
+// ([WithTimeout]), its attempt fails, unless the handler has called Complete. If Complete is called more than once, the
+// last call counts. Complete has no effect once the handler has returned, or on a Run that a scheduler did not create.
 func (r Run) Complete(note string) {
 	if r.ends != nil {
 		r.ends.note.Store(&note)

@@ -11,15 +11,15 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// settings apply to all schedulers on a store or an engine. The slices and the map are replaced and never modified.
+// settings apply to all schedulers on a store or an engine. Their slices and maps are replaced and never modified.
 type settings struct {
 	pauses   Pauses
 	declared map[string]int64 // on a store, the versions of declared sets by prefix
-	drained  []string         // sorted names of drained nodes
+	drained  map[string]int64 // when nodes were drained, by name
 }
 
 func (s settings) equal(as settings) bool {
-	return s.pauses.equal(as.pauses) && maps.Equal(s.declared, as.declared) && slices.Equal(s.drained, as.drained)
+	return s.pauses.equal(as.pauses) && maps.Equal(s.declared, as.declared) && maps.Equal(s.drained, as.drained)
 }
 
 // storedSettings is the JSON form of settings. Kinds, prefixes and names are byte slices because they need not be
@@ -29,12 +29,17 @@ type storedSettings struct {
 	All      bool              `json:"all,omitempty"`
 	Kinds    [][]byte          `json:"kinds,omitempty"`
 	Declared []declaredVersion `json:"declared,omitempty"`
-	Drained  [][]byte          `json:"drained,omitempty"`
+	Drained  []drainedNode     `json:"drained,omitempty"`
 }
 
 type declaredVersion struct {
 	Prefix  []byte `json:"prefix"`
 	Version int64  `json:"version"`
+}
+
+type drainedNode struct {
+	Name []byte `json:"name"`
+	At   int64  `json:"at"` // by the engine's clock
 }
 
 const settingsVersion = 1
@@ -47,8 +52,8 @@ func (s settings) encode() ([]byte, error) {
 	for _, prefix := range slices.Sorted(maps.Keys(s.declared)) {
 		stored.Declared = append(stored.Declared, declaredVersion{[]byte(prefix), s.declared[prefix]})
 	}
-	for _, name := range s.drained {
-		stored.Drained = append(stored.Drained, []byte(name))
+	for _, name := range slices.Sorted(maps.Keys(s.drained)) {
+		stored.Drained = append(stored.Drained, drainedNode{[]byte(name), s.drained[name]})
 	}
 	data, err := json.Marshal(stored)
 	if err == nil && len(data) > engine.MaxNote {
@@ -81,9 +86,11 @@ func decodeSettings(data []byte) (s settings, err error) {
 		}
 		s.declared[string(d.Prefix)] = d.Version
 	}
-	for _, name := range stored.Drained {
-		s.drained = append(s.drained, string(name))
+	for _, d := range stored.Drained {
+		if s.drained == nil {
+			s.drained = make(map[string]int64)
+		}
+		s.drained[string(d.Name)] = d.At
 	}
-	slices.Sort(s.drained)
 	return s, nil
 }

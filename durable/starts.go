@@ -95,10 +95,6 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, rec, tally{parked: 1}, false)
 		return
 	}
-	if rec.IsExpired(n.now()) {
-		n.conclude(l, nil, tally{expired: 1}, false)
-		return
-	}
 	if to := n.skipsTo(l, kind); to != engine.None {
 		n.conclude(l, rec.Skipped(to), tally{}, false)
 		return
@@ -110,8 +106,12 @@ func (n *node) runTask(l *live) {
 	if !n.ask(l) {
 		return
 	}
-	if n.kinds.of(l.Rec) == nil || !n.isSettled() { // the kind has been paused since, or may have been
+	if n.kinds.of(l.Rec) == nil || !n.isSettled() || n.leaves() { // the kind was paused or the node drained during the confirmation
 		n.takeBack(l)
+		return
+	}
+	if rec.IsExpired(n.now()) { // here, because the confirmation may have taken long
+		n.conclude(l, nil, tally{expired: 1}, false)
 		return
 	}
 	ctx, ok := n.begin(l)

@@ -39,9 +39,9 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 17406, "durable": 10426,
+	"all": 17526, "durable": 10542,
 	"durable/keeper.go": 607, "durable/memengine/memengine.go": 583,
-	"durable.node": 30, "durable.keeper": 33,
+	"durable.node": 31, "durable.keeper": 33,
 }
 
 // order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of

@@ -47,9 +47,12 @@ func defineDrain(p *program, f *flag.FlagSet) action {
 				fmt.Fprintf(p.out, "Node %s is drained.\n", quoteText(name))
 			}
 			for wait {
-				running, err := runningOn(ctx, s, names)
+				running, gone, err := runningOn(ctx, s, names)
 				if err != nil {
 					return err
+				}
+				for _, name := range gone {
+					return fmt.Errorf("node %s is gone: its runs may still be in progress", quoteText(name))
 				}
 				if running == 0 {
 					fmt.Fprintln(p.out, "No run is in progress.")
@@ -66,23 +69,31 @@ func defineDrain(p *program, f *flag.FlagSet) action {
 	}
 }
 
-// runningOn returns the number of runs in progress on nodes with the names. A node that has not reported its drain yet
-// counts as one.
-func runningOn(ctx context.Context, s *durable.Scheduler, names []string) (n int, err error) {
+// runningOn returns the number of runs in progress on nodes with the names, and the names that no node has. A node that
+// has not reported its drain yet counts as one run.
+func runningOn(ctx context.Context, s *durable.Scheduler, names []string) (n int, gone []string, err error) {
 	nodes, err := s.Nodes(ctx)
-	drained := make(map[string]bool, len(names))
-	for _, name := range names {
-		drained[name] = true
+	if err != nil {
+		return 0, nil, err
 	}
-	for _, node := range nodes {
-		switch {
-		case drained[node.Name] && node.Drained:
-			n += node.Running
-		case drained[node.Name]:
-			n++
+	for _, name := range names {
+		there := false
+		for _, node := range nodes {
+			switch {
+			case node.Name != name:
+				continue
+			case node.Drained:
+				n += node.Running
+			default:
+				n++
+			}
+			there = true
+		}
+		if !there {
+			gone = append(gone, name)
 		}
 	}
-	return n, err
+	return n, gone, nil
 }
 
 func defineUndrain(p *program, f *flag.FlagSet) action {

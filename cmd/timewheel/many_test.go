@@ -204,8 +204,15 @@ func TestDrain(t *testing.T) {
 	}
 	for !strings.Contains(r.must("nodes"), ", drained ") {
 	}
-	go close(end)
-	if got := r.must("drain", "-wait", "web-1"); got != "Node web-1 is drained.\nNo run is in progress.\n" {
+	waited := make(chan string, 1)
+	go func() { waited <- r.must("drain", "-wait", "web-1") }()
+	select {
+	case got := <-waited:
+		t.Errorf("while a run is in progress drain -wait writes %q", got)
+	case <-time.After(3 * drainEvery):
+	}
+	close(end)
+	if got := <-waited; got != "Node web-1 is drained.\nNo run is in progress.\n" {
 		t.Errorf("drain -wait writes %q", got)
 	}
 	if n := s.Stats().Running; n != 0 {

@@ -135,15 +135,19 @@ func (r *Record) recurs(as *Record) bool {
 }
 
 // Redefined returns the task with the definition of another task. It keeps its due time if both repeat by the same
-// interval or calendar, unless the task is parked.
-func (r *Record) Redefined(as *Record) *Record {
+// interval or calendar, unless the task is parked. If it is running, it is due at the next instant of its grid.
+func (r *Record) Redefined(as *Record, running bool, now int64) *Record {
 	next := *r
 	next.Kind, next.Payload, next.Times, next.Group, next.Version = as.Kind, as.Payload, as.Times, as.Group, as.Version
 	next.Expires = 0
-	if r.recurs(as) && r.Due != Never {
+	switch {
+	case !r.recurs(as) || r.Due == Never || r.Paused == Never:
+		next.Interval, next.Cron, next.Shift, next.Grid = as.Interval, as.Cron, as.Shift, as.Grid
+	case running:
+		next.Grid = r.onGrid(max(r.Grid, now))
+	default:
 		return &next
 	}
-	next.Interval, next.Cron, next.Shift, next.Grid = as.Interval, as.Cron, as.Shift, as.Grid
 	next.begin()
 	return &next
 }

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// A large set whose tasks change all the time is still applied.
+func TestSchedule_largeSetOfRunningTasks(t *testing.T) {
+	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+		const n = 3000
+		a := k.Join(func(to engine.Engine) engine.Engine { return slowCommit{to, 20 * time.Millisecond} }).Start()
+		a.Handle("k", ok)
+		set := durable.TaskSet{Prefix: "c/"}
+		for i := range n {
+			set.Tasks = append(set.Tasks, durable.Task{Key: fmt.Sprintf("c/%05d", i), Kind: "k", Interval: time.Minute,
+				Delay: time.Second + time.Duration(i)*time.Minute/n})
+		}
+		_, err := a.Schedule(ctx, set)
+		k.Must(err)
+		k.After(2 * time.Minute)
+		for i := range set.Tasks {
+			set.Tasks[i].Payload = []byte("x")
+		}
+		set.Version = 1
+		within, cancel := context.WithTimeout(ctx, 10*time.Minute)
+		defer cancel()
+		began := time.Now()
+		r, err := a.Schedule(within, set)
+		if err != nil || r != (durable.SetResult{Changed: n}) {
+			t.Errorf("Schedule of %d tasks that run every minute returns %+v, %v after %v", n, r, err, time.Since(began))
+		}
+		k.Runs()
+	})
+}
+
+// A slowCommit is an engine whose commits take some time.
+type slowCommit struct {
+	engine.Engine
+	by time.Duration
+}
+
+func (e slowCommit) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	time.Sleep(e.by)
+	return e.Engine.Commit(ctx, by, batches)
+}
+
+// A run in progress is not repeated when its task changes: the next one follows on the grid.
+func TestSchedule_ofARunningTask(t *testing.T) {
+	test := func(t *testing.T, k *kit.Kit) {
+		var now, most atomic.Int32
+		k.Handle("k", func(context.Context, durable.Run) error {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer now.Add(-1)
+			time.Sleep(10 * time.Second)
+			return nil
+		})
+		set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour, Delay: time.Second}}}
+		_, err := k.On().Schedule(ctx, set)
+		k.Must(err)
+		k.After(3 * time.Second)
+		set.Version, set.Tasks[0].Payload = 1, []byte("x")
+		r, err := k.On().Schedule(ctx, set)
+		k.Must(err)
+		k.After(30 * time.Second)
+		if calls := k.Runs(); r.Changed != 1 || len(calls) != 1 || most.Load() != 1 {
+			t.Errorf("%+v: %d runs of one period, %d at once: %v", r, len(calls), most.Load(), calls)
+		}
+		if i := k.Info("c/a"); i.Next.Before(time.Now().Add(50*time.Minute)) || string(i.Payload) != "x" {
+			t.Errorf("the changed task is %v", i)
+		}
+	}
+	t.Run("store", func(t *testing.T) { kit.OnStore(t, test) })
+	t.Run("node", func(t *testing.T) { kit.OnNodes(t, 2, test) })
+}
+
+// While a task of the set is locked, Schedule waits. Shutdown does not wait for it.
+func TestSchedule_shutdownEndsIt(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		a.Handle("k", func(context.Context, durable.Run) error { return nil })
+		set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour}}}
+		_, err := a.Schedule(ctx, set)
+		k.Must(err)
+		tx := k.Engine.Begin()
+		k.Must(tx.Lock(ctx, "c/a"))
+		time.AfterFunc(time.Hour, tx.Rollback)
+		set.Version, set.Tasks[0].Payload = 1, []byte("x")
+		answered := make(chan error, 1)
+		go func() { _, err := a.Schedule(context.Background(), set); answered <- err }()
+		k.After(time.Second)
+		began := time.Now()
+		err = a.Shutdown(context.Background())
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("Shutdown returns %v after %v", err, took)
+		}
+		if err := <-answered; !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("Schedule returns %v", err)
+		}
+		k.Nodes = nil
+	})
+}
+
+// The version of a refused set does not count.
+func TestSchedule_refusedSet_keepsTheVersion(t *testing.T) {
+	test := func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		var many []durable.Task
+		for i := range durable.MaxSet + 1 {
+			many = append(many, durable.Task{Key: fmt.Sprint("c/", i), Kind: "k", Delay: time.Hour})
+		}
+		k.On().Add(many...)
+		set := durable.TaskSet{Prefix: "c/", Version: 5}
+		if _, err := k.On().Schedule(ctx, set); !errors.Is(err, durable.ErrInvalidTask) {
+			t.Errorf("a set with too many tasks: %v", err)
+		}
+		k.Must(k.On().RemoveTask(ctx, "c/0"))
+		set.Version = 4
+		r, err := k.On().Schedule(ctx, set)
+		if r != (durable.SetResult{Removed: durable.MaxSet}) || err != nil {
+			t.Errorf("after a refused version, a lower one returns %+v, %v", r, err)
+		}
+	}
+	t.Run("store", func(t *testing.T) { kit.OnStore(t, test) })
+	t.Run("node", func(t *testing.T) { kit.OnNodes(t, 1, test) })
+}
+
+func TestSchedule_unreadableTask(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{{Record: engine.Record{Key: "c/x", Due: time.Now().Add(time.Hour).UnixNano(), Data: []byte{9, 1, 2}}, Kind: "k", If: engine.Always}}})
+		k.Must(err)
+		_, err = k.On().Schedule(ctx, durable.TaskSet{Prefix: "c/"})
+		if errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, durable.ErrVersion) {
+			t.Errorf("an unreadable task under the prefix: %v", err)
+		}
+	})
+}
+
+// A caller gives up during a commit, which may still arrive. The next caller waits until the hold of the first expires.
+func TestSchedule_callerThatGivesUpDuringACommit(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		a, b := k.Nodes[0], k.Nodes[1]
+		set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour}}}
+		_, err := a.Schedule(ctx, set)
+		k.Must(err)
+		tx := k.Engine.Begin()
+		k.Must(tx.Lock(ctx, "c/a"))
+		set.Tasks[0].Payload = []byte("x")
+		short, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err = a.Schedule(short, set); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while a task is locked: %v", err)
+		}
+		tx.Rollback()
+		began := time.Now()
+		_, err = b.Schedule(ctx, set)
+		if took := time.Since(began); took < time.Second || took > 16*time.Second || err != nil {
+			t.Errorf("the next caller returns %v after %v", err, took)
+		}
+	})
+}
+
+// A lateCommit is an engine on which a commit of tasks fails, and arrives later.
+type lateCommit struct {
+	engine.Engine
+	armed *atomic.Bool
+}
+
+func (e lateCommit) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	if e.armed.Load() && len(batches) > 0 && len(batches[0]) > 0 && !batches[0][0].Note {
+		e.armed.Store(false)
+		go func() {
+			time.Sleep(300 * time.Millisecond)
+			_, _ = e.Engine.Commit(context.Background(), by, batches)
+		}()
+		return nil, errors.New("connection reset")
+	}
+	return e.Engine.Commit(ctx, by, batches)
+}
+
+// A newer set waits until a commit of an older one can no longer arrive.
+func TestSchedule_lateCommitOfAnOlderSet(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		var armed atomic.Bool
+		a := k.Join(func(to engine.Engine) engine.Engine { return lateCommit{to, &armed} }).Start()
+		k.Handle("k", ok)
+		old := durable.TaskSet{Prefix: "c/", Version: 1, Tasks: []durable.Task{{Key: "c/old", Kind: "k", Interval: time.Hour}}}
+		next := durable.TaskSet{Prefix: "c/", Version: 2, Tasks: []durable.Task{{Key: "c/new", Kind: "k", Interval: time.Hour}}}
+		armed.Store(true)
+		_, err := a.Schedule(ctx, old)
+		if !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("without an answer: %v", err)
+		}
+		if r, err := k.Nodes[0].Schedule(ctx, next); r != (durable.SetResult{Added: 1, Removed: 1}) || err != nil {
+			t.Errorf("the newer set returns %+v, %v", r, err)
+		}
+		k.After(5 * time.Second)
+		if ok, _ := k.Nodes[0].Exist(ctx, "c/old"); ok {
+			t.Errorf("a task of the older set exists")
+		}
+	})
+}
+
+// Callers give up while the keeper works. It is for the race detector.
+func TestSchedule_callersThatGiveUp(t *testing.T) {
+	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown(ctx) }()
+	if err := s.Handle("k", ok); err != nil {
+		t.Fatal(err)
+	}
+	set := durable.TaskSet{Prefix: "c/"}
+	for i := range 1000 {
+		set.Tasks = append(set.Tasks, durable.Task{Key: fmt.Sprint("c/", i), Kind: "k", Interval: time.Hour})
+	}
+	for i := range 20 {
+		for j := range set.Tasks {
+			set.Tasks[j].Payload = []byte{byte(i)}
+		}
+		set.Version = int64(i)
+		within, cancel := context.WithTimeout(ctx, time.Duration(i%20)*time.Millisecond)
+		if r, err := s.Schedule(within, set); err != nil && (!errors.Is(err, context.DeadlineExceeded) || r != (durable.SetResult{})) {
+			t.Errorf("Schedule returns %+v, %v", r, err)
+		}
+		cancel()
+	}
+}
+
+// A paused, parked task with a new definition.
+func TestSchedule_pausedAndParked(t *testing.T) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", func(context.Context, durable.Run) error { return durable.Park(errors.New("no")) })
+		set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour, Delay: time.Second}}}
+		_, err := k.On().Schedule(ctx, set)
+		k.Must(err)
+		k.After(3 * time.Second)
+		k.Must(k.On().Pause(ctx, "c/a"))
+		set.Tasks[0].Payload = []byte("x")
+		_, err = k.On().Schedule(ctx, set)
+		k.Must(err)
+		k.Must(k.On().Resume(ctx, "c/a"))
+		if i := k.Info("c/a"); i.Parked || i.State != durable.Scheduled {
+			t.Errorf("a task that was parked and then paused has changed, and is %v", i)
+		}
+	})
+}
