@@ -42,8 +42,29 @@ func TestDrain(t *testing.T) {
 		for i := range 50 {
 			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 3*time.Second + time.Duration(i)*100*time.Millisecond})
 		}
+		for i := range 20 {
+			a.Add(durable.Task{Key: fmt.Sprint("soon ", i), Kind: "note", Delay: 800 * time.Millisecond})
+		}
+		k.After(150 * time.Millisecond)
+		holder := func(key string) string {
+			i, _, err := b.Get(ctx, key)
+			k.Must(err)
+			return i.Node
+		}
+		if holder("soon 0") == "" {
+			t.Error("no node holds a task that is due soon")
+		}
 		k.Must(b.Drain(ctx, a.Name), a.Drain(ctx, a.Name))
-		k.After(2500 * time.Millisecond)
+		k.After(400 * time.Millisecond)
+		for i := range 20 {
+			if key := fmt.Sprint("soon ", i); holder(key) == a.Name {
+				t.Errorf("the drained node holds the task %q", key)
+			}
+		}
+		claimed := a.Stats().Node.Claimed
+		k.Must(b.Declare("long"))
+		b.Add(durable.Task{Key: "of the drained node", Kind: "long", Delay: 500 * time.Millisecond})
+		k.After(2 * time.Second)
 		a.Add(durable.Task{Key: "added", Kind: "note", Delay: 500 * time.Millisecond})
 		k.Runs()
 		calls := k.RunsAfter(7 * time.Second)
@@ -58,6 +79,10 @@ func TestDrain(t *testing.T) {
 		if got := fmt.Sprint(drainedNodes(k)); got != fmt.Sprintf("[%s [long note] 1]", a.Name) {
 			t.Errorf("while its run is in progress the drained nodes are %s", got)
 		}
+		if n := a.Stats().Node.Claimed - claimed; n > 0 {
+			t.Errorf("the drained node claims %d tasks", n)
+		}
+		k.Must(b.RemoveTask(ctx, "of the drained node"))
 		k.After(20 * time.Second)
 		k.Gone("long")
 		if s := a.Stats(); s.Succeeded == 0 || s.Node.EndsRefused > 0 {
