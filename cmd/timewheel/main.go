@@ -5,7 +5,7 @@
 //
 //	timewheel help
 //
-// It never runs a task itself: it has no handlers.
+// Only the command serve runs tasks: it calls a webhook for each. The others have no handlers.
 //
 // The exit code is
 //
