@@ -149,7 +149,7 @@ func readLine(text []byte, trace string) (*deed, error) {
 	return d, err
 }
 
-// apply applies the changes. Those of one key are applied in order.
+// apply applies the changes. Changes of one key are applied in order.
 func (a *api) apply(ctx context.Context, all []*deed) {
 	for len(all) > 0 {
 		keys := make(map[string]bool, len(all))

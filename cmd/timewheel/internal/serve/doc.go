@@ -15,8 +15,8 @@
 //
 // # Webhooks
 //
-// The configuration names the URL of each kind, and a task cannot change it. An address is checked after the name is
-// resolved, for each connection. Redirects are never followed, so there is no second target to check. Private addresses,
+// The configuration names the URL of each kind, and a task cannot change it. Each connection checks its address, after
+// the name is resolved. Redirects are never followed, so there is no second target to check. Private addresses,
 // and addresses that are called without TLS, must be in the kind's networks.
 //
 // The signature covers the headers that describe the run, each on a line of its own, and then the body. A key may contain

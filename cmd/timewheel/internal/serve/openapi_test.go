@@ -131,7 +131,7 @@ func (d *document) wrong(schema, v any) string {
 	return ""
 }
 
-// holds sends a request, whose answer must be one of those that the document lists for the path.
+// holds sends a request, whose answer must be in the document.
 func (d *document) holds(r *rig, path, method, url, body string, headers ...string) int {
 	got := r.do(method, url, body, headers...)
 	operation := d.object(d.root, "paths", path, strings.ToLower(method))
