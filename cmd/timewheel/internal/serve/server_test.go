@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,13 +23,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // At the end runs in progress are completed, and no other one starts.
 func TestRun_drains(t *testing.T) {
 	begun, end := make(chan bool, 10), make(chan bool)
+	release := sync.OnceFunc(func() { close(end) })
+	defer release()
 	at := receiver(t, func(http.ResponseWriter, *http.Request) {
 		begun <- true
 		<-end
@@ -44,19 +50,17 @@ func TestRun_drains(t *testing.T) {
 	go func() { stopped <- r.stop() }()
 	admin := "http://" + r.srv.AdminAddr().String()
 	until(t, "the service is not ready", func() bool { return status(t, admin+"/readyz") == http.StatusServiceUnavailable })
-	until(t, "callers are refused", func() bool {
-		c, err := net.Dial("tcp", r.srv.Addr().String())
-		if err == nil {
-			c.Close()
-		}
-		return err != nil
-	})
+	until(t, "the scheduler is stopping", func() bool { return errors.Is(r.srv.s.Declare("other"), durable.ErrStopped) })
+	if c, err := net.Dial("tcp", r.srv.Addr().String()); err == nil {
+		c.Close()
+		t.Error("callers are not refused")
+	}
 	select {
 	case err := <-stopped:
 		t.Fatalf("it ended with a run in progress: %v", err)
 	default:
 	}
-	close(end)
+	release()
 	check(t, <-stopped)
 	select {
 	case <-begun:
