@@ -42,6 +42,7 @@ type command struct {
 type action func(ctx context.Context, args []string) error
 
 const (
+	serves = "Serve"
 	look   = "Look"
 	change = "Change"
 	move   = "Move"
@@ -77,6 +78,8 @@ func commands() []*command {
 		{"backup", move, "copy an embedded store, even while it is in use", "FILE", nil, aboutBackup, defineBackup},
 		{"migrate", move, "migrate the schema of a database to the version of this program", "", nil, aboutMigrate,
 			defineMigrate},
+		{"serve", serves, "run tasks for programs in any language: HTTP in, webhooks out", "", nil, aboutServe,
+			defineServe},
 		{"completion", other, "write a script that completes command lines", "SHELL", shells, aboutCompletion,
 			defineCompletion},
 		{"version", other, "print the version", "", nil, "", defineVersion},
@@ -252,7 +255,7 @@ func oneFile(args []string) (string, error) {
 
 // help writes the program's help.
 func (p *program) help(to io.Writer) {
-	fmt.Fprint(to, "timewheel operates the durable tasks of timing wheels. It never runs one.\n\n"+
+	fmt.Fprint(to, "timewheel operates the durable tasks of timing wheels. Only serve runs them.\n\n"+
 		"usage: timewheel COMMAND [flags] [arguments]\n")
 	group := ""
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)

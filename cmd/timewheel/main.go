@@ -5,7 +5,7 @@
 //
 //	timewheel help
 //
-// It never runs a task itself, because it has no handlers.
+// Only the command serve runs tasks, by calling a webhook for each. The other commands have no handlers.
 //
 // The exit codes are:
 //

@@ -40,6 +40,18 @@ func (l *place) defineDir(f *flag.FlagSet) {
 }
 
 func (l *place) defineDB(p *program, f *flag.FlagSet) {
+	l.defineCluster(f)
+	l.timeout = cmp.Or(l.timeout, giveUpAfter)
+	f.Func("timeout", "give up when the database is silent for a `DURATION`, by default "+
+		span(l.timeout)+"; 0: never", func(text string) (err error) {
+		if l.timeout, err = time.ParseDuration(text); err == nil && l.timeout < 0 {
+			err = errors.New("it is negative")
+		}
+		return err
+	})
+}
+
+func (l *place) defineCluster(f *flag.FlagSet) {
 	f.Func("db", "the `URL` of a cluster's database; the default is $TIMEWHEEL_DB", func(url string) error {
 		l.db = url
 		if url == "" {
@@ -49,14 +61,6 @@ func (l *place) defineDB(p *program, f *flag.FlagSet) {
 	})
 	f.StringVar(&l.schema, "schema", "timewheel", "the `NAME` of the schema in the database")
 	f.StringVar(&l.cluster, "cluster", "", "the `NAME` of the cluster that the schema was made for")
-	l.timeout = cmp.Or(l.timeout, giveUpAfter)
-	f.Func("timeout", "give up when the database is silent for a `DURATION`, by default "+
-		span(l.timeout)+"; 0: never", func(text string) (err error) {
-		if l.timeout, err = time.ParseDuration(text); err == nil && l.timeout < 0 {
-			err = errors.New("it is negative")
-		}
-		return err
-	})
 }
 
 // choose completes the place from the environment. Afterwards, the place is a database if dir is empty.

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// A Config is a configuration file. Load reads and checks it.
+type Config struct {
+	Listen   string           `json:"listen"`   // host:port, or unix:PATH
+	TLS      *TLS             `json:"tls"`      // of Listen
+	Insecure bool             `json:"insecure"` // Listen may be beyond loopback without TLS
+	Tokens   []*Token         `json:"tokens"`   // of callers; none: every caller may do everything
+	Kinds    map[string]*Kind `json:"kinds"`
+	Admin    *Admin           `json:"admin"` // none: no metrics, health and page
+	Drain    Duration         `json:"drain"` // how long SIGTERM waits for runs in progress; 30s
+	Node     string           `json:"node"`  // name of the node; the host and the process
+	Log      string           `json:"log"`   // text, the default, or json
+
+	dir string // of the file; paths in it are relative to that
+}
+
+// TLS names the files of a certificate and its key, in PEM.
+type TLS struct {
+	Certificate string `json:"certificate"`
+	Key         string `json:"key"`
+
+	pair tls.Certificate
+}
+
+// A Token identifies a caller, and names its rights.
+type Token struct {
+	Name     string   `json:"name"`
+	Token    Secret   `json:"token"`
+	Prefixes []string `json:"prefixes"` // of the keys; "" is all
+	Kinds    []string `json:"kinds"`    // "*" is all
+	Rights   []string `json:"rights"`   // read, write
+}
+
+// A Kind is a kind of tasks, with the webhook that is called when one is due.
+type Kind struct {
+	URL                string            `json:"url"`
+	Secrets            []Secret          `json:"secrets"`      // each signs every request
+	Networks           []netip.Prefix    `json:"networks"`     // allowed though private, and without TLS
+	Headers            map[string]Secret `json:"headers"`      // added to each request
+	ContentType        string            `json:"content_type"` // of the payload; application/json
+	Timeout            Duration          `json:"timeout"`      // of an attempt; 10s
+	Concurrency        int               `json:"concurrency"`  // 100
+	Rate               *Rate             `json:"rate"`
+	ClusterConcurrency int               `json:"cluster_concurrency"`
+	ClusterRate        *Rate             `json:"cluster_rate"`
+	Retry              *Retry            `json:"retry"`
+	Missed             string            `json:"missed"`    // once, the default, skip or all
+	Elsewhere          bool              `json:"elsewhere"` // other nodes run the tasks
+
+	target  *url.URL
+	headers http.Header
+}
+
+// A Rate is that of durable.WithRate.
+type Rate struct {
+	Runs  int      `json:"runs"`
+	Per   Duration `json:"per"`   // 1s
+	Burst int      `json:"burst"` // Runs
+}
+
+// Retry is that of durable.WithRetry.
+type Retry struct {
+	Attempts int      `json:"attempts"`
+	Least    Duration `json:"least"`
+	Most     Duration `json:"most"`
+}
+
+// Admin is the address of the operators.
+type Admin struct {
+	Listen   string   `json:"listen"`
+	TLS      *TLS     `json:"tls"`
+	Insecure bool     `json:"insecure"` // Listen may be beyond loopback: anyone who reaches it sees keys and errors
+	Hosts    []string `json:"hosts"`    // names under which the page may be reached
+	Control  bool     `json:"control"`  // the page may change tasks
+	Backup   bool     `json:"backup"`   // /backup copies the store, with all payloads
+}
+
+// A Secret is text that is not printed. In a file it may be "env:NAME" or "file:PATH" instead.
+type Secret string
+
+// String hides the secret.
+func (Secret) String() string { return "(secret)" }
+
+// A Duration is a duration in JSON: text such as "1h30m", or a number of seconds.
+type Duration time.Duration
+
+// UnmarshalJSON reads text or a number.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	text := string(b)
+	if len(b) > 0 && b[0] == '"' {
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+	} else if text == "null" {
+		return nil
+	} else if !strings.ContainsAny(text, "eE{[tf") {
+		text += "s"
+	}
+	is, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("duration %s is neither text such as \"1h30m\" nor a number of seconds", b)
+	}
+	*d = Duration(is)
+	return nil
+}
+
+// The defaults, and the least size of secrets.
+const (
+	defaultDrain       = 30 * time.Second
+	defaultTimeout     = 10 * time.Second
+	defaultConcurrency = 100
+	mostConcurrency    = 100_000
+	leastSecret        = 16
+)
+
+// The rights of a token.
+const (
+	mayRead  = "read"
+	mayWrite = "write"
+)
+
+// Load reads a configuration from a file. The error names every wrong field, and the allowed values.
+func Load(path string, getenv func(string) string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{dir: filepath.Dir(path)}
+	if err := c.parse(text, getenv); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (c *Config) parse(text []byte, getenv func(string) string) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(c)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("there is text after the configuration")
+		}
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n")), err)
+	}
+	if err != nil {
+		return err
+	}
+	k := &checker{config: c, getenv: getenv}
+	k.check()
+	return errors.Join(k.problems...)
+}
+
+// A checker validates a configuration, completes it, and collects the problems.
+type checker struct {
+	config   *Config
+	getenv   func(string) string
+	problems []error
+}
+
+func (k *checker) wrong(field, format string, args ...any) {
+	k.problems = append(k.problems, fmt.Errorf("%s: "+format, append([]any{field}, args...)...))
+}
+
+func (k *checker) check() {
+	c := k.config
+	c.Listen = k.listen("listen", c.Listen, c.TLS, c.Insecure)
+	if len(c.Tokens) == 0 && c.Listen != "" && !isLocal(c.Listen) {
+		k.wrong("tokens", "none are given; without tokens only loopback and a Unix socket are allowed, and listen is %s",
+			c.Listen)
+	}
+	k.positive("drain", &c.Drain, defaultDrain)
+	k.oneOf("log", &c.Log, "text", "json")
+	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
+		k.kind("kinds."+name, name, c.Kinds[name])
+	}
+	if len(c.Kinds) == 0 {
+		k.wrong("kinds", "none are given; name at least one")
+	}
+	names := make(map[string]bool)
+	for i, t := range c.Tokens {
+		k.token(fmt.Sprintf("tokens[%d]", i), t, names)
+	}
+	if c.Admin != nil {
+		k.admin(c.Admin)
+	}
+}
+
+func (k *checker) token(field string, t *Token, names map[string]bool) {
+	if t == nil {
+		k.wrong(field, "null is no token")
+		return
+	}
+	switch {
+	case t.Name == "":
+		k.wrong(field+".name", "it is empty")
+	case names[t.Name]:
+		k.wrong(field+".name", "%q is used twice", t.Name)
+	}
+	names[t.Name] = true
+	k.secret(field+".token", &t.Token)
+	if len(t.Prefixes) == 0 {
+		k.wrong(field+".prefixes", `none are given; [""] allows all keys`)
+	}
+	if len(t.Kinds) == 0 {
+		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
+	}
+	for _, name := range t.Kinds {
+		if _, is := k.config.Kinds[name]; !is && name != "*" {
+			k.wrong(field+".kinds", "%q is none of the kinds", name)
+		}
+	}
+	if len(t.Rights) == 0 {
+		k.wrong(field+".rights", "none are given; read and write are allowed")
+	}
+	for _, right := range t.Rights {
+		if right != mayRead && right != mayWrite {
+			k.wrong(field+".rights", "%q must be read or write", right)
+		}
+	}
+}
+
+func (k *checker) kind(field, name string, of *Kind) {
+	switch {
+	case of == nil:
+		k.wrong(field, "null is no kind")
+		return
+	case name == "" || name == "*" || len(name) > durable.MaxKind || strings.ContainsRune(name, 0x1f):
+		k.wrong("kinds", "name %q must have 1 to %d bytes, none of them 0x1f, and not be *", name, durable.MaxKind)
+	}
+	if of.Elsewhere {
+		if of.URL != "" || len(of.Secrets) > 0 {
+			k.wrong(field+".elsewhere", "a kind that runs elsewhere has no url and no secrets")
+		}
+		return
+	}
+	k.webhook(field, of)
+	k.positive(field+".timeout", &of.Timeout, defaultTimeout)
+	k.oneOf(field+".missed", &of.Missed, "once", "skip", "all")
+	if of.Concurrency == 0 {
+		of.Concurrency = defaultConcurrency
+	}
+	if of.Concurrency < 1 || of.Concurrency > mostConcurrency {
+		k.wrong(field+".concurrency", "%d is not between 1 and %d", of.Concurrency, mostConcurrency)
+	}
+	if of.ClusterConcurrency < 0 {
+		k.wrong(field+".cluster_concurrency", "%d is negative", of.ClusterConcurrency)
+	}
+	k.rate(field+".rate", of.Rate)
+	k.rate(field+".cluster_rate", of.ClusterRate)
+	if r := of.Retry; r != nil {
+		if r.Attempts == 0 {
+			r.Attempts = 10
+		}
+		k.positive(field+".retry.least", &r.Least, time.Second)
+		k.positive(field+".retry.most", &r.Most, max(10*time.Minute, time.Duration(r.Least)))
+		if r.Attempts < 0 || r.Most < r.Least {
+			k.wrong(field+".retry", "%d attempts with waits from %v to %v: attempts must be positive, and the waits "+
+				"must not decrease", r.Attempts, time.Duration(r.Least), time.Duration(r.Most))
+		}
+	}
+}
+
+// webhook checks the target of the kind.
+func (k *checker) webhook(field string, of *Kind) {
+	target, err := url.Parse(of.URL)
+	switch {
+	case of.URL == "":
+		k.wrong(field+".url", `it is missing; a kind that other nodes run has "elsewhere": true`)
+	case err != nil || target.Hostname() == "" || target.Scheme != "https" && target.Scheme != "http":
+		k.wrong(field+".url", "%q is not an http or https URL with a host", of.URL)
+	case target.User != nil || target.Fragment != "":
+		k.wrong(field+".url", "a user and a fragment are not allowed; headers may have an Authorization")
+	case target.Scheme == "http" && len(of.Networks) == 0:
+		k.wrong(field+".url", "http needs networks, the only addresses that are called without TLS")
+	}
+	of.target = target
+	if len(of.Secrets) == 0 {
+		k.wrong(field+".secrets", "none are given; each request is signed")
+	}
+	for i := range of.Secrets {
+		k.secret(fmt.Sprintf("%s.secrets[%d]", field, i), &of.Secrets[i])
+	}
+	for i, n := range of.Networks {
+		if !n.IsValid() {
+			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "it is not a network such as 10.1.0.0/16")
+		} else if of.Networks[i] = n.Masked(); of.Networks[i] != n {
+			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "%s has bits after its length; do you mean %s?", n, n.Masked())
+		}
+	}
+	of.headers = make(http.Header)
+	for _, name := range slices.Sorted(maps.Keys(of.Headers)) {
+		value := of.Headers[name]
+		k.resolve(field+".headers."+name, &value)
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case !isToken(name), strings.HasPrefix(canonical, "Timewheel-"), slices.Contains(ownHeaders, canonical):
+			k.wrong(field+".headers."+name, "a header of this name cannot be set")
+		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' || r > '~' }):
+			k.wrong(field+".headers."+name, "the value is not printable ASCII")
+		default:
+			of.headers.Set(name, string(value))
+		}
+	}
+	if of.ContentType == "" {
+		of.ContentType = "application/json"
+	}
+	if strings.ContainsFunc(of.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) {
+		k.wrong(field+".content_type", "%q is not printable ASCII", of.ContentType)
+	}
+}
+
+// ownHeaders are the headers that a request has anyway.
+var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade",
+	"Te", "Keep-Alive", "Traceparent", "Tracestate"}
+
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+func (k *checker) rate(field string, r *Rate) {
+	if r == nil {
+		return
+	}
+	k.positive(field+".per", &r.Per, time.Second)
+	if r.Burst == 0 {
+		r.Burst = r.Runs
+	}
+	if r.Runs <= 0 || r.Burst < 0 {
+		k.wrong(field, "%d runs with bursts of %d: both must be positive", r.Runs, r.Burst)
+	}
+}
+
+func (k *checker) admin(a *Admin) {
+	a.Listen = k.listen("admin.listen", a.Listen, a.TLS, a.Insecure)
+	if a.Listen == "" || isLocal(a.Listen) {
+		return
+	}
+	if !a.Insecure {
+		k.wrong("admin.insecure", "anyone who reaches %s sees keys and errors; allow it with true", a.Listen)
+	}
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{{"control", a.Control}, {"backup", a.Backup}} {
+		if one.set {
+			k.wrong("admin."+one.name, "it is allowed only on loopback and on a Unix socket, and listen is %s", a.Listen)
+		}
+	}
+}
+
+// listen checks an address, and returns it, or "" if it is wrong.
+func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
+	if path, is := strings.CutPrefix(address, "unix:"); is {
+		if path == "" {
+			k.wrong(field, "the path of the Unix socket is empty")
+			return ""
+		}
+		if !filepath.IsAbs(path) {
+			address = "unix:" + filepath.Join(k.config.dir, path)
+		}
+	} else if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		k.wrong(field, "%q is neither host:port nor unix:PATH", address)
+		return ""
+	} else if t == nil && !insecure && !isLocal(address) {
+		k.wrong(field, "%s is beyond loopback and needs tls, or \"insecure\": true", address)
+	}
+	if t != nil {
+		var err error
+		t.pair, err = tls.LoadX509KeyPair(k.path(t.Certificate), k.path(t.Key))
+		if err != nil {
+			k.wrong(strings.TrimSuffix(field, "listen")+"tls", "%v", err)
+		}
+	}
+	return address
+}
+
+// isLocal reports whether only this machine can reach the address.
+func isLocal(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+func (k *checker) path(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(k.config.dir, name)
+}
+
+// secret reads a secret, and checks its size.
+func (k *checker) secret(field string, s *Secret) {
+	if k.resolve(field, s) && len(*s) < leastSecret {
+		k.wrong(field, "it has %d bytes; at least %d are needed", len(*s), leastSecret)
+	}
+}
+
+// resolve reads a secret from the environment or from a file, and reports whether it could.
+func (k *checker) resolve(field string, s *Secret) bool {
+	if name, is := strings.CutPrefix(string(*s), "env:"); is {
+		if *s = Secret(k.getenv(name)); *s == "" {
+			k.wrong(field, "the environment variable %s is empty", name)
+			return false
+		}
+	} else if path, is := strings.CutPrefix(string(*s), "file:"); is {
+		text, err := os.ReadFile(k.path(path))
+		if err != nil {
+			k.wrong(field, "%v", err)
+			return false
+		}
+		*s = Secret(strings.TrimRight(string(text), "\r\n"))
+	}
+	return true
+}
+
+func (k *checker) positive(field string, d *Duration, byDefault time.Duration) {
+	if *d == 0 {
+		*d = Duration(byDefault)
+	}
+	if *d < 0 {
+		k.wrong(field, "%v is negative", time.Duration(*d))
+	}
+}
+
+func (k *checker) oneOf(field string, value *string, allowed ...string) {
+	if *value == "" {
+		*value = allowed[0]
+	}
+	if !slices.Contains(allowed, *value) {
+		k.wrong(field, "%q must be one of %s", *value, strings.Join(allowed, ", "))
+	}
+}
+
+// options returns the options of the kind.
+func (of *Kind) options() []durable.KindOption {
+	opts := []durable.KindOption{
+		durable.WithTimeout(time.Duration(of.Timeout)), durable.WithConcurrency(of.Concurrency),
+		durable.WithMissed(map[string]durable.Missed{
+			"skip": durable.MissedSkip, "all": durable.MissedAll,
+		}[of.Missed]),
+	}
+	if r := of.Rate; r != nil {
+		opts = append(opts, durable.WithRate(r.Runs, time.Duration(r.Per), r.Burst))
+	}
+	if of.ClusterConcurrency > 0 {
+		opts = append(opts, durable.WithClusterConcurrency(of.ClusterConcurrency))
+	}
+	if r := of.ClusterRate; r != nil {
+		opts = append(opts, durable.WithClusterRate(r.Runs, time.Duration(r.Per), r.Burst))
+	}
+	if r := of.Retry; r != nil {
+		opts = append(opts, durable.WithRetry(r.Attempts, time.Duration(r.Least), time.Duration(r.Most)))
+	}
+	return opts
+}
+
+// workers returns how many runs all kinds together may have in progress. With as many workers no kind waits because the
+// receiver of another one hangs.
+func (c *Config) workers() (n int) {
+	for _, of := range c.Kinds {
+		n += of.Concurrency
+	}
+	return max(n, 1)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const https = `"url": "https://hooks.example/k", "secrets": ["0123456789abcdef"]`
+
+// Each mistake has an error that names the field.
+func TestLoad_ofAMistake_namesTheField(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "serve.json")
+	kind := func(fields string) string {
+		return `{"listen": "127.0.0.1:0", "kinds": {"k": {` + fields + `}}}`
+	}
+	token := func(fields string) string {
+		return `{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "tokens": [{` + fields + `}]}`
+	}
+	admin := func(fields string) string {
+		return `{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "admin": {` + fields + `}}`
+	}
+	const whole = `"name": "a", "token": "0123456789abcdef", "prefixes": [""], "kinds": ["*"], "rights": ["read"]`
+	for text, want := range map[string]string{
+		``:                                  "EOF",
+		"{\n\"listen\": 1,,}":               "line 2",
+		`{"listn": "x"}`:                    `unknown field "listn"`,
+		kind(https) + "{}":                  "text after the configuration",
+		`{"kinds": {"k": {` + https + `}}}`: `listen: "" is neither`,
+		`{"listen": "unix:", "kinds": {"k": {` + https + `}}}`:                  "listen: the path",
+		`{"listen": "127.0.0.1:0"}`:                                             "kinds: none",
+		`{"listen": "127.0.0.1:0", "drain": "-1s", "kinds": {}}`:                "drain: -1s is negative",
+		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "neither text such as",
+		`{"listen": "127.0.0.1:0", "log": "xml"}`:                               "log: \"xml\" must be one of text, json",
+		`{"listen": ":0", "kinds": {"k": {` + https + `}}}`:                     "listen: :0 is beyond loopback",
+		`{"listen": ":0", "insecure": true, "kinds": {"k": {` + https + `}}}`:   "tokens: none are given",
+		`{"listen": "10.0.0.1:0", "kinds": {"k": {` + https + `}}}`:             "tokens: none are given",
+		`{"listen": "127.0.0.1:0", "tls": {}, "kinds": {"k": {` + https + `}}}`: "tls: ",
+		`{"listen": "127.0.0.1:0", "kinds": {"k": null}}`:                       "kinds.k: null",
+		`{"listen": "127.0.0.1:0", "kinds": {"*": {` + https + `}}}`:            "name \"*\"",
+		kind(``):                                                                       "kinds.k.url: it is missing",
+		kind(`"url": "ftp://a/"`):                                                      "kinds.k.url: \"ftp://a/\" is not an http",
+		kind(`"url": "https:///path"`):                                                 "with a host",
+		kind(`"url": "https://u:p@a/"`):                                                "a user and a fragment",
+		kind(`"url": "http://a/"`):                                                     "kinds.k.url: http needs networks",
+		kind(`"url": "https://a/"`):                                                    "kinds.k.secrets: none",
+		kind(`"url": "https://a/", "secrets": ["short"]`):                              "kinds.k.secrets[0]: it has 5 bytes",
+		kind(`"url": "https://a/", "secrets": ["env:NONE"]`):                           "variable NONE is empty",
+		kind(`"url": "https://a/", "secrets": ["file:none"]`):                          "kinds.k.secrets[0]: open",
+		kind(https + `, "networks": ["10.0.0.1/8"]`):                                   "do you mean 10.0.0.0/8?",
+		kind(https + `, "networks": [""]`):                                             "kinds.k.networks[0]",
+		kind(https + `, "networks": ["x"]`):                                            "ParsePrefix",
+		kind(https + `, "timeout": "-1s"`):                                             "kinds.k.timeout",
+		kind(https + `, "concurrency": -1`):                                            "kinds.k.concurrency",
+		kind(https + `, "cluster_concurrency": -1`):                                    "kinds.k.cluster_concurrency",
+		kind(https + `, "rate": {}`):                                                   "kinds.k.rate",
+		kind(https + `, "cluster_rate": {"runs": 1, "burst": -1}`):                     "kinds.k.cluster_rate",
+		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                       "kinds.k.retry",
+		kind(https + `, "missed": "none"`):                                             "kinds.k.missed",
+		kind(https + `, "elsewhere": true`):                                            "kinds.k.elsewhere",
+		kind(https + `, "headers": {"Timewheel-Key": "a"}`):                            "kinds.k.headers.Timewheel-Key",
+		kind(https + `, "headers": {"content-length": "a"}`):                           "kinds.k.headers.content-length",
+		kind(https + `, "headers": {"X": "a\nb"}`):                                     "kinds.k.headers.X",
+		kind(https + `, "content_type": "a\nb"`):                                       "kinds.k.content_type",
+		token(strings.Replace(whole, `"a"`, `""`, 1)):                                  "tokens[0].name",
+		token(whole + `}, {` + whole):                                                  `tokens[1].name: "a" is used twice`,
+		token(strings.Replace(whole, `0123456789abcdef`, `0`, 1)):                      "tokens[0].token: it has 1 bytes",
+		token(strings.Replace(whole, `[""]`, `[]`, 1)):                                 "tokens[0].prefixes",
+		token(strings.Replace(whole, `["*"]`, `[]`, 1)):                                "tokens[0].kinds: none",
+		token(strings.Replace(whole, `["*"]`, `["mial"]`, 1)):                          `tokens[0].kinds: "mial"`,
+		token(strings.Replace(whole, `["read"]`, `[]`, 1)):                             "tokens[0].rights: none",
+		token(strings.Replace(whole, `["read"]`, `["all"]`, 1)):                        `tokens[0].rights: "all"`,
+		`{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "tokens": [null]}`: "tokens[0]: null",
+		admin(``):               "admin.listen",
+		admin(`"listen": ":0"`): "admin.insecure",
+		admin(`"listen": ":0", "insecure": true, "control": true`): "admin.control",
+		admin(`"listen": ":0", "insecure": true, "backup": true`):  "admin.backup",
+	} {
+		check(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Load(path, func(string) string { return "" })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("of a file 123456\n"), 0o600))
+	path := filepath.Join(dir, "serve.json")
+	check(t, os.WriteFile(path, []byte(`{"listen": "unix:socket", "kinds": {
+		"k": {"url": "https://a/", "secrets": ["file:secret", "env:OTHER"], "headers": {"Authorization": "env:OTHER"},
+			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5},
+		"e": {"elsewhere": true}}}`), 0o600))
+	c, err := Load(path, func(name string) string { return "of " + name + " 1234567890" })
+	check(t, err)
+	k := c.Kinds["k"]
+	equal(t, "listen", c.Listen, "unix:"+filepath.Join(dir, "socket"))
+	equal(t, "the first secret", string(k.Secrets[0]), "of a file 123456")
+	equal(t, "the second secret", string(k.Secrets[1]), "of OTHER 1234567890")
+	equal(t, "the header", k.headers.Get("Authorization"), "of OTHER 1234567890")
+	equal(t, "the timeout", time.Duration(k.Timeout), 500*time.Millisecond)
+	equal(t, "the drain", time.Duration(c.Drain), defaultDrain)
+	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
+	equal(t, "the burst", k.Rate.Burst, 5)
+	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)
+	equal(t, "the content type", k.ContentType, "application/json")
+	equal(t, "the number of workers", c.workers(), defaultConcurrency)
+	if text := fmt.Sprintf("%v %+v %s", k.Secrets, *k, k.Secrets[0]); strings.Contains(text, "of a file") {
+		t.Errorf("a secret is printed: %s", text)
+	}
+}

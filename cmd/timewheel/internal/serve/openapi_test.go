@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A document is openapi.json.
+type document struct {
+	*testing.T
+	root map[string]any
+}
+
+func openDocument(t *testing.T) *document {
+	d := &document{T: t}
+	check(t, json.Unmarshal(openapi, &d.root))
+	return d
+}
+
+// at returns the value at a path of the document, with references followed.
+func (d *document) at(v any, path ...string) any {
+	for {
+		object, is := v.(map[string]any)
+		if !is {
+			break
+		}
+		if ref, is := object["$ref"].(string); is {
+			v = d.at(d.root, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+			continue
+		}
+		if len(path) == 0 {
+			break
+		}
+		v, path = object[path[0]], path[1:]
+	}
+	if len(path) > 0 {
+		return nil
+	}
+	return v
+}
+
+func (d *document) object(v any, path ...string) map[string]any {
+	object, _ := d.at(v, path...).(map[string]any)
+	return object
+}
+
+// wrong returns why a value does not fit a schema, or "". It knows the words that the document uses.
+func (d *document) wrong(schema, v any) string {
+	s := d.object(schema)
+	for word, of := range s {
+		switch word {
+		case "description", "default", "properties":
+		case "oneOf":
+			fits := 0
+			for _, one := range of.([]any) {
+				if d.wrong(one, v) == "" {
+					fits++
+				}
+			}
+			if fits != 1 {
+				return fmt.Sprintf("%v fits %d of %v", v, fits, of)
+			}
+		case "enum":
+			if !slices.Contains(of.([]any), v) {
+				return fmt.Sprintf("%v is none of %v", v, of)
+			}
+		case "minimum", "maximum", "minLength":
+			n, is := v.(float64)
+			if text, isText := v.(string); isText {
+				n, is = float64(len(text)), word == "minLength"
+			}
+			if most := of.(float64); is && (word == "maximum" && n > most || word != "maximum" && n < most) {
+				return fmt.Sprintf("%v has the %s %v", v, word, most)
+			}
+		case "format":
+			text, _ := v.(string)
+			if _, err := time.Parse(time.RFC3339, text); err != nil || of != "date-time" {
+				return fmt.Sprintf("%v is no %v", v, of)
+			}
+		case "type":
+			is := map[string]bool{"string": false}
+			switch v := v.(type) {
+			case string:
+				is["string"] = true
+			case float64:
+				is["number"], is["integer"] = true, v == float64(int64(v))
+			case []any:
+				is["array"] = true
+			case map[string]any:
+				is["object"] = true
+			}
+			if !is[of.(string)] {
+				return fmt.Sprintf("%v is no %v", v, of)
+			}
+		case "required":
+			for _, name := range of.([]any) {
+				if object, is := v.(map[string]any); is && object[name.(string)] == nil {
+					return fmt.Sprintf("%v has no %v", v, name)
+				}
+			}
+		case "items":
+			items, _ := v.([]any)
+			for _, item := range items {
+				if why := d.wrong(of, item); why != "" {
+					return why
+				}
+			}
+		case "additionalProperties":
+			object, _ := v.(map[string]any)
+			for name, value := range object {
+				property, is := d.object(s, "properties")[name]
+				if !is {
+					return fmt.Sprintf("%q is no property", name)
+				}
+				if why := d.wrong(property, value); why != "" {
+					return name + ": " + why
+				}
+			}
+		default:
+			return fmt.Sprintf("the word %q is unknown to this test", word)
+		}
+	}
+	return ""
+}
+
+// holds sends a request, whose answer must be in the document.
+func (d *document) holds(r *rig, path, method, url, body string, headers ...string) int {
+	got := r.do(method, url, body, headers...)
+	operation := d.object(d.root, "paths", path, strings.ToLower(method))
+	response := d.object(operation, "responses", fmt.Sprint(got.status))
+	if response == nil {
+		d.Errorf("%s %s %s: the status %d is not in the document: %s", method, url, body, got.status, got.body)
+		return got.status
+	}
+	contents := d.object(response, "content")
+	content := d.object(contents, got.header.Get("Content-Type"))
+	if (got.body != "") != (content != nil) {
+		d.Errorf("%s %s %s: the answer is %q, and the document has %v", method, url, body, got.body, contents)
+	}
+	for l := range strings.Lines(got.body) {
+		var v any
+		if err := json.Unmarshal([]byte(l), &v); err != nil && path != "/openapi.json" {
+			d.Errorf("%s %s: %v: %s", method, url, err, l)
+		} else if why := d.wrong(content["schema"], v); err == nil && why != "" {
+			d.Errorf("%s %s %s: %s", method, url, body, why)
+		}
+	}
+	return got.status
+}
+
+// The document has exactly the routes of the server.
+func TestDocument_hasTheRoutes(t *testing.T) {
+	d := openDocument(t)
+	var want, got []string
+	for _, rt := range routes {
+		want = append(want, rt.method+" "+rt.path)
+	}
+	for path, item := range d.object(d.root, "paths") {
+		for method := range d.object(item) {
+			if method != "parameters" {
+				got = append(got, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the document has %q, and the server %q", got, want)
+	}
+}
+
+// The schemas have exactly the fields of the types.
+func TestDocument_hasTheFields(t *testing.T) {
+	d := openDocument(t)
+	for schema, v := range map[string]any{
+		"NewTask": taskRequest{}, "Reschedule": rescheduleRequest{}, "Task": taskResponse{}, "List": listResponse{},
+		"Outcome": lineResponse{}, "Problem": problem{},
+	} {
+		of := d.object(d.root, "components", "schemas", schema)
+		var want, required []string
+		for i := range reflect.TypeOf(v).NumField() {
+			name, options, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
+			if name == "" {
+				continue
+			}
+			if want = append(want, name); options == "" {
+				required = append(required, name)
+			}
+		}
+		var got []string
+		for name := range d.object(of, "properties") {
+			got = append(got, name)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the properties %q, and the type %q", schema, got, want)
+		}
+		if schema == "NewTask" || schema == "Reschedule" { // what callers send
+			continue
+		}
+		for _, name := range required {
+			if !slices.Contains(of["required"].([]any), any(name)) {
+				t.Errorf("%s: %s is not required", schema, name)
+			}
+		}
+	}
+	properties := d.object(d.object(d.root, "components", "schemas", "Line")["oneOf"].([]any)[0], "properties")
+	for name := range d.object(d.root, "components", "schemas", "NewTask", "properties") {
+		if properties[name] == nil {
+			t.Errorf("a line has no %s", name)
+		}
+	}
+}
+
+// The server accepts each example, and refuses each kind of wrong request, with an answer of the document.
+func TestDocument_holdsAgainstTheServer(t *testing.T) {
+	cfg := config(t, "127.0.0.1:1", strings.Replace(idle, `"k": {`, `"mail": {"elsewhere": true}, "k": {`, 1))
+	cfg.Tokens = []*Token{
+		{Name: "a", Token: "aaaaaaaaaaaaaaaaaaaa", Prefixes: []string{""}, Kinds: []string{"*"}, Rights: []string{mayRead, mayWrite}},
+		{Name: "b", Token: "bbbbbbbbbbbbbbbbbbbb", Prefixes: []string{"b"}, Kinds: []string{"l"}, Rights: []string{mayRead, mayWrite}},
+	}
+	r := start(t, cfg)
+	d := openDocument(t)
+	r.bearer = "aaaaaaaaaaaaaaaaaaaa"
+	seen := make(map[string]bool)
+	expect := func(status int, path, method, url, body string, headers ...string) {
+		t.Helper()
+		seen[fmt.Sprint(method, path, status)] = true
+		if got := d.holds(r, path, method, url, body, headers...); got != status {
+			t.Errorf("%s %s %s: %d, want %d", method, url, body, got, status)
+		}
+	}
+	examples := func(path, method, contentType string) map[string]string {
+		content := d.object(d.root, "paths", path, method, "requestBody", "content", contentType)
+		all := make(map[string]string)
+		for name, example := range d.object(content, "examples") {
+			v := d.at(example, "value")
+			if why := d.wrong(content["schema"], v); why != "" {
+				t.Errorf("the example %s of %s: %s", name, path, why)
+			}
+			text, err := json.Marshal(v)
+			check(t, err)
+			all[name] = string(text)
+		}
+		if len(all) == 0 {
+			t.Errorf("%s %s has no examples", method, path)
+		}
+		return all
+	}
+	const one, move, many = "/tasks/{key}", "/tasks/{key}/reschedule", "/tasks"
+	for name, body := range examples(one, "put", "application/json") {
+		expect(204, one, "PUT", "/tasks/"+name, body)
+		expect(200, one, "GET", "/tasks/"+name, "")
+	}
+	for _, body := range examples(move, "post", "application/json") {
+		expect(204, move, "POST", "/tasks/time/reschedule", body)
+	}
+	lines := examples(many, "post", batchType)
+	expect(200, many, "POST", "/tasks", strings.Join([]string{lines["put"], lines["add"],
+		lines["reschedule"], lines["delete"]}, "\n"))
+	expect(201, one, "PUT", "/tasks/once", `{"kind": "l", "delay": 3600, "payload_base64": "`+
+		base64.StdEncoding.EncodeToString([]byte("\xff"))+`"}`, "If-None-Match", "*")
+	expect(412, one, "PUT", "/tasks/once", `{"kind": "l"}`, "If-None-Match", "*")
+	r.must(204, "PUT", "/tasks/fails", `{"kind": "k"}`) // no receiver listens
+	until(t, "it is parked", func() bool { info, _ := r.info("fails"); return info.Parked })
+	expect(200, one, "GET", "/tasks/fails", "")
+	expect(200, many, "GET", "/tasks?limit=2", "")
+	expect(200, "/openapi.json", "GET", "/openapi.json", "")
+	expect(204, one, "DELETE", "/tasks/once", "")
+	type request struct{ path, method, url, body string }
+	all := []request{
+		{one, "GET", "/tasks/x", ""}, {one, "PUT", "/tasks/x", `{"kind": "l"}`}, {one, "DELETE", "/tasks/x", ""},
+		{move, "POST", "/tasks/x/reschedule", `{"delay": 1}`}, {many, "GET", "/tasks", ""}, {many, "POST", "/tasks", `{"key": "x", "kind": "l"}`},
+	}
+	for _, q := range all {
+		if q.method != "PUT" && q.path != many {
+			expect(404, q.path, q.method, q.url, q.body)
+		}
+		if q.path != many {
+			expect(400, q.path, q.method, strings.Replace(q.url, "x", "%FF", 1), q.body)
+		}
+		if q.body != "" {
+			expect(415, q.path, q.method, q.url, q.body, "Content-Type", "text/plain")
+			expect(413, q.path, q.method, q.url, strings.Repeat(" ", mostBatch+1))
+		}
+		expect(401, q.path, q.method, q.url, q.body, "Authorization", "Bearer x")
+		if q.path != many || q.method == "GET" {
+			expect(403, q.path, q.method, q.url, q.body, "Authorization", "Bearer bbbbbbbbbbbbbbbbbbbb")
+		}
+	}
+	expect(400, many, "GET", "/tasks?limit=0", "")
+	expect(400, many, "POST", "/tasks", "{")
+	check(t, r.srv.s.Shutdown(t.Context()))
+	for _, q := range all {
+		if q.path != many || q.method == "GET" {
+			expect(503, q.path, q.method, q.url, q.body)
+		}
+	}
+	expect(200, many, "POST", "/tasks", `{"key": "x", "kind": "l"}`) // each line has the status 503
+	for path, item := range d.object(d.root, "paths") {
+		for method, operation := range d.object(item) {
+			for status := range d.object(operation, "responses") {
+				name := strings.ToUpper(method) + path + status
+				// A right to write nothing is tested elsewhere, and a flood of batches in which one waits for a minute is not.
+				if !seen[name] && name != "POST/tasks403" && name != "POST/tasks503" {
+					t.Errorf("no request of this test has the answer %s", name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/backup"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/pebble"
+	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/metrics"
+)
+
+// The time limits of the servers.
+const (
+	headerLimit = 10 * time.Second
+	readLimit   = time.Minute
+	writeLimit  = 2 * requestLimit
+	idleLimit   = 2 * time.Minute
+	mostFields  = 64 << 10 // bytes of a request's headers
+
+	callersGrace = 5 * time.Second // for the requests in progress at the end
+	adminGrace   = time.Second
+	checkEvery   = time.Second // whether the store has failed
+)
+
+// A Place is where the tasks are: a directory, or a database.
+type Place struct {
+	Dir         string
+	DB          string
+	Schema      string
+	Cluster     string
+	Connections int // to the database; 0 is the default of package postgres
+}
+
+// A Server is the service. Open makes one.
+type Server struct {
+	s       *durable.Scheduler
+	cfg     *Config
+	log     *slog.Logger
+	close   func() // the engine
+	api     *http.Server
+	admin   *http.Server // nil if there is none
+	at      net.Listener
+	adminAt net.Listener
+	ending  atomic.Bool
+	pages   context.CancelFunc // ends the open pages
+}
+
+// Open opens the tasks and the addresses. It runs and answers nothing yet.
+func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Server, error) {
+	srv := &Server{cfg: cfg, log: log, close: func() {}}
+	recorder, attempts := dashboard.NewAttemptRecorder(), metrics.NewAttempts()
+	opts := []durable.Option{
+		durable.WithSlog(log), durable.WithPoolSize(cfg.workers()), recorder.Option(), attempts.Option(),
+	}
+	if cfg.Node != "" {
+		opts = append(opts, durable.WithNodeName(cfg.Node))
+	}
+	health, err := srv.open(ctx, place, opts)
+	if err == nil {
+		if err = srv.prepare(health, recorder, attempts); err != nil {
+			srv.closeListeners()
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callersGrace)
+			err = errors.Join(err, srv.s.Shutdown(end))
+			cancel()
+		}
+	}
+	if err != nil {
+		srv.close()
+		return nil, err
+	}
+	return srv, nil
+}
+
+// open makes the scheduler. It returns the engine if it reports its health.
+func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option) (engine.HealthReporter, error) {
+	if place.Dir != "" {
+		store, err := pebble.Open(place.Dir)
+		if err != nil {
+			return nil, err
+		}
+		if srv.s, err = durable.New(store, opts...); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		return nil, nil
+	}
+	on := []postgres.Option{postgres.WithSchema(place.Schema), postgres.WithCluster(place.Cluster)}
+	if place.Connections > 0 {
+		on = append(on, postgres.WithConnections(place.Connections))
+	}
+	e, err := postgres.Open(ctx, place.DB, on...)
+	if err != nil {
+		return nil, err
+	}
+	srv.close = e.Close
+	srv.s, err = durable.Join(ctx, e, opts...)
+	return e, err
+}
+
+// prepare registers the kinds, and opens the addresses.
+func (srv *Server) prepare(health engine.HealthReporter, recorder *dashboard.AttemptRecorder, attempts *metrics.Attempts) error {
+	const name = "serve"
+	registry := prometheus.NewRegistry()
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "timewheel_serve_requests_total", Help: "Requests of callers.",
+	}, []string{"method", "code"})
+	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
+	}, []string{"kind", "code"})
+	registry.MustRegister(requests, answers, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
+	source := dashboard.Scheduler(name, srv.s, recorder)
+	if health != nil {
+		registry.MustRegister(metrics.NewEngineCollector(health, name))
+		source = source.WithEngine(health)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(srv.cfg.Kinds)) {
+		of := srv.cfg.Kinds[kind]
+		if of.Elsewhere {
+			if err := srv.s.Declare(kind); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := srv.s.Handle(kind, newWebhook(kind, of, answers).run, of.options()...); err != nil {
+			return fmt.Errorf("kind %s: %w", kind, err)
+		}
+	}
+	var err error
+	if srv.at, err = listen(srv.cfg.Listen, srv.cfg.TLS); err != nil {
+		return err
+	}
+	srv.api = newServer(newAPI(srv.s, srv.cfg.Tokens, srv.log, requests).handler(), srv.log)
+	a := srv.cfg.Admin
+	if a == nil {
+		return nil
+	}
+	if srv.adminAt, err = listen(a.Listen, a.TLS); err != nil {
+		return err
+	}
+	srv.admin = newServer(srv.adminHandler(a, registry, source), srv.log)
+	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long answer, and so is a backup
+	pages, cancel := context.WithCancel(context.Background())
+	srv.pages = cancel
+	srv.admin.BaseContext = func(net.Listener) context.Context { return pages }
+	return nil
+}
+
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit,
+		MaxHeaderBytes: mostFields, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// adminHandler returns the handler of the operators' address.
+func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source dashboard.Source) http.Handler {
+	opts := []dashboard.Option{dashboard.AllowHosts(a.Hosts...)}
+	allow := func(*http.Request) error { return nil } // the configuration is valid, so this address is local
+	if a.Control {
+		opts = append(opts, dashboard.AllowControl(allow))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", dashboard.Handler([]dashboard.Source{source}, opts...))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, srv.s.Err()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, srv.ready()) })
+	if a.Backup {
+		mux.Handle("/backup", backup.Handler(srv.s, allow))
+	}
+	return mux
+}
+
+func answer(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// ready returns why callers should use another process, or nil.
+func (srv *Server) ready() error {
+	if srv.ending.Load() {
+		return errors.New("the service is stopping")
+	}
+	if node := srv.s.Stats().Node; node != nil && node.Away {
+		return errors.New("the database does not answer")
+	}
+	return srv.s.Err()
+}
+
+// Addr returns the address of callers.
+func (srv *Server) Addr() net.Addr { return srv.at.Addr() }
+
+// AdminAddr returns the address of operators, or nil if there is none.
+func (srv *Server) AdminAddr() net.Addr {
+	if srv.adminAt == nil {
+		return nil
+	}
+	return srv.adminAt.Addr()
+}
+
+// Run serves until ctx is done, and then drains: it accepts no further request, starts no further run, and waits for the
+// runs in progress. It returns an error if the store fails, or if runs are still in progress at the end of the drain.
+func (srv *Server) Run(ctx context.Context) error {
+	if err := srv.s.Start(); err != nil {
+		return errors.Join(err, srv.drain(ctx))
+	}
+	ended := make(chan error, 2)
+	serve := func(s *http.Server, l net.Listener) { ended <- s.Serve(l) }
+	go serve(srv.api, srv.at)
+	about := []any{"listen", srv.at.Addr().String()}
+	if srv.admin != nil {
+		go serve(srv.admin, srv.adminAt)
+		about = append(about, "admin", srv.adminAt.Addr().String())
+	}
+	srv.log.Info("serving", about...)
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			srv.log.Info("stopping", "drain", time.Duration(srv.cfg.Drain).String())
+			err := srv.drain(ctx)
+			srv.log.Info("stopped")
+			return err
+		case err := <-ended:
+			return errors.Join(err, srv.drain(ctx))
+		case <-check.C:
+			if srv.s.Err() != nil {
+				return srv.drain(ctx) // returns the error as well
+			}
+		}
+	}
+}
+
+func (srv *Server) drain(ctx context.Context) error {
+	srv.ending.Store(true)
+	drain := time.Duration(srv.cfg.Drain)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	callers, cancelCallers := context.WithTimeout(ctx, min(callersGrace, drain/2))
+	if srv.api.Shutdown(callers) != nil {
+		_ = srv.api.Close() // of clients that send or read too slowly
+	}
+	cancelCallers()
+	err := srv.s.Shutdown(ctx)
+	if srv.admin != nil {
+		srv.pages()
+		admin, cancelAdmin := context.WithTimeout(context.WithoutCancel(ctx), adminGrace)
+		if srv.admin.Shutdown(admin) != nil {
+			_ = srv.admin.Close()
+		}
+		cancelAdmin()
+	}
+	srv.closeListeners()
+	srv.close()
+	return err
+}
+
+func (srv *Server) closeListeners() {
+	for _, l := range []net.Listener{srv.at, srv.adminAt} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// listen opens an address of the configuration.
+func listen(address string, with *TLS) (net.Listener, error) {
+	var l net.Listener
+	var err error
+	if path, is := strings.CutPrefix(address, "unix:"); is {
+		l, err = listenUnix(path)
+	} else {
+		l, err = net.Listen("tcp", address)
+	}
+	if err != nil || with == nil {
+		return l, err
+	}
+	return tls.NewListener(l, &tls.Config{
+		Certificates: []tls.Certificate{with.pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}), nil
+}
+
+// listenUnix listens on a socket that the owner and the group of its file may use. It removes the socket of a process that
+// was killed.
+func listenUnix(path string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		conn, dialErr := net.Dial("unix", path)
+		if dialErr == nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket ||
+			!errors.Is(dialErr, syscall.ECONNREFUSED) {
+			return nil, err
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+		l, err = net.Listen("unix", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// At the end runs in progress are completed, and no other one starts.
+func TestRun_drains(t *testing.T) {
+	begun, end := make(chan bool, 10), make(chan bool)
+	release := sync.OnceFunc(func() { close(end) })
+	defer release()
+	at := receiver(t, func(http.ResponseWriter, *http.Request) {
+		begun <- true
+		<-end
+	})
+	cfg := config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1))
+	cfg.Kinds["k"].Concurrency = 1
+	dir := t.TempDir()
+	r := startIn(t, cfg, dir)
+	r.must(204, "PUT", "/tasks/first", `{"kind": "k"}`)
+	<-begun
+	r.must(204, "PUT", "/tasks/second", `{"kind": "k"}`)
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	admin := "http://" + r.srv.AdminAddr().String()
+	until(t, "the service is not ready", func() bool { return status(t, admin+"/readyz") == http.StatusServiceUnavailable })
+	until(t, "the scheduler is stopping", func() bool { return errors.Is(r.srv.s.Declare("other"), durable.ErrStopped) })
+	if c, err := net.Dial("tcp", r.srv.Addr().String()); err == nil {
+		c.Close()
+		t.Error("callers are not refused")
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("it ended with a run in progress: %v", err)
+	default:
+	}
+	release()
+	check(t, <-stopped)
+	select {
+	case <-begun:
+		t.Error("another run has started")
+	default:
+	}
+	r = startIn(t, cfg, dir)
+	if _, is := r.info("first"); is {
+		t.Error("the completed task is still there")
+	}
+	<-begun
+	r.ends("second")
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := http.Get(url)
+	check(t, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	check(t, err)
+	return resp.StatusCode
+}
+
+// Metrics, health and the page are on an address of their own.
+func TestAdmin_hasMetricsHealthAndPage(t *testing.T) {
+	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
+	r := start(t, config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0", "backup": true}, `, 1)))
+	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+	r.ends("a")
+	api := r.url
+	r.url = "http://" + r.srv.AdminAddr().String()
+	for path, want := range map[string]string{
+		"/healthz": "ok\n", "/readyz": "ok\n", "/": "<html", "/api/sources": `"serve"`,
+		"/metrics": "timewheel_serve_webhook_answers_total{code=\"200\",kind=\"k\"} 1",
+	} {
+		if got := r.must(200, "GET", path, ""); !strings.Contains(got, want) {
+			t.Errorf("%s is %.2000s, want %s", path, got, want)
+		}
+	}
+	metrics := r.must(200, "GET", "/metrics", "")
+	for _, want := range []string{
+		`timewheel_serve_requests_total{code="204",method="PUT"} 1`, `timewheel_durable_runs_succeeded_total{scheduler="serve"} 1`,
+		`timewheel_durable_run_lateness_seconds_count{kind="k",scheduler="serve"} 1`, "go_goroutines",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
+	if got := r.do("POST", "/backup", ""); got.status != 200 || !strings.Contains(got.body, "FORMAT") {
+		t.Errorf("the backup is %d with %d bytes", got.status, len(got.body))
+	}
+	r.must(403, "POST", "/api/pause-all", "scheduler=serve", "Content-Type", "application/x-www-form-urlencoded")
+	r.must(403, "GET", "/", "", "Host", "evil.example")
+	r.url = api
+	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/", "/backup"} {
+		r.must(404, "GET", path, "")
+	}
+}
+
+func TestAdmin_withControl_changesTasks(t *testing.T) {
+	r := start(t, config(t, "127.0.0.1:1", strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0", "control": true}, `, 1)))
+	r.url = "http://" + r.srv.AdminAddr().String()
+	r.must(200, "POST", "/api/pause-all", "scheduler=serve", "Content-Type", "application/x-www-form-urlencoded")
+	if p, err := r.srv.s.Paused(t.Context()); err != nil || !p.All {
+		t.Errorf("the pauses are %v, %v", p, err)
+	}
+	r.must(404, "POST", "/backup", "")
+}
+
+// The socket of a process that was killed is replaced, and that of one that is running is not.
+func TestListen_onAUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "serve") // the path of a socket must be short
+	check(t, err)
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	killed, err := net.Listen("unix", path)
+	check(t, err)
+	killed.(*net.UnixListener).SetUnlinkOnClose(false)
+	check(t, killed.Close())
+	cfg := config(t, "127.0.0.1:1", strings.Replace(simple, "127.0.0.1:0", "unix:"+path, 1))
+	r := start(t, cfg)
+	r.url = "http://localhost"
+	was := http.DefaultClient.Transport
+	http.DefaultClient.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+	defer func() { http.DefaultClient.Transport = was }()
+	r.must(204, "PUT", "/tasks/a", `{"kind": "k", "delay": "1h"}`)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("the mode is %v, %v", info.Mode(), err)
+	}
+	if _, err := Open(t.Context(), cfg, Place{Dir: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a second service has the socket as well")
+	}
+	r.must(200, "GET", "/tasks/a", "")
+	check(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	if _, err := listenUnix(filepath.Join(dir, "file")); err == nil {
+		t.Error("a file was replaced")
+	}
+}
+
+func TestListen_withTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	check(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	check(t, err)
+	dir := t.TempDir()
+	write := func(name, kind string, b []byte) {
+		check(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600))
+	}
+	write("cert.pem", "CERTIFICATE", cert)
+	write("key.pem", "PRIVATE KEY", private)
+	c := &Config{dir: dir}
+	check(t, c.parse([]byte(`{"listen": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}, "kinds": {"k": {`+
+		strings.ReplaceAll(strings.ReplaceAll(local, "$R", "127.0.0.1:1"), "$S", secret)+`}}}`), os.Getenv))
+	r := start(t, c)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("https://" + r.srv.Addr().String() + "/tasks")
+	check(t, err)
+	resp.Body.Close()
+	equal(t, "the status", resp.StatusCode, 200)
+	if resp, err := http.Get(r.url + "/tasks"); err == nil {
+		resp.Body.Close()
+		equal(t, "the status without TLS", resp.StatusCode, 400)
+	}
+}
+
+// The receiver on node, which README.md shows, checks the signature, and does the work of a token once.
+func TestReceiver_onNode_checksSignaturesAndTokens(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	cmd := exec.Command(node, filepath.Join("..", "..", "receiver", "receiver.mjs"))
+	cmd.Env = append(os.Environ(), "SECRET="+secret, "PORT=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("it has ended: %v", lines.Err())
+		}
+		return lines.Text()
+	}
+	at := "127.0.0.1:" + strings.TrimPrefix(next(), "listening ")
+
+	// The service calls it through a front that keeps the last request.
+	front := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		status, text := replay(t, at, r.Header, string(body))
+		if status != 200 {
+			t.Errorf("a request of the service was answered with %d %s", status, text)
+		}
+		// The same request again, as an attacker sends it, and as a retry.
+		if status, text := replay(t, at, r.Header, string(body)); status != 200 || text != "done before\n" {
+			t.Errorf("a replayed request was answered with %d %s", status, text)
+		}
+		for name := range r.Header {
+			if !strings.HasPrefix(name, "Timewheel-") {
+				continue
+			}
+			forged := r.Header.Clone()
+			forged.Set(name, "1"+forged.Get(name))
+			if status, text := replay(t, at, forged, string(body)); status != 401 {
+				t.Errorf("a request with a forged %s was answered with %d %s", name, status, text)
+			}
+			forged.Del(name)
+			if status, text := replay(t, at, forged, string(body)); status != 401 {
+				t.Errorf("a request without %s was answered with %d %s", name, status, text)
+			}
+		}
+		if status, text := replay(t, at, r.Header, string(body)+" "); status != 401 {
+			t.Errorf("a forged body was answered with %d %s", status, text)
+		}
+		old := r.Header.Clone()
+		m := message{kind: old.Get(headerKind), key: old.Get(headerKey), token: old.Get(headerToken), attempt: old.Get(headerAttempt),
+			fence: old.Get(headerFence), due: old.Get(headerDue), body: body}
+		old.Set(headerSignature, m.sign([]Secret{secret}, time.Now().Add(-time.Hour)))
+		if status, text := replay(t, at, old, string(body)); status != 401 || !strings.Contains(text, "too old") {
+			t.Errorf("an old signature was answered with %d %s", status, text)
+		}
+		m.token = "1.1.other" // of another run, with a new and an old secret
+		old.Set(headerToken, m.token)
+		old.Set(headerSignature, m.sign([]Secret{"a new secret of it", secret}, time.Now()))
+		if status, text := replay(t, at, old, string(body)); status != 200 || text != "done\n" {
+			t.Errorf("a request with two signatures was answered with %d %s", status, text)
+		}
+	})
+	r := start(t, config(t, front, simple))
+	r.must(204, "PUT", "/tasks/"+"mail%2Fgr%C3%BC%C3%9Fe", `{"kind": "k", "payload": {"to":"ada"}}`)
+	r.ends("mail/grüße")
+	equal(t, "the work", next(), `work mail/grüße {"to":"ada"}`)
+	equal(t, "the work of the other token", next(), `work mail/grüße {"to":"ada"}`)
+	large := strings.Repeat("x", 3<<20)
+	if resp, err := http.Post("http://"+at, "text/plain", strings.NewReader(large)); err == nil {
+		t.Errorf("a large body was answered with %d", resp.StatusCode)
+		resp.Body.Close()
+	}
+}
+
+func replay(t *testing.T, at string, h http.Header, body string) (int, string) {
+	req, err := http.NewRequest("POST", "http://"+at+"/", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	for name, values := range h {
+		if strings.HasPrefix(name, "Timewheel-") {
+			req.Header[name] = values
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0, fmt.Sprint(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text)
+}

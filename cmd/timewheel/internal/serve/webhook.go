@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+const (
+	mostAnswer  = 4 << 10        // bytes of an answer's body that are read
+	mostExcerpt = 160            // of these in an error
+	mostHeaders = 64 << 10       // bytes of an answer's headers
+	mostWait    = 24 * time.Hour // of Retry-After
+	dialTimeout = 10 * time.Second
+)
+
+// A webhook calls the receiver of a kind. Its run is the handler of the kind.
+type webhook struct {
+	kind    string // as in the header
+	of      *Kind
+	client  *http.Client
+	answers *prometheus.CounterVec // by kind and code
+}
+
+func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook {
+	dialer := &net.Dialer{
+		Timeout: dialTimeout,
+		Control: guard{of.Networks, of.target.Scheme == "http"}.control,
+	}
+	return &webhook{kind: escape(name), of: of, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
+		client: &http.Client{
+			Transport: &http.Transport{
+				Proxy:                  nil, // the address of a proxy would be checked in place of the receiver's
+				DialContext:            dialer.DialContext,
+				TLSHandshakeTimeout:    dialTimeout,
+				MaxIdleConns:           of.Concurrency,
+				MaxIdleConnsPerHost:    of.Concurrency,
+				IdleConnTimeout:        time.Minute,
+				DisableCompression:     true, // a small answer could become a large one
+				MaxResponseHeaderBytes: mostHeaders,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}}
+}
+
+// run calls the receiver.
+func (h *webhook) run(ctx context.Context, run durable.Run) error {
+	req, err := h.request(ctx, run, time.Now())
+	if err != nil {
+		return durable.Park(err)
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		h.answers.WithLabelValues("none").Inc()
+		return h.unanswered(ctx, err)
+	}
+	h.answers.WithLabelValues(strconv.Itoa(resp.StatusCode)).Inc()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, mostAnswer)) // the status counts, even if the body breaks off
+	_ = resp.Body.Close()
+	err = h.judge(resp, body, time.Now())
+	if err == nil && ctx.Err() != nil {
+		run.Complete(resp.Status) // the status came in time, and the body did not
+	}
+	return err
+}
+
+// request returns the signed request of a run.
+func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.of.URL, bytes.NewReader(run.Payload))
+	if err != nil {
+		return nil, err
+	}
+	m := message{
+		kind: h.kind, key: escape(run.Key), token: escape(run.Token.String()), attempt: strconv.Itoa(run.Attempt),
+		fence: strconv.FormatInt(run.Fence, 10), due: run.Due.UTC().Format(time.RFC3339Nano), body: run.Payload,
+	}
+	for name, values := range h.of.headers {
+		req.Header[name] = values
+	}
+	set := func(name, value string) { req.Header[name] = []string{value} }
+	set("Content-Type", h.of.ContentType)
+	set("User-Agent", "timewheel")
+	set(headerKind, m.kind)
+	set(headerKey, m.key)
+	set(headerToken, m.token)
+	set(headerAttempt, m.attempt)
+	set(headerFence, m.fence)
+	set(headerDue, m.due)
+	set(headerSignature, m.sign(h.of.Secrets, now))
+	// The client repeats the request if an idle connection has just been closed. The token makes that safe. An empty
+	// list is not sent.
+	req.Header["Idempotency-Key"] = nil
+	parent, state := splitTrace(run.Trace)
+	if parent != "" {
+		set("Traceparent", parent)
+		if state != "" {
+			set("Tracestate", state)
+		}
+	}
+	return req, nil
+}
+
+// judge returns the outcome that the answer asks for.
+func (h *webhook) judge(resp *http.Response, body []byte, now time.Time) error {
+	code := resp.StatusCode
+	if code >= 200 && code <= 299 {
+		return nil
+	}
+	err := fmt.Errorf("webhook: answer %d %s%s", code, http.StatusText(code), excerpt(body))
+	switch {
+	case code >= 300 && code <= 399:
+		return fmt.Errorf("webhook: answer %d %s: redirects are not followed", code, http.StatusText(code))
+	case code == http.StatusGone:
+		return durable.Park(err)
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
+		if d, ok := retryAfter(resp.Header.Get("Retry-After"), now); ok {
+			return durable.RetryAfter(d, err)
+		}
+	}
+	return err
+}
+
+// retryAfter returns the wait of a header in seconds or as a date.
+func retryAfter(value string, now time.Time) (time.Duration, bool) {
+	value = strings.TrimSpace(value)
+	if n, err := strconv.ParseUint(value, 10, 32); err == nil {
+		return min(time.Duration(n)*time.Second, mostWait), true
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(at.Sub(now), 0), mostWait), true
+}
+
+// unanswered returns the error of a request without an answer. The URL, which may contain secrets, is left out.
+func (h *webhook) unanswered(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("webhook: no answer: %w", cause)
+	}
+	var with *url.Error
+	if errors.As(err, &with) {
+		err = with.Err
+	}
+	return fmt.Errorf("webhook: no answer: %w", err)
+}
+
+// excerpt returns the beginning of a body for an error, with ": " before it.
+func excerpt(body []byte) string {
+	text := strings.ToValidUTF8(string(body[:min(len(body), mostExcerpt)]), "")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }), " ")
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// splitTrace returns the headers of W3C Trace Context, which a task has with a space between them. They are empty if the
+// first is not valid.
+func splitTrace(trace string) (parent, state string) {
+	parent, state, _ = strings.Cut(trace, " ")
+	if !isTraceparent(parent) {
+		return "", ""
+	}
+	if strings.ContainsFunc(state, func(r rune) bool { return r < ' ' || r > '~' }) {
+		state = ""
+	}
+	return parent, state
+}
+
+func isTraceparent(s string) bool {
+	return traceparent.MatchString(s) && s[:2] != "ff" && strings.Trim(s[3:35], "0") != "" && strings.Trim(s[36:52], "0") != ""
+}
+
+// joinTrace returns the trace of a task from the headers of the request that adds it.
+func joinTrace(h http.Header) string {
+	parent, state := h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ",")
+	if !isTraceparent(parent) {
+		return ""
+	}
+	if state != "" && len(parent)+1+len(state) <= durable.MaxTrace {
+		return parent + " " + state
+	}
+	return parent
+}

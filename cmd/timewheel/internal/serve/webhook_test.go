@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// The request says all about the run, and each secret signs it.
+func TestWebhook_request_isSigned(t *testing.T) {
+	type request struct {
+		header http.Header
+		body   string
+	}
+	got := make(chan request, 10)
+	at := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- request{r.Header, string(body)}
+		if len(got) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	r := start(t, config(t, at, `{"listen": "127.0.0.1:0", "kinds": {"größe": {"url": "http://$R/hook", "secrets": ["$S", "another secret of it"],
+		"networks": ["127.0.0.1/32"], "headers": {"Authorization": "Basic 1"}, "retry": {"least": "1ms", "most": "1ms"}}}}`))
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	r.must(204, "PUT", "/tasks/"+"a%2F%25%0A%C3%BC", `{"kind": "größe", "payload": {"a":  1.5}}`,
+		"traceparent", parent, "tracestate", "v=1")
+	r.ends("a/%\nü")
+	first, second := <-got, <-got
+	for i, one := range []request{first, second} {
+		h := one.header
+		for name, want := range map[string]string{
+			"Timewheel-Kind": "gr%C3%B6%C3%9Fe", "Timewheel-Key": "a/%25%0A%C3%BC", "Timewheel-Attempt": fmt.Sprint(i + 1),
+			"Timewheel-Fence": "0", "Content-Type": "application/json", "Authorization": "Basic 1",
+			"Traceparent": parent, "Tracestate": "v=1", "User-Agent": "timewheel", "Timewheel-Token": first.header.Get("Timewheel-Token"),
+		} {
+			equal(t, name, h.Get(name), want)
+		}
+		equal(t, "the body", one.body, `{"a":  1.5}`)
+		if token := h.Get("Timewheel-Token"); !regexp.MustCompile(`^[0-9a-f]+\.\d+\.a/%25%0A%C3%BC$`).MatchString(token) {
+			t.Errorf("the token is %s", token)
+		}
+		if due, err := time.Parse(time.RFC3339, h.Get("Timewheel-Due")); err != nil || time.Since(due).Abs() > time.Hour {
+			t.Errorf("due is %v, %v", due, err)
+		}
+		if _, is := h["Idempotency-Key"]; is {
+			t.Error("there is an Idempotency-Key")
+		}
+		parts := strings.Split(h.Get("Timewheel-Signature"), ",")
+		if len(parts) != 3 {
+			t.Fatalf("the signature is %q", parts)
+		}
+		text := strings.TrimPrefix(parts[0], "t=") + "\n"
+		for _, name := range []string{"Kind", "Key", "Token", "Attempt", "Fence", "Due"} {
+			text += h.Get("Timewheel-"+name) + "\n"
+		}
+		for i, key := range []string{secret, "another secret of it"} {
+			mac := hmac.New(sha256.New, []byte(key))
+			mac.Write([]byte(text + one.body))
+			equal(t, "a signature", parts[i+1], "v1="+hex.EncodeToString(mac.Sum(nil)))
+		}
+	}
+}
+
+// The status of the answer decides what happens to the task.
+func TestWebhook_statuses_decide(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		after  string
+		want   string // done, parked, later or again
+	}{
+		{200, "", "done"}, {204, "", "done"}, {299, "", "done"},
+		{410, "", "parked"}, {410, "3600", "parked"},
+		{429, "3600", "later"}, {503, "3600", "later"}, {503, "Fri, 31 Dec 2100 23:59:59 GMT", "later"},
+		{429, "", "again"}, {503, "soon", "again"}, {500, "3600", "again"}, {400, "", "again"}, {404, "", "again"},
+		{302, "", "again"}, {304, "", "again"},
+	} {
+		t.Run(fmt.Sprint(c.status, c.after), func(t *testing.T) {
+			var calls atomic.Int32
+			at := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+				if calls.Add(1) > 1 {
+					return // 200
+				}
+				if c.after != "" {
+					w.Header().Set("Retry-After", c.after)
+				}
+				w.WriteHeader(c.status)
+				if c.status >= 400 {
+					fmt.Fprint(w, "the reason\n\x00\xff")
+				}
+			})
+			r := start(t, config(t, at, simple))
+			r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+			switch c.want {
+			case "done", "again":
+				r.ends("a")
+				want := int32(1)
+				if c.want == "again" {
+					want = 2
+				}
+				equal(t, "the number of calls", calls.Load(), want)
+			default:
+				var info durable.Info
+				until(t, "an attempt has failed", func() bool { info, _ = r.info("a"); return info.Attempts > 0 })
+				if parked := c.want == "parked"; info.Parked != parked || !parked && time.Until(info.Next) < 50*time.Minute ||
+					!parked && time.Until(info.Next) > 25*time.Hour {
+					t.Errorf("it is %v", info)
+				}
+				equal(t, "the number of calls", calls.Load(), 1)
+				equal(t, "the failure", info.Failure,
+					fmt.Sprintf("webhook: answer %d %s: the reason", c.status, http.StatusText(c.status)))
+			}
+		})
+	}
+}
+
+// A receiver that hangs fails the attempt after the timeout, and does not delay other kinds, however many tasks wait for
+// it.
+func TestWebhook_toAReceiverThatHangs_isBounded(t *testing.T) {
+	hang := make(chan bool)
+	defer close(hang)
+	begun := make(chan bool, 100)
+	stuck := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		begun <- true
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	good := receiver(t, func(http.ResponseWriter, *http.Request) {})
+	r := start(t, config(t, stuck, `{"listen": "127.0.0.1:0", "drain": "1ms", "kinds": {
+		"brief": {`+local+`, "timeout": "50ms"},
+		"long": {`+local+`, "timeout": "1h", "concurrency": 2},
+		"good": {`+strings.ReplaceAll(local, "$R", good)+`, "concurrency": 1}}}`))
+	for i := range 20 {
+		r.must(204, "PUT", "/tasks/"+keyOf("long", i), `{"kind": "long"}`)
+	}
+	<-begun
+	<-begun
+	r.must(204, "PUT", "/tasks/brief", `{"kind": "brief"}`)
+	r.must(204, "PUT", "/tasks/good", `{"kind": "good"}`)
+	r.ends("good")
+	until(t, "the brief task is parked", func() bool { info, _ := r.info("brief"); return info.Parked })
+	if info, _ := r.info("brief"); !strings.Contains(info.Failure, "webhook: no answer: ") {
+		t.Errorf("the failure is %q", info.Failure)
+	}
+	if info := r.srv.s.Kinds(); info[2].Running != 2 { // brief, good, long
+		t.Errorf("the kinds are %+v", info)
+	}
+	if err := r.stop(); err == nil { // the drain is over while they hang
+		t.Error("Run returns no error with runs in progress")
+	}
+	r.stop = func() error { return nil }
+}
+
+// A receiver that sends its answer byte by byte is bounded by the timeout, and one that sends too much by a size.
+func TestWebhook_toASlowOrLongReceiver_isBounded(t *testing.T) {
+	drip := func(head string, each string) func(net.Conn) {
+		return func(c net.Conn) {
+			_, err := io.WriteString(c, head)
+			for tick := time.NewTicker(time.Millisecond); err == nil; <-tick.C {
+				_, err = io.WriteString(c, each)
+			}
+		}
+	}
+	const ok = "HTTP/1.1 200 OK\r\n"
+	for _, c := range []struct {
+		name, timeout string
+		answer        func(net.Conn)
+		failure       string // empty: the run is complete
+	}{
+		{"headers byte by byte", "100ms", drip(ok+"X: ", "x"), "no answer"},
+		{"body byte by byte", "100ms", drip(ok+"Content-Length: 1000000\r\n\r\n", "x"), ""},
+		{"headers without end", "1h", drip(ok, "X: "+strings.Repeat("x", 10_000)+"\r\n"), "no answer"},
+		{"body without end", "1h", drip(ok+"Content-Length: 1000000000\r\n\r\n", strings.Repeat("x", 10_000)), ""},
+		{"interim answers without end", "1h", drip("", "HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n"), "no answer"},
+		{"no HTTP", "1h", drip("hello\r\n\r\n", "hello"), "no answer"},
+		{"nothing", "1h", func(net.Conn) {}, "no answer"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := start(t, config(t, rawReceiver(t, c.answer), `{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "http://$R/?password=1",
+				"networks": ["127.0.0.1/32"], "secrets": ["$S"], "retry": {"attempts": 1}, "timeout": "`+c.timeout+`"}}}`))
+			r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+			if c.failure == "" {
+				r.ends("a")
+				equal(t, "the number of failed attempts", r.srv.s.Stats().Failed, 0)
+				return
+			}
+			until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.Parked })
+			if info, _ := r.info("a"); !strings.Contains(info.Failure, c.failure) || strings.Contains(info.Failure, "password") {
+				t.Errorf("the failure is %q", info.Failure)
+			}
+		})
+	}
+}
+
+// A redirect is not followed, so none leads to a private address.
+func TestWebhook_redirectToAPrivateAddress_isNotFollowed(t *testing.T) {
+	private := receiver(t, fail(t))
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		at := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://"+private+"/", code)
+		})
+		r := start(t, config(t, at, strings.Replace(simple, `"attempts": 20`, `"attempts": 1`, 1)))
+		r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+		until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.Parked })
+		if info, _ := r.info("a"); !strings.Contains(info.Failure, "redirects are not followed") {
+			t.Errorf("the failure is %q", info.Failure)
+		}
+	}
+}
+
+// The address is checked after the name is resolved.
+func TestWebhook_toANameOfAPrivateAddress_isRefused(t *testing.T) {
+	at := receiver(t, fail(t))
+	_, port, err := net.SplitHostPort(at)
+	check(t, err)
+	for _, kind := range []string{
+		`"url": "https://localhost:$P/"`, `"url": "https://127.0.0.1:$P/"`, `"url": "https://[::ffff:127.0.0.1]:$P/"`,
+		`"url": "http://localhost:$P/", "networks": ["10.0.0.0/8"]`,
+		`"url": "https://localhost:$P/", "networks": ["127.0.0.2/32"]`,
+	} {
+		r := start(t, config(t, "", `{"listen": "127.0.0.1:0", "kinds": {"k": {"secrets": ["$S"], "retry": {"attempts": 1}, `+
+			strings.ReplaceAll(kind, "$P", port)+`}}}`))
+		r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+		until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.Parked })
+		if info, _ := r.info("a"); !strings.Contains(info.Failure, errAddress.Error()) {
+			t.Errorf("%s: the failure is %q", kind, info.Failure)
+		}
+	}
+}
+
+func TestGuard_allowsPublicAddresses_andItsNetworks(t *testing.T) {
+	for _, address := range []string{
+		"0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.255.255",
+		"192.0.0.1", "192.168.1.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+		"::", "::1", "::ffff:10.0.0.1", "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::a00:1", "64:ff9b:1::a00:1", "100::1",
+		"2001::1", "2001:db8::1", "2002:a00:1::", "3fff::1", "fc00::1", "fd12::1", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1",
+	} {
+		if (guard{}).allows(netip.MustParseAddr(address)) {
+			t.Errorf("%s is allowed", address)
+		}
+	}
+	for _, address := range []string{"1.1.1.1", "172.15.0.1", "172.32.0.1", "8.8.8.8", "2606:4700::1111", "2a00::1", "::ffff:8.8.8.8"} {
+		ip := netip.MustParseAddr(address)
+		if !(guard{}).allows(ip) {
+			t.Errorf("%s is refused", address)
+		}
+		if (guard{only: true}).allows(ip) {
+			t.Errorf("%s is allowed without TLS", address)
+		}
+	}
+	of := guard{networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}, only: true}
+	for address, want := range map[string]bool{"10.1.2.3": true, "::ffff:10.1.2.3": true, "10.2.0.1": false, "fd00::1": true, "fe80::1": false} {
+		equal(t, address, of.allows(netip.MustParseAddr(address)), want)
+	}
+	if (guard{}).allows(netip.Addr{}) {
+		t.Error("no address is allowed")
+	}
+}
+
+// The parts of the signed text cannot be shifted: a key with a dot and a body share no signature with another pair.
+func TestSign_ofShiftedParts_differs(t *testing.T) {
+	at := time.Unix(1, 0)
+	a := message{kind: "k", key: "a", token: "1.0.a", attempt: "1", fence: "0", due: "d", body: []byte("b.c")}
+	b := a
+	b.token, b.body = "1.0.a.b", []byte("c")
+	one, other := a.sign([]Secret{secret}, at), b.sign([]Secret{secret}, at)
+	if one == other {
+		t.Errorf("both are %s", one)
+	}
+	fields := []*string{&b.kind, &b.key, &b.token, &b.attempt, &b.fence, &b.due}
+	for _, field := range fields {
+		b = a
+		*field += "x"
+		if b.sign([]Secret{secret}, at) == one {
+			t.Errorf("a field is not signed: %+v", b)
+		}
+	}
+}
+
+func TestEscape_keepsVisibleASCII(t *testing.T) {
+	for s, want := range map[string]string{
+		"": "", "order:1/2~!": "order:1/2~!", "100%": "100%25", " a b ": "%20a%20b%20", "ü\x00\x7f\xff\r\n": "%C3%BC%00%7F%FF%0D%0A",
+	} {
+		equal(t, s, escape(s), want)
+	}
+}
+
+func TestTrace_thatIsNotValid_isLeftOut(t *testing.T) {
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for trace, want := range map[string][2]string{
+		"": {}, parent: {parent, ""}, parent + " a=1,b=2": {parent, "a=1,b=2"}, parent + " a\n": {parent, ""}, parent + "x": {},
+		"ff" + parent[2:]: {}, strings.Replace(parent, "b7ad6b7169203331", "0000000000000000", 1): {}, "X: 1": {},
+	} {
+		got, state := splitTrace(trace)
+		equal(t, trace, [2]string{got, state}, want)
+	}
+	h := http.Header{"Traceparent": {parent}, "Tracestate": {strings.Repeat("x", durable.MaxTrace)}}
+	equal(t, "a trace with a long state", joinTrace(h), parent)
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+
+	"github.com/seed581295f1/timewheel/cmd/timewheel/internal/serve"
+)
+
+const aboutServe = `
+It adds, changes and removes tasks for programs in any language, over HTTP. When a task is due, it
+calls the webhook of the task's kind. The tasks are in an embedded store, which is made if there is
+none, or in a database, which any number of such processes share.
+
+SIGTERM and SIGINT end it: it accepts no further request, starts no further run, and waits for the
+runs in progress. If some have not ended after the drain time, the exit code is 1, and they are
+repeated later.
+
+The configuration is a JSON file. README.md of the command describes it.
+
+  timewheel serve -config serve.json -dir /var/lib/shop/tasks
+  timewheel serve -config serve.json -check`
+
+func defineServe(p *program, f *flag.FlagSet) action {
+	var l place
+	l.defineDir(f)
+	l.defineCluster(f)
+	config := f.String("config", "", "the `FILE` with the configuration")
+	check := f.Bool("check", false, "check the configuration, and do nothing else")
+	connections := f.Int("connections", 0, "the greatest `NUMBER` of connections to the database; by default 16")
+	return noArgs(func(ctx context.Context) error {
+		if *config == "" {
+			return usagef("which configuration? Give -config")
+		}
+		if *connections != 0 && *connections < 4 {
+			return usagef("-connections %d is less than 4", *connections)
+		}
+		cfg, err := serve.Load(*config, p.getenv)
+		if err != nil {
+			return err
+		}
+		if *check {
+			fmt.Fprintln(p.out, "The configuration is valid.")
+			return nil
+		}
+		if err := l.choose(p); err != nil {
+			return err
+		}
+		var handler slog.Handler = slog.NewTextHandler(p.err, nil)
+		if cfg.Log == "json" {
+			handler = slog.NewJSONHandler(p.err, nil)
+		}
+		in := serve.Place{Dir: l.dir, DB: l.db, Schema: l.schema, Cluster: l.cluster, Connections: *connections}
+		srv, err := serve.Open(ctx, cfg, in, slog.New(handler))
+		if err != nil {
+			return err
+		}
+		return srv.Run(ctx)
+	})
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A service is a process of `timewheel serve`.
+type service struct {
+	*testing.T
+	cmd *exec.Cmd
+	url string
+}
+
+// startService starts a process. The place and the configuration are flags.
+func startService(t *testing.T, args ...string) *service {
+	t.Helper()
+	self, err := os.Executable()
+	check(t, err)
+	s := &service{T: t, cmd: exec.Command(self, append([]string{"serve"}, args...)...)}
+	s.cmd.Env = append(os.Environ(), "TIMEWHEEL_TEST_MAIN=1")
+	log, err := s.cmd.StderrPipe()
+	check(t, err)
+	check(t, s.cmd.Start())
+	t.Cleanup(func() { s.kill() })
+	lines := bufio.NewScanner(log)
+	var all strings.Builder
+	for lines.Scan() {
+		fmt.Fprintln(&all, lines.Text())
+		if _, at, is := strings.Cut(lines.Text(), "msg=serving listen="); is {
+			s.url = "http://" + strings.Fields(at)[0]
+			go io.Copy(io.Discard, log)
+			return s
+		}
+	}
+	t.Fatalf("it does not serve:\n%s", &all)
+	return nil
+}
+
+func (s *service) kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+// do sends a request, which must succeed, and returns the answer.
+func (s *service) do(method, path, body string) string {
+	s.Helper()
+	req, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
+	check(s.T, err)
+	req.Header.Set("Content-Type", "application/json")
+	if path == "/tasks" {
+		req.Header.Set("Content-Type", "application/x-ndjson")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	check(s.T, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	check(s.T, err)
+	if resp.StatusCode >= 300 {
+		s.Fatalf("%s %s: %d %s", method, path, resp.StatusCode, text)
+	}
+	return string(text)
+}
+
+// left reports whether tasks are left.
+func (s *service) left() bool {
+	s.Helper()
+	var page struct{ Tasks []any }
+	check(s.T, json.Unmarshal([]byte(s.do("GET", "/tasks?limit=1", "")), &page))
+	return len(page.Tasks) > 0
+}
+
+// serveConfig writes a configuration with a kind k whose receiver is at the address.
+func serveConfig(t *testing.T, receiver string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "serve.json")
+	check(t, os.WriteFile(path, []byte(`{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "http://`+receiver+`/hook",
+		"networks": ["127.0.0.1/32"], "secrets": ["a secret of the tests"], "concurrency": 200,
+		"retry": {"attempts": 100, "least": "10ms", "most": "100ms"}}}}`), 0o600))
+	return path
+}
+
+// A checker is a receiver that does the work of each token once.
+type checker struct {
+	mu      sync.Mutex
+	tokens  map[string]map[string]int // requests of each token, by key
+	done    map[string]int            // how often the work of a key was done
+	again   int                       // requests for work that was done before
+	killsAt []int                     // at these numbers of done keys
+	kill    chan bool                 // is sent to then, before the answer
+}
+
+func (c *checker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key, token := r.Header.Get("Timewheel-Key"), r.Header.Get("Timewheel-Token")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tokens[key] == nil {
+		c.tokens[key] = make(map[string]int)
+	}
+	c.tokens[key][token]++
+	if c.tokens[key][token] > 1 {
+		c.again++
+		return
+	}
+	c.done[key]++
+	if len(c.killsAt) > 0 && len(c.done) >= c.killsAt[0] {
+		c.killsAt = c.killsAt[1:]
+		c.kill <- true
+		<-c.kill // the process is dead, so it never has the answer
+	}
+}
+
+// Killed among 10,000 webhooks, the service calls each that it has no answer of again, with the same token. A receiver
+// that checks tokens does no work twice.
+func TestServe_killedAmongTenThousandWebhooks_losesNone(t *testing.T) {
+	const n, kills = 10_000, 4
+	c := &checker{tokens: make(map[string]map[string]int), done: make(map[string]int), kill: make(chan bool),
+		killsAt: []int{500, 3000, 6000, 9000}}
+	receiver := httptest.NewServer(c)
+	defer receiver.Close()
+	args := []string{"-config", serveConfig(t, receiver.Listener.Addr().String()), "-dir", filepath.Join(t.TempDir(), "tasks")}
+	s := startService(t, args...)
+	var batch strings.Builder
+	for i := range n {
+		fmt.Fprintf(&batch, `{"op": "add", "key": "order:%d", "kind": "k", "delay": "%dms", "payload": %[1]d}`+"\n", i, 1000+i/5)
+	}
+	if got := s.do("POST", "/tasks", batch.String()); strings.Count(got, `"status":201`) != n {
+		t.Fatalf("the outcomes are %.1000s", got)
+	}
+	for range kills {
+		select {
+		case <-c.kill:
+		case <-time.After(2 * time.Minute):
+			t.Fatal("the webhooks are not called")
+		}
+		s.kill()
+		c.kill <- true
+		s = startService(t, args...)
+	}
+	for end := time.After(2 * time.Minute); s.left(); {
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-end:
+			t.Fatal("tasks are left")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range n {
+		key := fmt.Sprint("order:", i)
+		if len(c.tokens[key]) != 1 || c.done[key] != 1 {
+			t.Errorf("%s was called with the tokens %v, and done %d times", key, c.tokens[key], c.done[key])
+		}
+	}
+	if c.again < kills {
+		t.Errorf("only %d webhooks were called again", c.again)
+	}
+	t.Logf("%d webhooks were called again", c.again)
+}
+
+// The tasks are in either place, and SIGTERM waits for the runs in progress.
+func TestServe_untilSIGTERM_drains(t *testing.T) {
+	everywhere(t, func(r *rig) {
+		begun, end := make(chan bool, 1), make(chan bool)
+		receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			begun <- true
+			<-end
+		}))
+		defer receiver.Close()
+		s := startService(r.T, append([]string{"-config", serveConfig(r.T, receiver.Listener.Addr().String())}, r.place...)...)
+		s.do("PUT", "/tasks/later", `{"kind": "k", "delay": "10h"}`)
+		s.do("PUT", "/tasks/now", `{"kind": "k"}`)
+		<-begun
+		check(r.T, s.cmd.Process.Signal(syscall.SIGTERM))
+		for refused := time.After(time.Minute); ; {
+			if _, err := http.Get(s.url + "/openapi.json"); errors.Is(err, syscall.ECONNREFUSED) {
+				break
+			}
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-refused:
+				r.Fatal("callers are not refused")
+			}
+		}
+		close(end)
+		if err := s.cmd.Wait(); err != nil {
+			r.Errorf("it ends with %v", err)
+		}
+		if got := strings.Join(r.keys(), " "); got != "later" {
+			r.Errorf("the tasks are %s", got)
+		}
+	})
+}
+
+func TestServe_flags(t *testing.T) {
+	r := inDirectory(t)
+	config := serveConfig(t, "127.0.0.1:1")
+	wrong := filepath.Join(t.TempDir(), "wrong.json")
+	check(t, os.WriteFile(wrong, []byte(`{"listen": ":80", "kinds": {}}`), 0o600))
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"serve", "-config", config, "-check"}, done, "The configuration is valid.\n"},
+		{[]string{"serve", "-config", wrong, "-check"}, failed, "kinds: none are given"},
+		{[]string{"serve", "-config", wrong + "x", "-check"}, failed, "no such file"},
+		{[]string{"serve"}, usage, "Give -config"},
+		{[]string{"serve", "-config", config}, usage, "Give -db or -dir"},
+		{[]string{"serve", "-config", config, "-dir", "a", "-db", "b"}, usage, "two places"},
+		{[]string{"serve", "-config", config, "-connections", "3"}, usage, "-connections 3 is less than 4"},
+		{[]string{"serve", "x"}, usage, "one argument too many"},
+		{[]string{"__complete", "serve", "-config", ""}, done, ":files\n"},
+	} {
+		if got := r.run(c.args...); got.code != c.code || !strings.Contains(got.out+got.err, c.says) {
+			t.Errorf("%q: %+v, want %d with %q", c.args, got, c.code, c.says)
+		}
+	}
+}
