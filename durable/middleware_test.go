@@ -167,3 +167,29 @@ func TestDeclare_onAStore_waits(t *testing.T) {
 		t.Error("nil is a middleware")
 	}
 }
+
+// An observer sees that an attempt postponed its run, which is no failure.
+func TestSnooze_isObserved(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	observe := durable.WithObserver(func(a durable.Attempt) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, fmt.Sprintf("%v %q %v", a.Snoozed, a.Failure, a.Due.Sub(a.Started) <= 0))
+	})
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		seen = nil
+		calls := 0
+		k.Handle("k", func(context.Context, durable.Run) error {
+			if calls++; calls == 1 {
+				return durable.Snooze(time.Second)
+			}
+			return nil
+		})
+		k.Nodes[0].Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+		k.After(5 * time.Second)
+		if got := strings.Join(seen, ", "); got != `true "" true, false "" true` {
+			t.Errorf("the attempts are %s", got)
+		}
+	}, observe)
+}
