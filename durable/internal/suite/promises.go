@@ -23,6 +23,8 @@ var promises = []struct {
 	{"Snooze postpones a run", snoozes},
 	{"Snooze postpones a run of a repeating task", snoozesRepeating},
 	{"Snooze ends a burst of SetTask", snoozeEndsBurst},
+	{"Snooze after a timeout", snoozesLate},
+	{"Snooze into a pause", snoozesIntoAPause},
 	{"a run that cannot start in time is dropped", expires},
 	{"a declared set", declaresSet},
 	{"two versions of a declared set at the same time", declaresRolling},

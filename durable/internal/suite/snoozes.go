@@ -154,3 +154,38 @@ func expires(t *testing.T, k *kit.Kit) {
 		}
 	}
 }
+
+// A run that is postponed after its timeout has not failed.
+func snoozesLate(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(ctx context.Context, run durable.Run) error {
+		if run.Attempt > 1 {
+			return nil
+		}
+		<-ctx.Done()
+		return durable.Snooze(time.Hour)
+	}, durable.WithTimeout(time.Second))
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+	k.RunsAfter(4 * time.Second)
+	if i := k.Info("a"); i.Snoozes != 1 || i.Attempts != 0 || i.Failure != "" {
+		t.Errorf("postponed after its timeout: %v", i)
+	}
+}
+
+// A postponed run that falls due while its kind is paused is not skipped, even if the kind skips missed runs.
+func snoozesIntoAPause(t *testing.T, k *kit.Kit) {
+	calls := 0
+	k.Handle("k", func(context.Context, durable.Run) error {
+		if calls++; calls == 1 {
+			return durable.Snooze(5 * time.Second)
+		}
+		return nil
+	}, durable.WithMissed(durable.MissedSkip))
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Interval: time.Hour, Delay: time.Second, Times: durable.Forever})
+	k.RunsAfter(2 * time.Second)
+	k.Must(k.On().PauseKind(ctx, "k"))
+	k.After(20 * time.Second)
+	k.Must(k.On().ResumeKind(ctx, "k"))
+	if got := k.RunsAfter(5 * time.Second); len(got) != 1 || got[0].Seq != 0 {
+		t.Errorf("after the pause the runs are %v", got)
+	}
+}
