@@ -280,9 +280,11 @@ func TestUndrain_whileTheAnswerOfARenewalIsLost(t *testing.T) {
 		k.Must(b.Undrain(ctx, a.Name))
 		k.After(5 * time.Second)
 		on.Store(false)
+		mu.Lock()
 		if greatest > most {
 			t.Errorf("%d runs at once, where %d are allowed", greatest, most)
 		}
+		mu.Unlock()
 		k.After(2 * time.Minute)
 	})
 }
