@@ -45,8 +45,9 @@ type SetResult struct {
 	Newer int64
 }
 
-// Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. All changes
-// take effect together. Call Schedule in every process when the program starts.
+// Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. On a store, all
+// changes take effect together. On an engine they take effect one after the other. Call Schedule in every process when
+// the program starts.
 //
 //   - A declared task that does not exist is added.
 //   - An existing task with a different Kind, Payload, Group, Interval, Cron or Jitter is changed. It keeps its number of
@@ -135,6 +136,7 @@ type existing struct {
 
 // A redeclared is a task before and after a declaration. next is nil if the task is removed.
 type redeclared struct {
+	key  string
 	was  existing
 	next *task.Record
 }
@@ -161,14 +163,14 @@ func (d *declaration) plan(exist map[string]existing, now int64, number func(n i
 		case was.rec == nil:
 			next := *rec
 			next.Generation = number(1)
-			changes = append(changes, redeclared{next: &next})
+			changes = append(changes, redeclared{rec.Key, was, &next})
 		case !was.rec.IsDefinedAs(rec):
-			changes = append(changes, redeclared{was, was.rec.Redefined(rec, was.running, now)})
+			changes = append(changes, redeclared{rec.Key, was, was.rec.Redefined(rec, was.running, now)})
 		}
 	}
 	for key, was := range exist {
 		if !named[key] {
-			changes = append(changes, redeclared{was: was})
+			changes = append(changes, redeclared{key: key, was: was})
 		}
 	}
 	return changes
@@ -203,11 +205,7 @@ func (k *keeper) declare(ctx context.Context, d *declaration) (SetResult, error)
 		var r SetResult
 		for _, c := range d.plan(exist, k.now(), func(n int) uint64 { return k.next(0, uint64(n)) }) {
 			c.count(&r)
-			if c.next != nil {
-				g.put(c.next.Key, c.was.rec, c.next)
-			} else {
-				g.put(c.was.rec.Key, c.was.rec, nil)
-			}
+			g.put(c.key, c.was.rec, c.next)
 		}
 		r.Unchanged = len(d.records) - r.Added - r.Changed
 		g.tally.added += uint64(r.Added)
@@ -289,15 +287,9 @@ func (n *node) declare(ctx context.Context, d *declaration) (r SetResult, err er
 		return r, context.Cause(ctx)
 	}
 	defer unlock()
-	for again := true; again; {
-		if again, err = n.declareHeld(ctx, d, &r); err != nil {
-			break
-		}
-		if again {
+	for again := true; again && err == nil; {
+		if again, err = n.declareHeld(ctx, d, &r); again && err == nil {
 			err = pauseFor(ctx, notDoneEvery)
-		}
-		if err != nil {
-			break
 		}
 	}
 	switch {
@@ -424,21 +416,8 @@ func (n *node) applySet(ctx context.Context, d *declaration, r *SetResult) (sure
 
 // write returns the write of the change. It takes effect if the task is as it was.
 func (c *redeclared) write() engine.Write {
-	switch {
-	case c.was.rec == nil:
+	if c.was.rec == nil {
 		return c.next.Write(engine.IfAbsent, 0)
-	case c.next == nil:
-		return engine.Write{Record: engine.Record{Key: c.was.rec.Key}, If: engine.IfUnchanged, Revision: c.was.revision}
 	}
-	return c.next.Write(engine.IfUnchanged, c.was.revision)
-}
-
-// pauseFor waits for d. It returns the error of ctx if ctx is done first.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return completion(c.next, c.was.rec, c.was.revision)
 }

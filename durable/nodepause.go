@@ -178,9 +178,7 @@ func (n *node) setAfterAll(ctx context.Context, change func(*settings), since in
 			}
 			return unknown(err)
 		}
-		select {
-		case <-time.After(notDoneEvery):
-		case <-ctx.Done():
+		if pauseFor(ctx, notDoneEvery) != nil {
 			return unknown(err)
 		}
 	}

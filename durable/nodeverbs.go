@@ -257,9 +257,7 @@ func (n *node) readBackAs(ctx context.Context, key string, err error, is func(en
 		if failed == nil {
 			return unknown(err)
 		}
-		select {
-		case <-time.After(notDoneEvery):
-		case <-ctx.Done():
+		if pauseFor(ctx, notDoneEvery) != nil {
 			return unknown(err)
 		}
 	}

@@ -44,7 +44,7 @@ func (r Run) Completion(now int64) engine.Write {
 	return completion(r.rec.After(r.ends.judge(nil), &r.of.policy, now, 0), r.rec, r.Fence)
 }
 
-// completion returns the write that stores the task after its run. next is nil if that run was the last.
+// completion returns the write that puts next in place of was, at its revision. next is nil if the task ends.
 func completion(next, was *task.Record, fence int64) engine.Write {
 	if next == nil {
 		return engine.Write{Record: engine.Record{Key: was.Key}, If: engine.IfUnchanged, Revision: fence}

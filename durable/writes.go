@@ -176,6 +176,16 @@ const (
 	notDoneFor   = time.Second
 )
 
+// pauseFor waits for d. It returns the error of ctx if ctx is done first.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Batch) {
 	t := n.mark(sent)
 	by := engine.MemberID(0)
@@ -185,10 +195,7 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	began := n.own()
 	results, err := n.engine.Commit(ctx, by, batches)
 	for errors.Is(err, engine.ErrNotDone) && !errors.Is(err, engine.ErrTooLarge) && n.own()-began < int64(notDoneFor) {
-		select {
-		case <-time.After(notDoneEvery):
-		case <-ctx.Done():
-		}
+		_ = pauseFor(ctx, notDoneEvery)
 		results, err = n.engine.Commit(ctx, by, batches)
 	}
 	tooLarge := errors.Is(err, engine.ErrTooLarge)

@@ -39,7 +39,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 17526, "durable": 10542,
+	"all": 17508, "durable": 10524,
 	"durable/keeper.go": 607, "durable/memengine/memengine.go": 583,
 	"durable.node": 31, "durable.keeper": 33,
 }

@@ -30,96 +30,91 @@ The nodes of the names run tasks again within two seconds.
 )
 
 func defineDrain(p *program, f *flag.FlagSet) action {
-	var at place
 	var wait bool
-	at.defineDB(p, f)
 	f.BoolVar(&wait, "wait", false, "wait until no run is in progress on the nodes")
+	return defineNodeVerb(p, f, (*durable.Scheduler).Drain, "drained",
+		func(ctx context.Context, s *durable.Scheduler, names []string) error {
+			if !wait {
+				return nil
+			}
+			return p.waitForRuns(ctx, s, names)
+		})
+}
+
+func defineUndrain(p *program, f *flag.FlagSet) action {
+	return defineNodeVerb(p, f, (*durable.Scheduler).Undrain, "not drained",
+		func(context.Context, *durable.Scheduler, []string) error { return nil })
+}
+
+// defineNodeVerb defines a command that calls do for each node in its arguments, and then after. It prints the state of
+// each node.
+func defineNodeVerb(p *program, f *flag.FlagSet, do func(*durable.Scheduler, context.Context, string) error, state string,
+	after func(ctx context.Context, s *durable.Scheduler, names []string) error,
+) action {
+	var at place
+	at.defineDB(p, f)
 	return func(ctx context.Context, args []string) error {
-		names, err := nodeNames(args)
-		if err != nil {
+		names, err := keysOf(args)
+		switch {
+		case err != nil:
 			return err
+		case len(names) == 0:
+			return usagef("which nodes? Give their names: `timewheel nodes` lists them")
 		}
 		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
 			for _, name := range names {
-				if err := s.Drain(ctx, name); err != nil {
+				if err := do(s, ctx, name); err != nil {
 					return err
 				}
-				fmt.Fprintf(p.out, "Node %s is drained.\n", quoteText(name))
+				fmt.Fprintf(p.out, "Node %s is %s.\n", quoteText(name), state)
 			}
-			for wait {
-				running, gone, err := runningOn(ctx, s, names)
-				if err != nil {
-					return err
-				}
-				for _, name := range gone {
-					return fmt.Errorf("node %s is gone: its runs may still be in progress", quoteText(name))
-				}
-				if running == 0 {
-					fmt.Fprintln(p.out, "No run is in progress.")
-					return nil
-				}
-				select {
-				case <-time.After(drainEvery):
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			}
-			return nil
+			return after(ctx, s, names)
 		})
 	}
 }
 
-// runningOn returns the number of runs in progress on nodes with the names, and the names that no node has. A node that
-// has not reported its drain yet counts as one run.
-func runningOn(ctx context.Context, s *durable.Scheduler, names []string) (n int, gone []string, err error) {
+// waitForRuns waits until no run is in progress on drained nodes with the names.
+func (p *program) waitForRuns(ctx context.Context, s *durable.Scheduler, names []string) error {
+	for {
+		running, err := runningOn(ctx, s, names)
+		if err != nil {
+			return err
+		}
+		if running == 0 {
+			fmt.Fprintln(p.out, "No run is in progress.")
+			return nil
+		}
+		select {
+		case <-time.After(drainEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// runningOn returns the number of runs in progress on nodes with the names. A node that has not reported its drain yet
+// counts as one run. If no node has one of the names, it returns an error.
+func runningOn(ctx context.Context, s *durable.Scheduler, names []string) (n int, err error) {
 	nodes, err := s.Nodes(ctx)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	for _, name := range names {
 		there := false
 		for _, node := range nodes {
-			switch {
-			case node.Name != name:
+			if node.Name != name {
 				continue
-			case node.Drained:
-				n += node.Running
-			default:
-				n++
 			}
 			there = true
+			if node.Drained {
+				n += node.Running
+			} else {
+				n++
+			}
 		}
 		if !there {
-			gone = append(gone, name)
+			return 0, fmt.Errorf("node %s is gone: its runs may still be in progress", quoteText(name))
 		}
 	}
-	return n, gone, nil
-}
-
-func defineUndrain(p *program, f *flag.FlagSet) action {
-	var at place
-	at.defineDB(p, f)
-	return func(ctx context.Context, args []string) error {
-		names, err := nodeNames(args)
-		if err != nil {
-			return err
-		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
-			for _, name := range names {
-				if err := s.Undrain(ctx, name); err != nil {
-					return err
-				}
-				fmt.Fprintf(p.out, "Node %s is not drained.\n", quoteText(name))
-			}
-			return nil
-		})
-	}
-}
-
-func nodeNames(args []string) ([]string, error) {
-	names, err := keysOf(args)
-	if err == nil && len(names) == 0 {
-		err = usagef("which nodes? Give their names: `timewheel nodes` lists them")
-	}
-	return names, err
+	return n, nil
 }
