@@ -24,7 +24,7 @@ type AuditEntry struct {
 
 // WithAudit calls f after each request for a change. who returns the user who made a request, for example from a header
 // set by a proxy; it may be nil. Both functions may be called concurrently. An action on many tasks runs in parts of
-// two seconds, with an entry for each part. Cancelling runs takes a single part.
+// two seconds, with an entry for each part. A request to cancel runs is handled in a single part.
 func WithAudit(who func(*http.Request) string, f func(AuditEntry)) Option {
 	return func(h *handler) { h.who, h.audit = who, f }
 }

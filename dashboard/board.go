@@ -53,6 +53,7 @@ type scheduler interface {
 	Find(context.Context, durable.Query) (durable.Found, error)
 	Failures(context.Context) (durable.Failures, error)
 	Groups(context.Context, durable.Query) (durable.Groups, error)
+	History(context.Context, durable.HistoryQuery) (durable.History, error)
 	Get(ctx context.Context, key string) (durable.Info, bool, error)
 	BulkStep(context.Context, durable.Query, durable.Action) (n int, next string, err error)
 	RemoveTask(ctx context.Context, key string) error
@@ -632,6 +633,28 @@ func (b *board) failures(ctx context.Context) (failuresJSON, error) {
 
 // maxGroups is the maximum number of listed groups of failing tasks.
 const maxGroups = 100
+
+// maxPast is the maximum number of attempts in a list.
+const maxPast = 20
+
+// history returns attempts that have ended.
+func (b *board) history(ctx context.Context, q durable.HistoryQuery) (historyJSON, error) {
+	if err := b.asking.takeFor(ctx); err != nil {
+		return historyJSON{}, err
+	}
+	defer b.asking.give()
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	found, err := b.s.History(ctx, q)
+	if err != nil {
+		return historyJSON{}, err
+	}
+	j := historyJSON{Past: []pastJSON{}, Next: found.Next, Now: time.Now()}
+	for _, r := range found.Runs {
+		j.Past = append(j.Past, newPastJSON(r))
+	}
+	return j, nil
+}
 
 // about returns all data for a task.
 func (b *board) about(ctx context.Context, key string, payload func([]byte) payloadJSON,

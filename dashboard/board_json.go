@@ -131,7 +131,7 @@ type largestJSON struct {
 	Exact  bool       `json:"exact"` // Group is the whole name
 	Tasks  int        `json:"tasks"` // due tasks of the group
 	Of     int        `json:"of"`    // due tasks of all groups
-	Cut    bool       `json:"cut"`   // there may be more due tasks; those counted were due first
+	Cut    bool       `json:"cut"`   // there may be more due tasks, all due later than the counted ones
 	Oldest time.Time  `json:"oldest"`
 	Others *time.Time `json:"others"` // the earliest due time in the other groups; null if there is none
 }
@@ -404,6 +404,34 @@ type groupJSON struct {
 	Parked  int        `json:"parked"`
 	Example keyJSON    `json:"example"`
 	Last    *time.Time `json:"last"` // null if unknown
+}
+
+// A historyJSON is a page of attempts that have ended, the last first.
+type historyJSON struct {
+	Now  time.Time  `json:"now"`
+	Past []pastJSON `json:"past"`
+	Next string     `json:"next"` // the value of after for the next page; empty if this is the last page
+}
+
+type pastJSON struct {
+	keyJSON
+	Kind    string    `json:"kind"`
+	Outcome string    `json:"outcome"`
+	Attempt int       `json:"attempt"`
+	Ended   time.Time `json:"ended"`
+	Late    float64   `json:"late"` // seconds from when it was due to its start
+	Took    float64   `json:"took"` // seconds
+	Node    string    `json:"node"`
+	Token   string    `json:"token"`
+	Text    string    `json:"text"` // the error or the note
+}
+
+func newPastJSON(r durable.PastRun) pastJSON {
+	return pastJSON{
+		keyJSON: newKeyJSON(r.Key), Kind: r.Kind, Outcome: r.Outcome(), Attempt: r.Attempt.Attempt, Ended: r.Ended,
+		Late: r.Started.Sub(r.Due).Seconds(), Took: r.Ended.Sub(r.Started).Seconds(), Node: keyShown(r.Node),
+		Token: cut(r.Token.String(), maxKeyText), Text: cut(r.Failure+r.Note, maxValueText),
+	}
 }
 
 type bulkJSON struct {

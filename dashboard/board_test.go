@@ -1291,3 +1291,58 @@ func TestHandler_searchesOfClientsThatHaveGone_delayNone(t *testing.T) {
 		}
 	})
 }
+
+// The history of a kind or a task is a page of attempts, also when the task is gone.
+func TestScheduler_pastAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memstore.New(), durable.WithNodeName("shop-1"))
+		err := s.Handle("kept", func(_ context.Context, run durable.Run) error {
+			if run.Key == "kept-003" {
+				return durable.Park(errRefused)
+			}
+			run.Complete("nothing to do")
+			return nil
+		}, durable.WithHistory(100, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		for i, task := range many(25, "kept", "kept", time.Second) {
+			task.Delay += time.Duration(i) * time.Second
+			put(t, s, task)
+		}
+		put(t, s, many(1, "ok", "ok", time.Second)...)
+		time.Sleep(30 * time.Second)
+		page := func(q string) historyJSON {
+			t.Helper()
+			return answer[historyJSON](t, ask(h, "GET", "/api/history?scheduler=tasks"+q, nil), 200)
+		}
+		got := page("&kind=kept")
+		if len(got.Past) != 20 || got.Next == "" || got.Past[0].Key != "kept-024" || got.Now.IsZero() {
+			t.Fatalf("the first page is %+v", got)
+		}
+		rest := page("&kind=kept&after=" + got.Next)
+		if len(rest.Past) != 5 || rest.Next != "" || rest.Past[0].Key != "kept-004" {
+			t.Errorf("the second page is %+v", rest)
+		}
+		one := page("&key=kept-003").Past
+		if len(one) != 1 || one[0].Outcome != "parked" || one[0].Text != errRefused.Error() || one[0].Attempt != 1 || one[0].Kind != "kept" ||
+			one[0].Node != "shop-1" || !strings.HasSuffix(one[0].Token, ".0.kept-003") || one[0].Late < 0 || one[0].Late > 1 || one[0].Took < 0 {
+			t.Errorf("the history of a task is %+v", one)
+		}
+		if gone := page("&key=kept-002").Past; len(gone) != 1 || gone[0].Outcome != "succeeded" || gone[0].Text != "nothing to do" {
+			t.Errorf("the history of a task that is gone is %+v", gone)
+		}
+		if parked := page("&outcome=parked").Past; len(parked) != 1 {
+			t.Errorf("the parked attempts are %+v", parked)
+		}
+		if none := page("&kind=ok").Past; none == nil || len(none) > 0 {
+			t.Errorf("the history of a kind that has none is %+v", none)
+		}
+		for _, q := range []string{"&outcome=fine", "&after=yesterday", "&key=", "&id=%21"} {
+			if w := ask(h, "GET", "/api/history?scheduler=tasks"+q, nil); w.Code != 400 {
+				t.Errorf("%s: status %d", q, w.Code)
+			}
+		}
+	})
+}

@@ -248,6 +248,8 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.tasks), http.MethodGet
 	case "api/failures":
 		return of(h, h.failures), http.MethodGet
+	case "api/history":
+		return of(h, h.history), http.MethodGet
 	case "api/bulk":
 		return of(h, h.bulk), http.MethodPost
 	case "api/task":
@@ -348,7 +350,8 @@ func (h *handler) state(w http.ResponseWriter, _ *http.Request, hub *hub) {
 	send(w, http.StatusOK, hub.state(time.Now()))
 }
 
-// task serves the data for a key. A missing task is not an error, because a browser would log the error.
+// task serves the data for a key. A missing task is not reported with an error status, because a browser would log it
+// as an error.
 func (h *handler) task(w http.ResponseWriter, r *http.Request, s shown) {
 	key, ok := keyOf(w, r.Form)
 	if !ok {
@@ -388,6 +391,21 @@ func (h *handler) tasks(w http.ResponseWriter, r *http.Request, b *board) {
 func (h *handler) failures(w http.ResponseWriter, r *http.Request, b *board) {
 	groups, err := b.failures(r.Context())
 	reply(w, groups, err)
+}
+
+// history serves the last attempts of a kind, of a task or of both.
+func (h *handler) history(w http.ResponseWriter, r *http.Request, b *board) {
+	q := durable.HistoryQuery{Kind: r.Form.Get("kind"), Outcome: r.Form.Get("outcome"), After: r.Form.Get("after"), Limit: maxPast}
+	var err error
+	if r.Form.Has("key") || r.Form.Has("id") {
+		q.Key, err = formKey(r.Form)
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	past, err := b.history(r.Context(), q)
+	reply(w, past, err)
 }
 
 // reply responds with v, or with an error from a wheel or a scheduler.

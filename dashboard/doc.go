@@ -57,10 +57,11 @@
 //	backlog      overdue tasks are left, and the oldest was due at least a second ago; not reported while no runs
 //	             start
 //
-// Notes are not findings: a scheduler with nothing but notes is healthy. Notes report paused kinds with the number of
-// their due tasks, and the backlog of kinds whose runs are waiting for a limit. They also report a store whose disk is
+// Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
+// of due tasks, and the backlog of each kind whose runs are waiting for a limit. They also report a store whose disk is
 // less than 5 % free. Below a kind whose runs are waiting for its limit, the page names the group with the most due
-// tasks. It shows how many due tasks the group has, since when, and how long the tasks of other groups have waited.
+// tasks. It shows how many due tasks the group has, how long they have been due, and how long the tasks of other groups
+// have waited.
 //
 // Next to each finding are links to the affected tasks and, if control is allowed, buttons. The buttons unpark the
 // tasks, pause the failing kind, or resume a paused kind.
@@ -149,6 +150,10 @@
 //	GET  api/failures?scheduler=  {"groups": the 100 largest groups of failing tasks, each with kind, text, tasks,
 //	                              parked, example (a key) and last; "more": the number of groups not listed,
 //	                              "looked", "cut", "now"}
+//	GET  api/history?scheduler=   {"past": the last 20 attempts in the history, newest first, each with its key,
+//	                              kind, outcome, attempt, ended, late and took (in seconds), node, token and text
+//	                              (the error or the note), "next": the value of after= for the next page, "now"}.
+//	                              The parameters key, kind and outcome select attempts as durable.HistoryQuery does
 //	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": the number of attempts before
 //	                              the task is parked, or 0 if its kind has no handler here, "trace", "group",
 //	                              "note", "shift", "deadline", "expires" and "snoozes" of durable.Info, if set,
@@ -231,8 +236,9 @@
 //	                       and started and failed per second, which are null for the first point
 //
 // A task of a scheduler has fields of durable.Info: key, kind, state, next (null if the task is parked or paused),
-// interval and cron. It has times (-1 means forever), attempts (the number that failed) and missed. It also has
-// failure, failed_at (null if unknown), node, started (null if the task is not running), generation (a string) and seq.
+// interval and cron. It has the fields times (-1 means forever), attempts (the number of failed attempts) and missed.
+// It also has failure, failed_at (null if unknown), node, started (null if the task is not running), generation (a
+// string) and seq.
 //
 // A task of a wheel has key (empty for a timer), next, interval, times (-1 means forever), slot, circle, waiting and
 // paused, as in timewheel.Info. In a list, a key is cut after 256 bytes, and bytes that are not UTF-8 are replaced. For

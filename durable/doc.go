@@ -87,7 +87,12 @@
 // # Declared schedules
 //
 // [Scheduler.Schedule] declares the repeating tasks of a program. It adds, changes and removes tasks until exactly the
-// declared ones exist, also during a rolling deployment. Schedule has an example.
+// declared ones exist, even during a rolling deployment. Schedule has an example.
+//
+// # History
+//
+// A task is gone once its last run is complete. A kind with [WithHistory] keeps its last attempts, even if their tasks
+// are gone. [Scheduler.History] finds them by kind, key, outcome and other fields. See the example of WithHistory.
 //
 // # Payloads
 //
@@ -105,9 +110,9 @@
 // # After downtime
 //
 // A task that fell due while no process was running is overdue. Overdue tasks run on spare workers. A worker takes an
-// overdue task only while no task that falls due now is waiting for a worker. So the backlog delays a task that falls
-// due now by at most one overdue run. The exception is a kind whose runs turn from quick to slow, which may occupy all
-// workers once.
+// overdue task only while no task that falls due now is waiting for a worker. So a task that falls due now is delayed
+// by at most one run from the backlog. The exception is a kind whose runs change from quick to slow: it may occupy all
+// workers, but only once.
 //
 // [WithCatchUp] bounds how many overdue tasks start per second. The kinds take turns, and the tasks of a kind run
 // oldest first. A kind whose runs take longer than 50 ms, or that has not run yet, gets at most half the workers for
@@ -163,7 +168,7 @@
 //
 // Due times are wall-clock times, so that the next process can interpret them. Within the window ([WithLookAhead]), the
 // wheel uses the monotonic clock. A run can be early only if the wall clock was set back or slowed down after the task
-// entered the window, and by no more than that.
+// entered the window. It is early by no more than the time that the clock lost.
 //
 // No task is lost when the wall clock is set. A task within the window keeps its remaining delay. A task beyond the
 // window follows the new time, and may run up to half a window late.
@@ -181,8 +186,8 @@
 //
 //   - Time. The engine's clock decides when a task is due. No run starts before it is due by that clock.
 //   - Removal. No node decides to start the old run after RemoveTask, SetTask or Reschedule has returned nil on any
-//     node. A run that started just before may still enter its handler, within 100 ms or the time that the engine takes
-//     to answer.
+//     node. A run that started just before may still enter its handler, within 100 ms or within the engine's response
+//     time if that is longer.
 //   - Leases. When a node dies, other nodes take over its tasks within its lease ([WithLease]) plus half a second. As
 //     soon as a node's Shutdown begins, other nodes take over every task that is not running.
 //   - Fences. A node that loses its lease starts no runs, and the contexts of its runs in progress are cancelled with

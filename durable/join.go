@@ -76,6 +76,7 @@ func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(
 	}
 	n.keep(settingsEvery, n.reread, n.keepSettings)
 	s.below = n
+	s.past = newPast(n, cfg, &n.report)
 	return s, n, nil
 }
 

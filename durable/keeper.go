@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
+	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -481,6 +482,7 @@ func (k *keeper) fill(s *Stats) {
 
 func (k *keeper) backuper() (engine.Backuper, bool) { b, ok := k.store.(engine.Backuper); return b, ok }
 func (k *keeper) failing() <-chan struct{}          { return k.failed }
+func (k *keeper) notebook() past.Notebook           { return past.OfStore(k.store) }
 func (k *keeper) stop()                             { k.backlog.Stop() }
 func (k *keeper) cancel()                           { k.cancelRuns() }
 func (k *keeper) release() error                    { return k.store.Close() }

@@ -40,6 +40,7 @@ func (k *keeper) runTask(l *live) {
 		}
 	}
 	if rec.IsExpired(k.now()) { // here, because counting the start may have taken long
+		kind.keepExpired(rec)
 		k.conclude(l, nil, tally{expired: 1})
 		return
 	}

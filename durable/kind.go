@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
+	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -77,7 +78,7 @@ type KindOption func(*kind) error
 // attempt. The wait after the first failure is given by least. It doubles with each further failure until it reaches
 // the maximum given by most. Each wait is shortened at random by up to half. The default is 10 attempts, with waits
 // from one second to ten minutes. A run that is in progress when its process ends also uses up an attempt, whichever
-// task ended the process; see the section At least once of the package documentation. Both attempts and least must be
+// task ended the process; see the section "At least once" of the package documentation. Both attempts and least must be
 // positive, and least must not exceed most.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
@@ -136,6 +137,10 @@ type kind struct {
 	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the backend's clock
 
 	overdue overdueStarts
+	past    *past.Kind // the history; nil if the kind has none
+
+	keeps    int // as in WithHistory; 0 if the kind has no history
+	keepsFor time.Duration
 
 	shares *shares // tasks that the limiter holds, by group; nil on a node
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/past"
 )
 
 // Nodes ask each other questions through notes in the engine. A question is stored in the note "question/<id>", and an
@@ -45,13 +46,7 @@ type answer struct {
 
 // notes returns an iterator over the notes whose names begin with prefix.
 func (n *node) notes(ctx context.Context, prefix string) iter.Seq2[engine.Stored, error] {
-	return func(yield func(engine.Stored, error) bool) {
-		for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: prefix}) {
-			if err == nil && !strings.HasPrefix(note.Key, prefix) || !yield(note, err) || err != nil {
-				return
-			}
-		}
-	}
+	return n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: prefix, To: past.AfterPrefix(prefix)})
 }
 
 // note returns the note with the given name, or a note without Data if there is none.

@@ -15,6 +15,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/lane"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
+	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/internal/recent"
@@ -390,6 +391,7 @@ func (n *node) nodeCount() int {
 func (n *node) Err() error                        { return nil } // a node survives any engine failure
 func (n *node) limit(k *kind)                     { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
 func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
+func (n *node) notebook() past.Notebook           { return past.OfEngine(n.engine) }
 func (n *node) failing() <-chan struct{}          { return nil }
 
 func (n *node) stop() {

@@ -15,7 +15,7 @@ const (
 	settingsEvery = 500 * time.Millisecond
 
 	// settingsFor is how long settings are valid. After this time the node starts no run until it has read the settings
-	// again. So within this time, every node either sees a new pause or starts no run.
+	// again. So by the end of this time, every node has either seen a new pause or stopped starting runs.
 	settingsFor = 2 * time.Second
 
 	// pausesNote is the name of the note that stores the settings.

@@ -340,7 +340,7 @@ type Attempt struct {
 	Token
 	Kind    string
 	Attempt int       // number of the attempt; 1 for the first
-	Due     time.Time // when the run was due, or for a retry, when the attempt was due
+	Due     time.Time // when the run was due or, for a retry, when the attempt was due
 	Started time.Time
 	Ended   time.Time
 	Failure string // why the attempt failed; empty if it succeeded

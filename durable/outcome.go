@@ -47,7 +47,7 @@ func IsSnooze(err error) bool {
 }
 
 // Complete marks the run as complete, with a note such as "nothing to do". It takes effect when the handler returns
-// nil. If the handler returns an error other than that of [Snooze], panics or calls runtime.Goexit, the attempt fails
+// nil. If the handler panics, calls runtime.Goexit, or returns an error other than one from [Snooze], the attempt fails
 // even though Complete was called. The note is logged, passed to observers ([Attempt]), and stored in Info.Note until
 // the next run is complete. Only its first 256 bytes are kept. If a handler returns nil after its timeout
 // ([WithTimeout]), its attempt fails, unless the handler has called Complete. If Complete is called more than once, the

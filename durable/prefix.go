@@ -26,8 +26,8 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 }
 
 // ReschedulePrefix reschedules every task whose key begins with prefix, as [Scheduler.Reschedule] does for one task:
-// its next run is due after d. It returns the number of tasks that it moved. It is otherwise like
-// [Scheduler.RemovePrefix], except that another call reschedules all of the tasks again.
+// its next run is due after d. It returns the number of tasks that it moved. In other respects it is like
+// [Scheduler.RemovePrefix], but another call does not resume: it reschedules all of the tasks again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
 		to := task.Later(s.below.now(), max(d, 0))

@@ -57,13 +57,14 @@ type notices struct {
 	taken     []string // the nodes whose leases have expired
 	damaged   error    // why a task in the engine cannot be read
 	settings  error    // why the settings in the engine cannot be read
+	history   error    // why the history cannot be written
 	later     int      // number of tasks with a later version
 	tooLate   error    // why the last of these tasks cannot be read
 }
 
 func (n *notices) empty() bool {
 	return n.unhandled == nil && n.parked == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
-		n.damaged == nil && n.settings == nil && n.later == 0
+		n.damaged == nil && n.settings == nil && n.history == nil && n.later == 0
 }
 
 // note adds to the pending notices. It does not wait for the logger.
@@ -198,6 +199,9 @@ func (r *reporter) write(n notices) {
 	}
 	if n.settings != nil {
 		r.log.WithError(n.settings).Error("durable: the pauses are unknown; nothing starts on this node")
+	}
+	if n.history != nil {
+		r.log.WithError(n.history).Warn("durable: the history of runs cannot be written; it is tried again every second")
 	}
 	if n.later > 0 {
 		r.log.WithError(n.tooLate).WithField("tasks", n.later).

@@ -49,12 +49,13 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		if cancelled {
 			k.cancelled.Add(1)
 		}
-		if len(cfg.observers) > 0 {
+		if len(cfg.observers) > 0 || k.past != nil {
 			a := Attempt{
 				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.AttemptDue()),
 				Started: began, Ended: ended, Failure: o.Failure, Note: o.Note, Parked: parked,
 				Snoozed: o.Snooze, Cancelled: cancelled,
 			}
+			k.keepAttempt(a, run.rec)
 			for _, observe := range cfg.observers {
 				observe(a)
 			}

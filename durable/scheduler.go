@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -28,6 +29,7 @@ type Scheduler struct {
 	below backend
 
 	within []Middleware
+	past   *past.Writer
 
 	reads  readers
 	behind catchingUp
@@ -58,7 +60,9 @@ func New(store engine.Store, opts ...Option) (*Scheduler, error) {
 		return nil, err
 	}
 	s.kinds.pause(settings.pauses, 0)
-	s.below = newKeeper(store, s.wheel, &s.kinds, settings, cfg)
+	k := newKeeper(store, s.wheel, &s.kinds, settings, cfg)
+	s.below = k
+	s.past = newPast(k, cfg, &k.report)
 	return s, nil
 }
 
@@ -95,6 +99,9 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	}
 	if s.ending.Load() {
 		return stopped(ErrStopped, "Handle", name)
+	}
+	if err := s.keep(k); err != nil {
+		return err
 	}
 	if k.IsBounded() {
 		s.below.limit(k)
@@ -141,6 +148,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 	closed := make(chan error, 1)
 	go func() {
 		s.below.finish()
+		s.past.Stop()
 		idle := s.reads.stop()
 		s.behind.count.Stop()
 		<-idle

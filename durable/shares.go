@@ -186,7 +186,8 @@ func (k *kind) end(r *reading, at, fed engine.Position) {
 	k.Limiter.Locked(func() { k.shares.end(r, at, fed) })
 }
 
-// leave removes and returns a task to leave in the store, and cuts its group before it. At least one task must be held.
+// leave selects a held task that is to stay in the store, removes and returns it, and cuts its group's share just
+// before it. At least one task must be held.
 func (s *shares) leave(now int64) *limit.Task {
 	ahead := task.Later(now, shareAhead)
 	of, _ := s.bySize.Max()
@@ -227,7 +228,7 @@ func (s *shares) lift(of *share) {
 	s.change(of, func() { of.cut = uncut })
 }
 
-// Lacks reports whether a reading for the group is needed, without checking the clock.
+// Without checking the clock, Lacks reports whether a reading for the group is needed.
 func (s *shares) Lacks(group string) bool {
 	of := s.of[group]
 	return of != nil && of.cut != uncut && (of.held.Len() == 0 || of.isSmall(s.most()))

@@ -111,6 +111,7 @@ func (n *node) runTask(l *live) {
 		return
 	}
 	if rec.IsExpired(n.now()) { // here, because the confirmation may have taken long
+		kind.keepExpired(rec)
 		n.conclude(l, nil, tally{expired: 1}, false)
 		return
 	}

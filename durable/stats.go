@@ -22,12 +22,12 @@ import (
 // engine is slow. Tasks that are waiting for a handler on this scheduler, for a limit or for the end of a pause are not
 // included.
 //
-// On a node, Pending and Parked cover the whole engine, as of the last [Scheduler.Counts]. The other numbers cover only
-// the node, and Unhandled is 0.
+// On a node, Pending and Parked cover the whole engine, as of the last call to [Scheduler.Counts]. The other numbers
+// cover only the node, and Unhandled is 0.
 type Stats struct {
 	Pending   int // all tasks, including parked tasks
 	Waiting   int // due runs that are waiting for a worker
-	Limited   int // due runs in memory that are waiting for a limit of their kind, unless the kind is paused
+	Limited   int // due runs in memory that a limit of their kind holds back; runs of paused kinds do not count
 	Running   int // handlers that are running
 	Workers   int // handlers that may run at the same time; see [WithPoolSize]
 	Parked    int // parked tasks; like Pending, 0 after Shutdown
@@ -44,7 +44,7 @@ type Stats struct {
 
 	Started   uint64 // handler calls
 	Retried   uint64 // handler calls that were not the first attempt of their run
-	Succeeded uint64 // calls that returned nil, in time or after [Run.Complete], and were acknowledged
+	Succeeded uint64 // acknowledged calls that returned nil, in time or after a call to [Run.Complete]
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, while the task still existed
 	Snoozed   uint64 // calls that returned an error of [Snooze]
 

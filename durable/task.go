@@ -219,7 +219,7 @@ type Info struct {
 	Node           string    // the name of the node that holds the task; empty if the task is free, and on a store
 	Failed         []Failure // the run's last failed attempts, at most five, newest first
 
-	Shift    time.Duration // the delay of the runs after the times given by Cron: a fraction of Jitter
+	Shift    time.Duration // how long after each time given by Cron the run is due: a fraction of Jitter
 	Expires  time.Duration // as in Task
 	Deadline time.Time     // the latest due time of the first run, from MaxDelay; zero if there is no bound
 }

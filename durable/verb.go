@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -40,6 +41,7 @@ type backend interface {
 	mayBeOverdue() bool                // false if no task of a kind with a handler can be overdue
 	fill(s *Stats)                     // sets the backend's counters in s
 	backuper() (engine.Backuper, bool) // the store, if it is a Backuper
+	notebook() past.Notebook           // nil if the store has no notes
 	space() (free, size int64)         // bytes on the store's disk, or 0 if unknown
 	size() int64                       // bytes that the store uses, or 0 if unknown
 	Err() error

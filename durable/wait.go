@@ -264,7 +264,7 @@ func judgeAnswers(answers []answer, key string) (runs int, last bool, running er
 	return runs, last, running
 }
 
-// An inquiry is the state of another node's question on this node.
+// An inquiry is the state that this node keeps for another node's question.
 type inquiry struct {
 	about    []*handling // the matching handlings when the question was read
 	cancel   bool

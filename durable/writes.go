@@ -295,7 +295,7 @@ const (
 
 // conclude writes the task after its run, if the node still holds the task. Nothing waits for the write. Until the
 // write is done, the task counts as running, and no other run of the task starts. completed says whether the handler
-// used [Run.Completion]. If it did, a task that is no longer held was completed by that write.
+// used [Run.Completion]. If it did, a task that is no longer held was completed by the handler's own write.
 func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	w := completion(next, l.Rec, l.claim.revision)
 	c := newChange(n.sends, w, next, l.Rec.Size())

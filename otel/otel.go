@@ -15,9 +15,9 @@
 //
 // Each span is the root of its own trace, with a link to the span that added the task. The semantic conventions for
 // messaging require such a link for a span that processes a message; a parent is optional. For durable tasks, a parent
-// would usually be wrong. A run starts minutes or months after the span that added the task has ended. A trace that
-// contained both would last that long, and its sampling decision would be just as old. A repeating task would extend
-// the trace forever. The attempts of a run are separate traces that share the same messaging.message.id.
+// would usually be wrong. A run may start minutes or even months after the span that added the task has ended. A trace
+// that contained both would last that long, and its sampling decision would be just as old. A repeating task would
+// extend the trace forever. The attempts of a run are separate traces that share the same messaging.message.id.
 //
 // # Attributes
 //

@@ -65,7 +65,7 @@ func (tw *TimeWheel) entryAt(verb string, at time.Time, task *Task) (*entry, err
 type dates struct {
 	clock clock.Clock
 	ticks ticks
-	every time.Duration // time between two looks
+	every time.Duration // time between two checks of the wall clock
 	next  uint64        // when to look again; owned by the loop
 
 	count atomic.Int64 // len(all), readable without the lock: usually 0

@@ -49,7 +49,7 @@ func (b *inbox) empty(spare []*entry) []*entry {
 // inboxes holds all inboxes of a wheel.
 type inboxes [1 << inboxBits]inbox
 
-// inboxBits results in 32 inboxes, so that among a few dozen callers two seldom meet at the same inbox.
+// inboxBits gives 32 inboxes, enough that two of a few dozen callers seldom use the same inbox at once.
 const inboxBits = 5
 
 // of returns the inbox for an entry, chosen by its due time. The due time is hashed because clock readings and delays

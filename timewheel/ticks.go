@@ -32,7 +32,8 @@ func (t ticks) up(instant uint64) uint64 {
 // down returns the last tick that is not after the instant.
 func (t ticks) down(instant uint64) uint64 { return instant / uint64(t) }
 
-// instant returns when the tick comes, or never if that is beyond the reach of the clock.
+// instant returns the instant at which the tick comes, or the constant never if that instant is beyond the reach of the
+// clock.
 func (t ticks) instant(tick uint64) uint64 {
 	hi, lo := bits.Mul64(tick, uint64(t))
 	if hi != 0 {
@@ -45,7 +46,7 @@ func (t ticks) instant(tick uint64) uint64 {
 // first.
 func (t ticks) now(c clock.Clock) uint64 { return later(c.Now(), time.Duration(t)) }
 
-// time returns the instant as a time of day.
+// time returns the instant as a wall-clock time.
 func (t ticks) time(c clock.Clock, instant uint64) time.Time { return c.Time(instant - uint64(t)) }
 
 // later returns the instant d after the given one, but at most the last instant before never. d must not be negative.

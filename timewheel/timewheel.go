@@ -90,8 +90,8 @@ func (tw *TimeWheel) Start() {
 
 // Stop stops the wheel permanently. After Stop returns, no run starts, and the context of the runs in progress is done
 // (see [Task.Context]). Stop does not wait for these runs; [TimeWheel.Shutdown] does. The remaining tasks can still be
-// inspected, removed or drained, but adds return [ErrStopped]. Stopping a stopped wheel does nothing. The wheel's
-// goroutines exit when the last run has ended.
+// inspected, removed or drained, but adding a task returns [ErrStopped]. Stopping a stopped wheel does nothing. The
+// wheel's goroutines exit when the last run has ended.
 func (tw *TimeWheel) Stop() {
 	stopped := tw.halt()
 	tw.cancel()

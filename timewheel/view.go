@@ -13,9 +13,9 @@ import (
 // maxSectors is the maximum number of sectors that Occupancy returns.
 const maxSectors = 1024
 
-// A Sector is a range of adjacent slots, with the number of tasks that wait in them for the current circle or a later
-// one. A task postponed by Reschedule stays in its slot until its old due time. A task whose last run is waiting for a
-// worker is in no slot.
+// A Sector is a range of adjacent slots, together with the number of tasks in them that are waiting for the current
+// circle or a later one. A task postponed by Reschedule stays in its slot until its old due time. A task whose last run
+// is waiting for a worker is in no slot.
 type Sector struct{ Slots, Tasks int }
 
 // Occupancy divides the wheel into the given number of sectors of about equal size, starting at slot 0, and returns

@@ -139,7 +139,7 @@ func (d *dispatcher) failed(w *worker, task *Task, value any) {
 	d.report.panicked(w.run.e.key, task, value, debug.Stack())
 }
 
-// after finishes a run whose job has ended in any way. The key of an ended task has been free since its last run began.
+// after finishes a run once its job has ended, however it ended. The key of an ended task has been free since its last run began.
 // The index holds the entry until now, so that a worker need not wait for the index before it runs the job.
 func (d *dispatcher) after(w *worker) {
 	e := w.run.e

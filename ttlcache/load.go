@@ -57,9 +57,9 @@ type loaded[V any] struct {
 // ends its goroutine, GetOrLoad returns an error. A value that is set while load is running is newer and is kept. If
 // the key is deleted while load is running, the loaded value is not stored.
 //
-// The context passed to load carries the values of the first caller's ctx. It is done once no caller is waiting, and a
-// result that load returns after that is not stored. If a caller's own ctx is done, GetOrLoad returns at once with the
-// cause.
+// The context passed to load carries the values of the first caller's ctx. It is done once no caller is waiting. If
+// load returns a result after that, the result is not stored. If a caller's own ctx is done, GetOrLoad returns at once
+// with the cause.
 func (c *Cache[K, V]) GetOrLoad(
 	ctx context.Context, key K, load func(ctx context.Context, key K) (V, error),
 ) (V, error) {

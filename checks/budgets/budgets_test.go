@@ -32,22 +32,22 @@ const (
 // all are the packages that together have mostAll lines.
 var all = []string{
 	"durable", "durable/engine", "durable/engine/kv", "durable/engine/memory", "durable/internal/clock", "durable/internal/fingerprint",
-	"durable/internal/lane", "durable/internal/limit",
+	"durable/internal/lane", "durable/internal/limit", "durable/internal/past",
 	"durable/internal/task", "durable/internal/valid", "durable/memengine", "durable/memstore",
 }
 
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 17508, "durable": 10524,
-	"durable/keeper.go": 607, "durable/memengine/memengine.go": 583,
+	"all": 18361, "durable": 10781,
+	"durable/keeper.go": 609, "durable/memengine/memengine.go": 594,
 	"durable.node": 31, "durable.keeper": 33,
 }
 
 // order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of
 // durable.
 var order = []string{
-	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable/internal/fingerprint", "durable/internal/clock", "durable/internal/lane", "durable",
+	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable/internal/fingerprint", "durable/internal/clock", "durable/internal/lane", "durable/internal/past", "durable",
 	"durable/internal/valid", "durable/engine/memory", "durable/engine/kv",
 }
 

@@ -97,11 +97,16 @@ var exempt = map[string]string{
 	"durable/memstore.Store.SetSettings": byScheduler,
 	"durable/pebble.Store.Settings":      byScheduler,
 	"durable/pebble.Store.SetSettings":   byScheduler,
+	"durable/memstore.Store.Notes":       byNoter,
+	"durable/memstore.Store.SetNotes":    byNoter,
+	"durable/pebble.Store.Notes":         byNoter,
+	"durable/pebble.Store.SetNotes":      byNoter,
 }
 
 const (
 	byFmt       = "is called by package fmt"
 	byScheduler = "is called by the scheduler; engine.Store says what it does"
+	byNoter     = "is called by the scheduler; engine.Noter says what it does"
 	byNode      = "is called by the nodes; engine.Engine says what it does"
 )
 

@@ -46,8 +46,8 @@ func defineUndrain(p *program, f *flag.FlagSet) action {
 		func(context.Context, *durable.Scheduler, []string) error { return nil })
 }
 
-// defineNodeVerb defines a command that calls do for each node in its arguments, and then after. It prints the state of
-// each node.
+// defineNodeVerb defines a command that calls do for each node in its arguments, and then calls after once with all of
+// them. It prints the state of each node.
 func defineNodeVerb(p *program, f *flag.FlagSet, do func(*durable.Scheduler, context.Context, string) error, state string,
 	after func(ctx context.Context, s *durable.Scheduler, names []string) error,
 ) action {
@@ -73,7 +73,7 @@ func defineNodeVerb(p *program, f *flag.FlagSet, do func(*durable.Scheduler, con
 	}
 }
 
-// waitForRuns waits until no run is in progress on drained nodes with the names.
+// waitForRuns waits until no run is in progress on the drained nodes with the given names.
 func (p *program) waitForRuns(ctx context.Context, s *durable.Scheduler, names []string) error {
 	for {
 		running, err := runningOn(ctx, s, names)

@@ -80,7 +80,7 @@ type taskJSON struct {
 	Version    int       `json:"version,omitempty"` // the version of the payload; omitted if it is 1
 	Trace      text      `json:"trace,omitempty"`   // the trace context of the call that added the task
 	Group      text      `json:"group,omitempty"`
-	Shift      seconds   `json:"shift,omitempty"`   // the delay of each run after its cron instant
+	Shift      seconds   `json:"shift,omitempty"`   // how long each run is delayed after its cron time
 	Deadline   time.Time `json:"deadline,omitzero"` // the latest due time of the first run
 	Expires    seconds   `json:"expires,omitempty"` // how late an attempt may start
 	Snoozes    int       `json:"snoozes,omitempty"` // how often a handler has postponed the run

@@ -94,6 +94,7 @@ function showScheduler(state) {
 
 function forgetScheduler() {
   for (const id of ["failures", "listed", "kinds", "nodes"]) $(id).replaceChildren();
+  for (const id of ["task", "list"]) forgetPast(id);
   say("", false, $("kinds-message"));
   readings.read = -Infinity;
   readings.failing = -1;
@@ -362,6 +363,8 @@ async function showList(q) {
   form.elements.repeating.checked = q.repeating === "true";
   write($("list-title"), titleOf(q));
   calmBulk();
+  if (q.kind !== histories.list.query.kind) forgetPast("list");
+  if (q.kind && !q.after) readPast("list", { kind: q.kind });
   say("Searching.", false, message);
   let answer;
   try {
@@ -520,6 +523,70 @@ for (const action of ["run", "pause", "resume", "cancel", "remove"]) $("bulk-" +
 $("bulk-sure").addEventListener("click", (e) => { if (e.detail < 2) doBulk(); });
 $("bulk-stop").addEventListener("click", calmBulk);
 
+// ---- the history: attempts that have ended
+
+const histories = { task: { number: 0, query: {}, next: "" }, list: { number: 0, query: {}, next: "" } };
+
+// readPast shows the first page of attempts that match the query, or the page that begins after the given place.
+async function readPast(id, q, after) {
+  const own = histories[id], number = ++own.number, rows = $(id + "-past-rows"), note = $(id + "-past-note");
+  own.query = q;
+  let answer;
+  try {
+    answer = await ask("api/history?" + query({ scheduler: page.scheduler, ...q, ...(after ? { after } : {}) }));
+  } catch (e) {
+    if (number === own.number) sayError(e, note);
+    return;
+  }
+  if (number !== own.number) return;
+  const { past, next, now } = answer, earlier = past.map((p) => pastRow(p, id === "list"));
+  if (after) rows.append(...earlier);
+  else rows.replaceChildren(...earlier);
+  own.next = next;
+  $(id + "-past").hidden = rows.children.length === 0;
+  $(id + "-past-more").hidden = !next;
+  if (id === "list") $("list-history").hidden = rows.children.length === 0;
+  say(rows.children.length > 0 ? `the last attempts, read at ${clock(new Date(now))}` : "none", false, note);
+}
+
+function pastRow(p, withKey) {
+  const row = make("tr"), bad = ["failed", "parked", "cancelled", "expired"].includes(p.outcome);
+  const late = make("td", "n", p.late > 0 ? span(p.late) : "0"), took = make("td", "n", p.outcome === "expired" ? "–" : span(Math.max(p.took, 0)));
+  late.dataset.name = "late";
+  took.dataset.name = "took";
+  row.title = `token ${p.token}`;
+  row.append(make("td", "when", stamp(new Date(p.ended))), ...(withKey ? [cell(p)] : []),
+    make("td", bad ? "bad" : "", p.attempt > 1 ? `${p.outcome}, attempt ${p.attempt}` : p.outcome), late, took,
+    inscribe(make("td"), p.node), inscribe(make("td", bad ? "why" : "note"), p.text));
+  return row;
+}
+
+function forgetPast(id) {
+  histories[id].number++;
+  histories[id].query = {};
+  histories[id].shown = "";
+  $(id + "-past-rows").replaceChildren();
+  $(id + "-past").hidden = $(id + "-past-more").hidden = true;
+  if (id === "list") $("list-history").hidden = true;
+  say("", false, $(id + "-past-note"));
+}
+
+for (const id of ["task", "list"]) {
+  $(id + "-past-more").firstChild.addEventListener("click", () => readPast(id, histories[id].query, histories[id].next));
+}
+
+// pastChanged reads the history of the shown task when it is opened, and when another attempt has ended: then again
+// 1.5 s later, since a node writes the history once a second.
+function pastChanged(ref, task) {
+  const { generation = "", seq = "", attempts = "", state = "" } = task || {};
+  const now = JSON.stringify([page.scheduler, ref, generation, seq, attempts, state]), own = histories.task;
+  if (now === own.shown) return;
+  own.shown = now;
+  readPast("task", ref);
+  clearTimeout(own.again);
+  own.again = setTimeout(() => { if (page.view === "task" && own.shown === now) readPast("task", ref); }, 1500);
+}
+
 // ---- one task
 
 const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace", "group", "later by", "at the latest", "expires", "postponed", "last note"];
@@ -535,6 +602,7 @@ async function refreshStored(ref, question) {
   if (question !== page.question) return;
   const { task, now, attempts, token, trace, group, shift, deadline, expires, snoozes, note, failed, payload } = answer, found = page.found;
   page.found = task;
+  pastChanged(ref, task);
   if (!task) {
     hideTask();
     $("task-failed").replaceChildren();

@@ -24,20 +24,20 @@ import (
 // and a start is confirmed if the claim is still valid.
 //
 // Members. A node joins as a member, with a lease. Renew extends the lease. A member may still renew an expired lease
-// until it is reaped. Once reaped, the member is gone for good and its tasks are free. The node then joins again as a
-// new member.
+// until the member is reaped. Once reaped, the member is gone for good and its tasks are free. The node then joins
+// again as a new member.
 //
 // Revisions. The whole engine shares one revision counter. Adding, changing, claiming, releasing or reaping a task
 // increments the counter and assigns the new value to the task. Tasks changed by the same call may get the same value.
-// A key and a revision together therefore identify one state of one task for ever. A revision is the condition of a
+// A key and a revision together therefore identify one state of one task permanently. A revision is the condition of a
 // write, the fence of a start, and the fencing number of a run (Run.Fence). A counter per task would start over when a
 // key is removed and added again.
 //
 // Time. The engine's clock, in nanoseconds since 1970, decides which tasks are due and which leases have expired. The
 // nodes' clocks have no influence on either.
 //
-// Notes. A note is a small value stored under a name. Nodes use notes internally, for pauses and for questions to other
-// nodes. Commit writes notes and Walk reads them. Note names and task keys are separate namespaces, so a note's name
+// Notes. A note is a small value stored under a name. Nodes use notes internally, for pauses, for questions to other
+// nodes, and for the history of runs. Commit writes notes and Walk reads them. Note names and task keys are separate namespaces, so a note's name
 // may equal a task's key. Each write of a note assigns a revision greater than that of any earlier note with the same
 // name, even a deleted one.
 //
@@ -170,6 +170,8 @@ type Range struct {
 	After Position // ByDue: only tasks after this position
 	Until int64    // ByDue: only tasks due at or before this time
 	From  string   // ByKey, Failing, Notes: only keys or names not less than this one
+	To    string   // Notes: only names less than this one, unless it is empty
+	Bare  bool     // Notes: without Data
 	By    MemberID // Held: the member; if it is gone, the walk ends with ErrMemberGone
 }
 
@@ -205,7 +207,7 @@ type ClaimRequest struct {
 	Group string
 }
 
-// Claims are the result of an [Engine].Claim.
+// Claims is the result of a call to [Engine].Claim.
 type Claims struct {
 	Tasks []Stored
 	Next  string // for a fair claim, the last group visited; empty after the last group
@@ -242,7 +244,7 @@ type KindCount struct {
 // A MemberID identifies a member of an engine. It is never reused. 0 means no member.
 type MemberID int64
 
-// A Stored is a task or note stored in an engine. A note has only a Key, which is its name, Data and a Revision.
+// A Stored is a task or note stored in an engine. A note has only a Key (its name), Data and a Revision.
 type Stored struct {
 	Record
 	Kind     string   // the kind for claims: the task's kind plus its payload version if that is 2 or more

@@ -98,7 +98,7 @@ type Watcher interface {
 
 // An Exclusive is a [KV] that only one process uses at a time, through one Engine. That Engine holds its members and
 // their claims in memory and does not rely on versions. The Engine is also an Exclusive, so a node confirms each start
-// at once instead of batching it with others.
+// immediately instead of batching it with others.
 type Exclusive interface {
 	// Exclusive does nothing. It marks the KV or the Engine.
 	Exclusive()

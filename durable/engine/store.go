@@ -93,6 +93,20 @@ type Backuper interface {
 	Backup(ctx context.Context, w io.Writer) error
 }
 
+// A Noter is a [Store] that also stores notes, which are values under names, as in an [Engine]. The scheduler keeps the
+// history of runs in notes. Without a Noter, durable.WithHistory is not available. A name has 1 to MaxNoteName bytes,
+// and its data at most MaxNote bytes. Notes are independent of the records and of the settings.
+type Noter interface {
+	// SetNotes puts the notes, and deletes those whose Data is nil, atomically. Like a Commit, it is durable once it
+	// returns nil. It may be called during a Commit, but only by one goroutine at a time, and with each name at most
+	// once. Due is ignored.
+	SetNotes(notes []Record) error
+
+	// Notes iterates over the notes in the range in order of their names, as they are when the iteration begins. Only
+	// From, To and Bare of the range are used. An error ends the iteration.
+	Notes(over Range) iter.Seq2[Record, error]
+}
+
 // A Record is the stored form of a task.
 type Record struct {
 	Key  string
@@ -103,7 +117,7 @@ type Record struct {
 // Position returns the record's position in the order of due time and key.
 func (r Record) Position() Position { return Position{r.Due, r.Key} }
 
-// A Position is a position in the order of due time and key. There need not be a record at it.
+// A Position is a position in the order of due time and key. There may be no record there.
 type Position struct {
 	Due int64
 	Key string

@@ -27,7 +27,7 @@ func (s *subject) notes(from string) []engine.Stored {
 	return s.walk(engine.Range{Order: engine.Notes, From: from})
 }
 
-// note returns the note with the name. The note must exist.
+// note returns the note with the given name. The note must exist.
 func (s *subject) note(name string) engine.Stored {
 	s.t.Helper()
 	all := s.notes(name)
@@ -79,6 +79,28 @@ func notes(s *subject) {
 	s.notesAre("b", "b: second", "c: \x00\xff")
 	s.notesAre("b\x00", "c: \x00\xff")
 	s.notesAre("d")
+	for _, over := range []engine.Range{{From: "a", To: "c"}, {To: "b\x00"}, {From: "b", To: "b\x00"}} {
+		for _, over.Bare = range []bool{false, true} {
+			var want []string
+			for _, n := range []string{"a: ", "b: second", "c: \x00\xff"} {
+				name, data, _ := strings.Cut(n, ": ")
+				if over.Bare {
+					data = ""
+				}
+				if name >= over.From && name < over.To {
+					want = append(want, name+": "+data)
+				}
+			}
+			var got []string
+			over.Order = engine.Notes
+			for _, n := range s.walk(over) {
+				got = append(got, n.Key+": "+string(n.Data))
+			}
+			if !slices.Equal(got, want) {
+				s.t.Errorf("the notes of %+v are %q, want %q", over, got, want)
+			}
+		}
+	}
 	if done := s.write(0, deleteNote("b", engine.IfPresent)); !done.Replaced {
 		s.t.Errorf("deleting a note has written %+v", done)
 	}

@@ -29,7 +29,7 @@ import (
 
 // An Engine is an in-memory engine.Engine. Use [New] to create one.
 type Engine struct {
-	mu       sync.Mutex // protects below, and the fields of each Tx
+	mu       sync.Mutex // protects the fields below and the fields of each Tx
 	tasks    map[string]*engine.Stored
 	order    *tree // all tasks, by due time and key
 	free     *tree // free tasks, by due time and key
@@ -281,7 +281,18 @@ func (e *Engine) walk(ctx context.Context, over engine.Range) (iter.Seq[*engine.
 		return nil, fmt.Errorf("memengine: unknown order %d", over.Order)
 	}
 	order := of.Clone()
-	return func(yield func(*engine.Stored) bool) { order.AscendGreaterOrEqual(at(0, over.From), yield) }, nil
+	return func(yield func(*engine.Stored) bool) {
+		order.AscendGreaterOrEqual(at(0, over.From), func(s *engine.Stored) bool {
+			if over.To != "" && s.Key >= over.To {
+				return false
+			}
+			if over.Bare {
+				bare := *s
+				bare.Data, s = nil, &bare
+			}
+			return yield(s)
+		})
+	}, nil
 }
 
 func at(due int64, key string) *engine.Stored {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/btree"
 )
 
-// A Store is an in-memory engine.Store. Use [New] to create one.
+// A Store is an in-memory engine.Store and engine.Noter. Use [New] to create one.
 type Store struct {
 	mu      sync.RWMutex // protects below
 	keys    *tree        // all records, by key
@@ -24,6 +24,7 @@ type Store struct {
 	fault   error // returned by every commit; nil if commits succeed
 
 	settings []byte
+	notes    *tree // notes, by name
 }
 
 type tree = btree.BTreeG[engine.Record]
@@ -32,18 +33,20 @@ var errClosed = errors.New("memstore: the store is closed")
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{keys: btree.NewG(32, byKey), due: btree.NewG(32, byDue), failing: btree.NewG(32, byKey)}
+	return &Store{keys: btree.NewG(32, byKey), due: btree.NewG(32, byDue), failing: btree.NewG(32, byKey),
+		notes: btree.NewG(32, byKey)}
 }
 
 func byKey(a, b engine.Record) bool { return a.Key < b.Key }
 func byDue(a, b engine.Record) bool { return a.Due < b.Due || a.Due == b.Due && a.Key < b.Key }
 
-// Reopen returns a store that contains everything committed to s so far, like the store of the next process after a
-// crash of this one. The two stores are independent.
+// Reopen returns a store that contains everything committed to s so far, as if this process had crashed and another had
+// opened the store. The two stores are independent.
 func (s *Store) Reopen() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone(), settings: s.settings}
+	return &Store{keys: s.keys.Clone(), due: s.due.Clone(), failing: s.failing.Clone(), settings: s.settings,
+		notes: s.notes.Clone()}
 }
 
 // SetFault makes every later commit return err and change nothing, for instance to simulate a full disk. A nil err
@@ -174,6 +177,41 @@ func (s *Store) SetSettings(settings []byte) error {
 	}
 	s.settings = append([]byte(nil), settings...)
 	return nil
+}
+
+func (s *Store) SetNotes(notes []engine.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosed
+	case s.fault != nil:
+		return s.fault
+	}
+	for _, note := range notes {
+		if note.Data == nil {
+			s.notes.Delete(note)
+			continue
+		}
+		s.notes.ReplaceOrInsert(engine.Record{Key: note.Key, Data: append([]byte{}, note.Data...)})
+	}
+	return nil
+}
+
+func (s *Store) Notes(over engine.Range) iter.Seq2[engine.Record, error] {
+	order, err := s.snapshot(s.notes)
+	return func(yield func(engine.Record, error) bool) {
+		for note, err := range walk(order, err, engine.Record{Key: over.From}, func(r engine.Record) (in, more bool) {
+			return over.To == "" || r.Key < over.To, over.To == "" || r.Key < over.To
+		}) {
+			if over.Bare {
+				note.Data = nil
+			}
+			if !yield(note, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func (s *Store) Len() int {

@@ -21,8 +21,8 @@ const backupName = "BACKUP"
 // [Open] that contains exactly the commits made up to one instant during the call.
 //
 // Commits wait for a few milliseconds while Backup links the files and copies the log. They do not wait for w. The
-// copied files stay on the disk until the whole archive has been written to w, including files that the store no longer
-// uses. Concurrent backups run one after another. A truncated copy cannot be opened.
+// copied files stay on the disk until the whole archive has been written to w, even if the store no longer uses some of
+// them. Concurrent backups run one after another. A truncated copy cannot be opened.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (err error) {
 	s.backups.Lock()
 	defer s.backups.Unlock()

@@ -56,7 +56,8 @@
 //	k key       the due time of the record with this key
 //	d due key   the data of the record with this due time and key
 //	f key       the due time of the record with this key, if an attempt of its run has failed
-//	m settings  the scheduler's data other than the tasks: its pauses
+//	m settings  the scheduler's settings: its pauses
+//	n name      the note with this name: a part of the history of runs
 //	m indexed   empty; it exists once every failing record has an f row. In an older store, the first walk over
 //	            all keys creates the f rows
 //

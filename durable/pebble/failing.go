@@ -99,7 +99,7 @@ func (x *indexer) make() error {
 		}
 	}
 	x.found = x.found[:0]
-	return s.commitLocked(changes, nil)
+	return s.commitLocked(changes)
 }
 
 // finish creates the remaining f rows and records that the store has all of them.
@@ -111,5 +111,5 @@ func (x *indexer) finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.indexed = true
-	return s.commitLocked(nil, nil)
+	return s.commitLocked(nil)
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // A Store is an [engine.Store] that stores its records in a directory. It is also an [engine.FailureReporter], an
-// [engine.Backuper], an [engine.SizeReporter] and an [engine.SpaceReporter]. See [Open].
+// [engine.Backuper], an [engine.Noter], an [engine.SizeReporter] and an [engine.SpaceReporter]. See [Open].
 type Store struct {
 	db      *pebble.DB
 	dir     string
@@ -328,12 +328,15 @@ func (s *Store) Commit(changes []engine.Change) error {
 	if err := s.usableLocked(); err != nil {
 		return err
 	}
-	return s.commitLocked(changes, nil)
+	return s.commitLocked(changes)
 }
 
-// commitLocked applies the changes, and stores the settings unless they are nil.
-func (s *Store) commitLocked(changes []engine.Change, settings []byte) error {
-	b, length, sum, err := s.batch(changes, settings)
+// An otherRow is a row apart from the records.
+type otherRow struct{ name, value []byte }
+
+// commitLocked applies the changes, and stores the other rows. It deletes those whose value is nil.
+func (s *Store) commitLocked(changes []engine.Change, others ...otherRow) error {
+	b, length, sum, err := s.batch(changes, others)
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
@@ -377,8 +380,44 @@ func (s *Store) SetSettings(settings []byte) error {
 	if err := s.usableLocked(); err != nil {
 		return err
 	}
-	return s.commitLocked(nil, settings)
+	return s.commitLocked(nil, otherRow{rowSettings, settings})
 }
+
+// SetNotes puts or deletes the notes and syncs them to the disk.
+func (s *Store) SetNotes(notes []engine.Record) error {
+	rows := make([]otherRow, len(notes))
+	for i, note := range notes {
+		rows[i] = otherRow{noteRow(note.Key), note.Data}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usableLocked(); err != nil {
+		return err
+	}
+	return s.commitLocked(nil, rows...)
+}
+
+// Notes walks over the notes in the range, in order of their names.
+func (s *Store) Notes(over engine.Range) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
+		bounds := &pebble.IterOptions{LowerBound: noteRow(over.From), UpperBound: []byte("o")}
+		if over.To != "" {
+			bounds.UpperBound = noteRow(over.To)
+		}
+		err := walk(s.db, bounds, func(name, value []byte) (more bool, err error) {
+			note := engine.Record{Key: string(name[1:])}
+			if !over.Bare {
+				note.Data = append([]byte{}, value...)
+			}
+			return yield(note, nil), nil
+		})
+		if err = s.check(err); err != nil {
+			yield(engine.Record{}, err)
+		}
+	}
+}
+
+func noteRow(name string) []byte { return append([]byte{'n'}, name...) }
 
 // usableLocked returns an error if the store cannot commit.
 func (s *Store) usableLocked() error {
@@ -399,10 +438,13 @@ func (s *Store) commitBatches() {
 	}
 }
 
-// batch returns the Pebble batch for the changes and settings, and the counts after its commit.
-func (s *Store) batch(changes []engine.Change, settings []byte,
+// batch returns the Pebble batch for the changes and the other rows, and the counts after its commit.
+func (s *Store) batch(changes []engine.Change, others []otherRow,
 ) (b *pebble.Batch, length int64, sum uint64, err error) {
-	size := len(settings)
+	size := 0
+	for _, r := range others {
+		size += len(r.name) + len(r.value)
+	}
 	for _, c := range changes {
 		size += 96 + 3*len(c.Key) + len(c.Data)
 	}
@@ -452,8 +494,12 @@ func (s *Store) batch(changes []engine.Change, settings []byte,
 	if s.indexed && !s.noted {
 		set(rowIndexed, nil)
 	}
-	if settings != nil {
-		set(rowSettings, settings)
+	for _, r := range others {
+		if r.value == nil {
+			remove(r.name)
+		} else {
+			set(r.name, r.value)
+		}
 	}
 	counts := make([]byte, 0, 24)
 	for _, n := range []uint64{s.commits + 1, uint64(length), sum} {

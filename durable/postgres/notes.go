@@ -2,6 +2,14 @@
 
 package postgres
 
+import (
+	"bytes"
+	"context"
+	"iter"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
 // The note "pauses" is stored in the only row of the table settings. All other notes are in the table note. Programs of
 // version 5, which may be running at the same time, read the pauses from settings. Like them, commitNotesSQL increments
 // the revision of that row with each write and never deletes the row. Empty data means that nothing is paused.
@@ -54,10 +62,28 @@ SELECT todo.n, unmet OR cond = 1 AND NOT refused AND done.name IS NULL, done.nam
 	coalesce(done.revision, 0), false, there
 FROM todo LEFT JOIN done ON done.name = todo.name`
 
-// notesSQL is the statement that reads one page in a walk over the notes. Its columns are those of $row.
+// notesSQL is the statement that reads one page in a walk over the notes from the name $1 to the name $2, without their
+// data if $3 is set. It has the columns of $row.
 const notesSQL = `
-(SELECT t.name, 0::bigint AS due, t.data, ''::bytea AS kind, t.revision, 0::bigint, 0, ''::bytea, 0::bigint
-FROM $schema.note t WHERE t.name >= $1 ORDER BY t.name LIMIT $2)
+(SELECT t.name, 0::bigint AS due, CASE WHEN $3 THEN '' ELSE t.data END, ''::bytea AS kind, t.revision, 0::bigint, 0,
+	''::bytea, 0::bigint
+FROM $schema.note t WHERE t.name >= $1 AND t.name < $2 ORDER BY t.name LIMIT $4)
 UNION ALL
-(SELECT 'pauses', 0, data, '', revision, 0, 0, '', 0 FROM $schema.settings WHERE $1::bytea <= 'pauses' AND data <> '')
-ORDER BY name LIMIT $2`
+(SELECT 'pauses', 0, CASE WHEN $3 THEN '' ELSE data END, '', revision, 0, 0, '', 0 FROM $schema.settings
+WHERE $1::bytea <= 'pauses' AND 'pauses' < $2::bytea AND data <> '')
+ORDER BY name LIMIT $4`
+
+// afterNames is greater than the name of any note.
+var afterNames = bytes.Repeat([]byte{0xff}, engine.MaxNoteName+1)
+
+// walkNotes reads notes. The starts of runs wait for the pauses, so a walk without an end, which reads these, is on the
+// connections for control.
+func (e *Engine) walkNotes(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	on, to := e.control, afterNames
+	if over.To != "" {
+		on, to = e.verbs, []byte(over.To)
+	}
+	return e.walk(ctx, on, e.sql.notes, []any{[]byte(over.From), to, over.Bare}, func(last engine.Stored) []any {
+		return []any{[]byte(last.Key + "\x00"), to, over.Bare}
+	})
+}

@@ -81,7 +81,7 @@ func (e *Engine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.S
 	case engine.Failing:
 		return e.walk(ctx, e.verbs, e.sql.failing, from, keyAfter)
 	case engine.Notes:
-		return e.walk(ctx, e.control, e.sql.notes, from, keyAfter) // on control, because starts wait for the pauses
+		return e.walkNotes(ctx, over)
 	case engine.Held:
 		return e.walkHeld(ctx, over.By)
 	}

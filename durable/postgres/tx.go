@@ -120,9 +120,9 @@ func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKeyNotFound, key) }
 
-// RescheduleTx moves the task's next run to d after the call, in the transaction, as [durable.Scheduler.Reschedule]
-// does. The run is due at once if d is not positive. The error wraps durable.ErrTaskKeyNotFound if there is no task
-// with the key.
+// RescheduleTx is like [durable.Scheduler.Reschedule], but within the transaction: it makes the task's next run due d
+// after the call. The run is due at once if d is not positive. The error wraps durable.ErrTaskKeyNotFound if there is
+// no task with the key.
 func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Duration) error {
 	var stored engine.Stored
 	var found, kind, group []byte

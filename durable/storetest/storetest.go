@@ -52,6 +52,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		"random changes":                randomChanges,
 		"second close":                  secondClose,
 		"settings":                      settings,
+		"notes":                         notes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &subject{t: t, open: fresh(t), model: map[string]engine.Record{}, failing: map[string]bool{}}
@@ -547,4 +548,82 @@ func settings(t *testing.T, s *subject) {
 	s.check()
 	s.reopen()
 	is(string(long))
+}
+
+// The notes of a store that is an [engine.Noter] outlive the process and are independent of records and settings.
+func notes(t *testing.T, s *subject) {
+	noter, ok := s.Store.(engine.Noter)
+	if !ok {
+		return
+	}
+	set := func(notes ...engine.Record) {
+		t.Helper()
+		if err := noter.SetNotes(notes); err != nil {
+			t.Fatalf("SetNotes: %v", err)
+		}
+	}
+	are := func(over engine.Range, want ...string) {
+		t.Helper()
+		var got []string
+		for note, err := range noter.Notes(over) {
+			if err != nil {
+				t.Fatalf("the notes of %+v: %v", over, err)
+			}
+			got = append(got, fmt.Sprintf("%s: %.20s", note.Key, note.Data))
+			copy(note.Data, "yyyyy") // it is the caller's
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the notes of %+v are %q, want %q", over, got, want)
+		}
+	}
+	note := func(name, data string) engine.Record { return engine.Record{Key: name, Data: []byte(data)} }
+	are(engine.Range{})
+	s.commit(s.put("b", 1, "data"))
+	if err := s.SetSettings([]byte("settings")); err != nil {
+		t.Fatal(err)
+	}
+	given := note("b", "first")
+	set(note("c", "third"), given, note("d/\xff", ""))
+	copy(given.Data, "xxxxx")
+	all := []string{"b: first", "c: third", "d/\xff: "}
+	are(engine.Range{}, all...)
+	are(engine.Range{From: "b\x00"}, all[1:]...)
+	are(engine.Range{From: "b", To: "c"}, all[0])
+	are(engine.Range{From: "c", To: "e", Bare: true}, "c: ", "d/\xff: ")
+	for range noter.Notes(engine.Range{}) {
+		break
+	}
+	s.check()
+	s.reopen()
+	noter = s.Store.(engine.Noter)
+	are(engine.Range{}, all...)
+	set(engine.Record{Key: "b"}, note("c", "again"), engine.Record{Key: "nothing"})
+	are(engine.Range{}, "c: again", all[2])
+	s.commit(s.put("c", 2, "data"), s.del("b"))
+	are(engine.Range{}, "c: again", all[2])
+	if got, err := s.Settings(); err != nil || string(got) != "settings" {
+		t.Errorf("the settings are %q, %v", got, err)
+	}
+	name := strings.Repeat("\xff", engine.MaxNoteName)
+	set(engine.Record{Key: name, Data: bytes.Repeat([]byte{0, 0xff}, engine.MaxNote/2)})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := range 50 {
+			s.commit(s.put(fmt.Sprint("beside ", i), int64(i), "data"))
+		}
+	})
+	for i := range 50 {
+		set(note("n", fmt.Sprint(i)))
+	}
+	done.Wait()
+	are(engine.Range{From: "n", To: "o"}, "n: 49")
+	n := 0
+	for long, err := range noter.Notes(engine.Range{From: name}) {
+		if n++; err != nil || len(long.Data) != engine.MaxNote {
+			t.Errorf("the longest note has %d bytes, %v", len(long.Data), err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d notes with the longest name", n)
+	}
 }

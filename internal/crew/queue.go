@@ -94,8 +94,8 @@ func (q *Queue[T]) First() (v T, ok bool) {
 	return v, false
 }
 
-// Withdraw removes and returns the item in the numbered block for which the given function returns true, if such an
-// item is still waiting there.
+// Withdraw looks in the block with the given number for an item for which is returns true. If such an item is still
+// waiting there, Withdraw removes and returns it.
 func (q *Queue[T]) Withdraw(number uint32, is func(v T) bool) (v T, ok bool) {
 	b := q.block(number)
 	if b == nil {

@@ -28,7 +28,7 @@ const (
 	Stopped    Kind = "stopped"    // the wheel is not running
 	Overloaded Kind = "overloaded" // a run has waited for a worker for at least TooLong
 	Panicked   Kind = "panicked"   // a job has panicked lately
-	Missed     Kind = "missed"     // a run was missed lately
+	Missed     Kind = "missed"     // a run was missed recently
 )
 
 // A Reading is the state of a wheel at one moment.

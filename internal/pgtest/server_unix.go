@@ -234,7 +234,7 @@ func (p place) answers() bool {
 	return err == nil && answer[0] == 'R' // an authentication message
 }
 
-// Stop stops the server, and returns when it has ended.
+// Stop stops the server and waits for it to exit.
 func (s *Server) Stop(how Stop) (err error) {
 	p := s.process
 	if p == nil {

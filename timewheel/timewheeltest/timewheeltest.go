@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package timewheeltest helps test programs that use package timewheel. It is for tests inside a testing/synctest
-// bubble, where time stands still while any goroutine is running. So a test that spans half an hour takes microseconds
-// and has the same outcome every time. The wheel must also be created and stopped inside the bubble.
+// Package timewheeltest provides helpers for tests of programs that use package timewheel. It is for tests inside a
+// testing/synctest bubble, where time stands still while any goroutine is running. So a test that spans half an hour
+// takes microseconds and has the same outcome every time. The wheel must also be created and stopped inside the bubble.
 //
 // [Advance] works with every scheduler of this module: a wheel, a durable scheduler with an in-memory store
-// (durable/memstore), or several nodes of a cluster (durable/memengine). The other functions are for a wheel, which
-// must have been started. The All method of a durable scheduler lists its tasks in due order, with parked and paused
-// tasks last. To run the due tasks of a durable scheduler, call Advance with its tick, which is 10 ms by default; see
+// (durable/memstore), or several nodes of a cluster (durable/memengine). The other functions operate on a wheel that
+// has been started. The All method of a durable scheduler lists its tasks in due order, with parked and paused tasks
+// last. To run the due tasks of a durable scheduler, call Advance with its tick, which is 10 ms by default; see
 // durable.WithTick. A task added on another node may take 100 ms longer. A simulated day takes milliseconds with a
 // store, and seconds with a node, which asks its engine ten times a second.
 package timewheeltest

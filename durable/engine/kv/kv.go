@@ -8,8 +8,8 @@
 // most one holder, and a removed task starts no further run, whatever the clocks show.
 //
 // On a KV that is an [engine.Clock], leases expire by that clock. On any other KV, each Engine times the members'
-// heartbeats with its own monotonic clock. It may reap a member whose heartbeat has kept the same version for the
-// member's lease plus one eighth. The reap fails if the version has changed. Due times are compared with the process's
+// heartbeats with its own monotonic clock. It may reap a member whose heartbeat version has not changed for one and an
+// eighth times the member's lease. The reap fails if the version has changed. Due times are compared with the process's
 // own clock.
 //
 // On a KV that is an [engine.Exclusive], members, claims and starts are held in memory. A claim writes nothing, a start
@@ -100,7 +100,7 @@ func (b *base) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Sto
 	case engine.Held:
 		return b.walkHeld(ctx, over.By)
 	case engine.Notes:
-		return b.walkNotes(ctx, over.From)
+		return b.walkNotes(ctx, over)
 	}
 	return failing(fmt.Errorf("kv: unknown order %d", over.Order))
 }
@@ -165,9 +165,13 @@ func keyOf(row string) string {
 	return row[1:]
 }
 
-func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stored, error] {
+func (b *base) walkNotes(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	to := end(noteRow)
+	if over.To != "" {
+		to = noteRow + over.To
+	}
 	return func(yield func(engine.Stored, error) bool) {
-		for e, err := range b.kv.Scan(ctx, noteRow+from, end(noteRow)) {
+		for e, err := range b.kv.Scan(ctx, noteRow+over.From, to) {
 			r := &row{}
 			if err == nil {
 				r, err = decode(e)
@@ -175,6 +179,9 @@ func (b *base) walkNotes(ctx context.Context, from string) iter.Seq2[engine.Stor
 			if err != nil {
 				yield(engine.Stored{}, err)
 				return
+			}
+			if over.Bare {
+				r.Data = nil
 			}
 			if !yield(r.Stored, nil) {
 				return

@@ -35,8 +35,8 @@ const Tick, Lease = 10 * time.Millisecond, 2 * time.Second
 // ErrFail is the error returned by runs of kind "fail".
 var ErrFail = errors.New("it fails")
 
-// A Kit holds the schedulers of a test and the log of their runs. It embeds its first node, and so has that node's
-// verbs. Its own methods fail the test instead of returning an error.
+// A Kit holds the schedulers of a test and the log of their runs. It embeds its first node, and therefore has that
+// node's verbs. Its own methods fail the test instead of returning an error.
 type Kit struct {
 	*Node
 	T      testing.TB
@@ -105,8 +105,8 @@ func OnNodes(t *testing.T, nodes int, test func(t *testing.T, k *Kit), opts ...d
 	}, opts...)
 }
 
-// Open adds a scheduler on the store. It handles the kinds "note", whose runs do nothing, and "fail", whose runs fail,
-// unless they are listed in except.
+// Open adds a scheduler on the store. Except for those listed in except, it handles two kinds: "note", whose runs do
+// nothing, and "fail", whose runs fail.
 func (k *Kit) Open(store engine.Store, except ...string) *Node {
 	s, err := durable.New(store, append([]durable.Option{durable.WithTick(Tick), durable.WithLogger(testkit.Quiet())},
 		k.Opts...)...)
@@ -271,7 +271,7 @@ func (k *Kit) Gone(key string) {
 	}
 }
 
-// look reads the task with the key. If the kit has an engine, look reads from it directly, so that injected link faults
+// look reads the task with the given key. If the kit has an engine, look reads from it directly, so that injected link faults
 // do not affect the result.
 func (k *Kit) look(key string) (i durable.Info, ok bool) {
 	k.T.Helper()

@@ -83,8 +83,8 @@ func (b *Backlog) Start() {
 	b.paid = time.Now().Add(-min(b.each, HireEvery))
 }
 
-// Share sets the rate to this node's share. If there are several nodes, the backlog takes no more tasks than can begin
-// within shareFor, but at least two.
+// Share sets the rate to this node's share. If there are several nodes, the backlog is limited to the number of tasks
+// that can begin within shareFor, or to two if that is more.
 func (b *Backlog) Share(nodes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -26,6 +26,7 @@ var promises = []struct {
 	{"Snooze after a timeout", snoozesLate},
 	{"Snooze into a pause", snoozesIntoAPause},
 	{"a run that cannot start in time is dropped", expires},
+	{"the history of runs", historyOfOutcomes},
 	{"a declared set", declaresSet},
 	{"two versions of a declared set at the same time", declaresRolling},
 	{"a declared set whose tasks are running", declaresWhileRunning},

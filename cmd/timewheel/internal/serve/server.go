@@ -162,7 +162,7 @@ func (srv *Server) prepare(health engine.HealthReporter, recorder *dashboard.Att
 		return err
 	}
 	srv.admin = newServer(srv.adminHandler(a, registry, source), srv.log)
-	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long answer, and so is a backup
+	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long response, and so is a backup
 	pages, cancel := context.WithCancel(context.Background())
 	srv.pages = cancel
 	srv.admin.BaseContext = func(net.Listener) context.Context { return pages }

@@ -25,7 +25,7 @@ import (
 const (
 	mostAnswer  = 4 << 10        // bytes of an answer's body that are read
 	mostExcerpt = 160            // of these in an error
-	mostHeaders = 64 << 10       // bytes of an answer's headers
+	mostHeaders = 64 << 10       // maximum size of an answer's headers, in bytes
 	mostWait    = 24 * time.Hour // of Retry-After
 	dialTimeout = 10 * time.Second
 )

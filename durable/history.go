@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/past"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+// MaxHistory is the maximum number of attempts of a kind in the history. See [WithHistory].
+const MaxHistory = 100_000
+
+// WithHistory keeps a history of the kind's attempts, which [Scheduler.History] returns: at least the last runs, and
+// none that ended longer than age ago. By default there is no history. runs is from 1 to MaxHistory, and age must be
+// positive. If nodes give different values, the smallest of each counts.
+//
+// An attempt appears in the history within about a second of its end. The history is written apart from the tasks, many
+// attempts at a time, so that it costs little: a process that crashes loses the last second of its history, and nothing
+// else. While the engine is unavailable, a node remembers the attempts and writes them later. Surplus attempts remain
+// for up to ten minutes, and longer while no process runs that handles the kind.
+//
+// An attempt is about a hundred bytes plus the key and the texts. On a store that is not an [engine.Noter], Handle
+// returns an error that wraps [errors.ErrUnsupported].
+func WithHistory(runs int, age time.Duration) KindOption {
+	return func(k *kind) error {
+		if runs < 1 || runs > MaxHistory || age <= 0 {
+			return fmt.Errorf("durable: history of %d runs for %v: 1 to %d runs are allowed, and the age must be positive",
+				runs, age, MaxHistory)
+		}
+		k.keeps, k.keepsFor = runs, age
+		return nil
+	}
+}
+
+// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine.
+type PastRun struct {
+	Attempt
+	Group string
+	Node  string // as in [WithName]
+
+	// Expired is set if there was no attempt, because it was too late to start one: see [Task].Expires. Attempt.Attempt
+	// is then the number of the attempt that did not start, and Started is Ended, when the task was removed.
+	Expired bool
+}
+
+// The outcomes of a [PastRun].
+const (
+	OutcomeSucceeded = "succeeded"
+	OutcomeFailed    = "failed" // and another attempt was to follow, unless the task has changed
+	OutcomeParked    = "parked"
+	OutcomeCancelled = "cancelled" // failed after [Scheduler.Cancel]
+	OutcomeSnoozed   = "snoozed"
+	OutcomeExpired   = "expired"
+)
+
+// Outcomes returns the outcomes of a [PastRun].
+func Outcomes() []string {
+	return []string{OutcomeSucceeded, OutcomeFailed, OutcomeParked, OutcomeCancelled, OutcomeSnoozed, OutcomeExpired}
+}
+
+// Outcome returns the outcome of the attempt, one of [Outcomes].
+func (r PastRun) Outcome() string {
+	switch {
+	case r.Expired:
+		return OutcomeExpired
+	case r.Snoozed:
+		return OutcomeSnoozed
+	case r.Parked:
+		return OutcomeParked
+	case r.Cancelled:
+		return OutcomeCancelled
+	case r.Failure != "":
+		return OutcomeFailed
+	}
+	return OutcomeSucceeded
+}
+
+// A HistoryQuery selects attempts. An attempt must match all fields that are set.
+type HistoryQuery struct {
+	Kind    string
+	Key     string // of the task, which need not exist any longer
+	Prefix  string // prefix of the key
+	Group   string
+	Node    string
+	Outcome string    // one of [Outcomes]
+	Before  time.Time // only attempts that ended before this time
+
+	After string // History.Next of the previous page; empty for the first page
+	Limit int    // maximum number of attempts in a page; 0 means 100
+}
+
+// A History is a page of attempts that have ended.
+type History struct {
+	Runs []PastRun // those that ended last first
+	Next string    // the After of the next page; empty if this is the last page
+}
+
+// History returns a page of the attempts that match the query, those that ended last first. Kinds have a history if
+// they are handled with [WithHistory]. History works on any scheduler, including that of [Connect]. It reads the
+// history of the kind, or of all kinds, from the newest attempt until the page is full, so a query that few attempts
+// match may read all. Attempts that a later version of this package has written are left out. If After is not a Next,
+// or the query is invalid, the error wraps ErrInvalidTask.
+func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error) {
+	from, err := q.validate()
+	if err != nil {
+		return History{}, err
+	}
+	if !s.reads.enter() {
+		return History{}, stopped(ErrStopped, "History", q.Key)
+	}
+	defer s.reads.leave()
+	notes := s.below.notebook()
+	if notes == nil {
+		return History{}, nil
+	}
+	limit := cmp.Or(q.Limit, pageLimit)
+	// One more shows whether there is another page.
+	found, err := past.Read(ctx, notes, q.Kind, limit+1, func(e past.Entry) bool {
+		return (from == nil || from.Compare(e) < 0) && q.fits(pastRun(e))
+	})
+	if err != nil {
+		return History{}, stopped(err, "History", q.Key)
+	}
+	var h History
+	for _, e := range found[:min(len(found), limit)] {
+		h.Runs = append(h.Runs, pastRun(e))
+	}
+	if len(found) > limit {
+		h.Next = cursorOf(found[limit-1])
+	}
+	return h, nil
+}
+
+// validate returns the attempt after which the page begins, or nil if it is the first page.
+func (q HistoryQuery) validate() (after *past.Entry, err error) {
+	switch {
+	case q.Limit < 0:
+		return nil, fmt.Errorf("%w: Limit %d is negative", ErrInvalidTask, q.Limit)
+	case q.Outcome != "" && !slices.Contains(Outcomes(), q.Outcome):
+		return nil, fmt.Errorf("%w: outcome %q must be one of %s", ErrInvalidTask, q.Outcome,
+			strings.Join(Outcomes(), ", "))
+	case q.After == "":
+		return nil, nil
+	}
+	if data, err := base64.RawURLEncoding.DecodeString(q.After); err == nil {
+		if of, err := task.DecodePast(data); err == nil && len(of.Past) == 1 {
+			return &past.Entry{Past: of.Past[0]}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: After %q is not the Next of a page", ErrInvalidTask, q.After)
+}
+
+// cursorOf returns the position of an attempt as text. validate reads it.
+func cursorOf(e past.Entry) string {
+	e.Failure, e.Note = "", ""
+	data, _ := (&task.PastBlock{Past: []task.Past{e.Past}}).Encode(1)
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func (q HistoryQuery) fits(r PastRun) bool {
+	return (q.Kind == "" || r.Kind == q.Kind) && (q.Key == "" || r.Key == q.Key) && strings.HasPrefix(r.Key, q.Prefix) &&
+		(q.Group == "" || r.Group == q.Group) && (q.Node == "" || r.Node == q.Node) &&
+		(q.Outcome == "" || r.Outcome() == q.Outcome) && (q.Before.IsZero() || r.Ended.Before(q.Before))
+}
+
+func pastRun(e past.Entry) PastRun {
+	return PastRun{
+		Attempt: Attempt{
+			Token: Token{e.Key, e.Generation, e.Seq}, Kind: e.Kind, Attempt: e.Attempt, Due: time.Unix(0, e.Due),
+			Started: time.Unix(0, e.Started), Ended: time.Unix(0, e.Ended), Failure: e.Failure, Note: e.Note,
+			Parked: e.Parked, Snoozed: e.Snoozed, Cancelled: e.Cancelled,
+		},
+		Group: e.Group, Node: e.Node, Expired: e.Expired,
+	}
+}
+
+func newPast(below backend, cfg config, report *reporter) *past.Writer {
+	return past.NewWriter(below.notebook(), cfg.name, below.now, func(err error) {
+		report.note(func(n *notices) { n.history = err })
+	})
+}
+
+// keep begins to keep the history of a kind, if the kind has one.
+func (s *Scheduler) keep(k *kind) error {
+	if k.keeps == 0 {
+		return nil
+	}
+	if s.below.notebook() == nil {
+		return fmt.Errorf("durable: the store cannot keep the history of kind %q: %w", k.name, errors.ErrUnsupported)
+	}
+	if k.past = s.past.Kind(k.name, k.keeps, k.keepsFor); k.past == nil {
+		return stopped(ErrStopped, "Handle", k.name)
+	}
+	return nil
+}
+
+// keepAttempt adds an attempt that has just ended to the history, if the kind has one.
+func (k *kind) keepAttempt(a Attempt, rec *task.Record) {
+	if k.past == nil {
+		return
+	}
+	ended := k.past.Now()
+	k.past.Add(task.Past{
+		Key: a.Key, Group: rec.Group, Generation: a.Generation, Seq: a.Seq, Attempt: a.Attempt, Due: a.Due.UnixNano(),
+		Started: ended - int64(a.Ended.Sub(a.Started)), Ended: ended, Failure: a.Failure, Note: a.Note,
+		Parked: a.Parked, Snoozed: a.Snoozed, Cancelled: a.Cancelled,
+	})
+}
+
+// keepExpired adds a run that has expired to the history, if the kind has one.
+func (k *kind) keepExpired(rec *task.Record) {
+	if k.past == nil {
+		return
+	}
+	ended := k.past.Now()
+	k.past.Add(task.Past{
+		Key: rec.Key, Group: rec.Group, Generation: rec.Generation, Seq: rec.Seq, Attempt: int(rec.Attempts) + 1,
+		Due: rec.AttemptDue(), Started: ended, Ended: ended, Expired: true,
+	})
+}

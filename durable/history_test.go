@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+
+	"github.com/sirupsen/logrus"
+)
+
+// pastKeys returns the keys of the attempts of the query, sorted.
+func pastKeys(k *kit.Kit, q durable.HistoryQuery) (keys []string) {
+	k.T.Helper()
+	if q.Limit == 0 {
+		q.Limit = durable.MaxHistory
+	}
+	found, err := k.On().History(ctx, q)
+	k.Must(err)
+	for _, r := range found.Runs {
+		keys = append(keys, r.Key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// names returns the names of n tasks.
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("task %05d", i))
+	}
+	return all
+}
+
+// The history keeps the last runs, and forgets what is beyond them or too old. It leaves other kinds alone.
+func TestHistory_isBounded(t *testing.T) {
+	const most, age = 20, 30 * time.Minute
+	test := func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok, durable.WithHistory(most, age))
+		k.Handle("other", ok, durable.WithHistory(1000, 24*time.Hour))
+		k.On().Add(durable.Task{Key: "a", Kind: "k", Interval: 2 * time.Second, Times: 100},
+			durable.Task{Key: "b", Kind: "other", Interval: 2 * time.Second, Times: 50})
+		k.After(3*time.Minute + 30*time.Second)
+		if n := len(pastKeys(k, durable.HistoryQuery{Kind: "k"})); n < most || n > most+most/2 {
+			t.Errorf("after 100 runs the history has %d, want some %d", n, most)
+		}
+		k.After(11 * time.Minute)
+		if n := len(pastKeys(k, durable.HistoryQuery{Kind: "k"})); n != most {
+			t.Errorf("later it has %d, want %d", n, most)
+		}
+		k.After(age)
+		if got := pastKeys(k, durable.HistoryQuery{Kind: "k"}); len(got) > 0 {
+			t.Errorf("after its age the history is %q", got)
+		}
+		if n := len(pastKeys(k, durable.HistoryQuery{Kind: "other"})); n != 50 {
+			t.Errorf("the other kind has %d, want 50", n)
+		}
+	}
+	onBoth(t, test)
+	t.Run("nodes", func(t *testing.T) { kit.OnNodes(t, 2, test) })
+}
+
+// A burst fills several blocks. None of it is lost.
+func TestHistory_ofABurst(t *testing.T) {
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok, durable.WithHistory(durable.MaxHistory, time.Hour))
+		want := names(10_000)
+		var tasks []durable.Task
+		for _, key := range want {
+			tasks = append(tasks, durable.Task{Key: key, Kind: "k", Delay: time.Second})
+		}
+		k.On().Add(tasks...)
+		k.After(10 * time.Second)
+		if got := pastKeys(k, durable.HistoryQuery{}); !slices.Equal(got, want) {
+			t.Errorf("the history has %d attempts, want %d", len(got), len(want))
+		}
+	})
+}
+
+// While the engine is away, a node remembers the attempts and writes them later, once each: also when only the answers
+// were lost.
+func TestHistory_afterAnOutage(t *testing.T) {
+	for name, fault := range map[string]memengine.Fault{"fails": {Fail: true}, "lost answers": {Lose: true}} {
+		t.Run(name, func(t *testing.T) {
+			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+				k.Handle("k", ok, durable.WithHistory(1000, time.Hour))
+				want := names(20)
+				for i, key := range want {
+					k.On().Add(durable.Task{Key: key, Kind: "k", Delay: time.Second + time.Duration(i)*300*time.Millisecond})
+				}
+				for _, n := range k.Nodes {
+					n.Link.SetFaults(func(method string) memengine.Fault {
+						if method == "Commit Notes" {
+							return fault
+						}
+						return memengine.Fault{}
+					})
+				}
+				k.After(10 * time.Second)
+				for _, n := range k.Nodes {
+					n.Link.SetFaults(nil)
+				}
+				k.After(5 * time.Second)
+				if got := pastKeys(k, durable.HistoryQuery{}); !slices.Equal(got, want) {
+					t.Errorf("the history is %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// While the history cannot be written, only what it would keep is remembered.
+func TestHistory_remembersNoMoreThanItKeeps(t *testing.T) {
+	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok, durable.WithHistory(10, time.Hour))
+		k.After(10 * time.Millisecond)
+		want := names(50)
+		var tasks []durable.Task
+		for i, key := range want {
+			tasks = append(tasks, durable.Task{Key: key, Kind: "k", Delay: time.Second + time.Duration(i)*10*time.Millisecond})
+		}
+		k.Add(tasks...)
+		k.After(3 * time.Second)
+		if got := pastKeys(k, durable.HistoryQuery{}); len(got) > 20 || !slices.Equal(got[len(got)-10:], want[40:]) {
+			t.Errorf("the history is %q, want the last ten", got)
+		}
+	})
+}
+
+// Shutdown writes what is waiting, and the next process reads it. A crash loses the last second at most.
+func TestHistory_ofTheLastSecond(t *testing.T) {
+	keep := durable.WithHistory(100, time.Hour)
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Open(k.Store).Start()
+		k.Handle("k", ok, keep)
+		k.Add(durable.Task{Key: "early", Kind: "k", Delay: time.Second}, durable.Task{Key: "last", Kind: "k", Delay: 2500 * time.Millisecond})
+		k.After(2600 * time.Millisecond)
+		left := k.Store.Reopen()
+		k.End()
+		k.Nodes = nil
+		k.Open(k.Store.Reopen())
+		if got := pastKeys(k, durable.HistoryQuery{}); !slices.Equal(got, []string{"early", "last"}) {
+			t.Errorf("after Shutdown the history is %q", got)
+		}
+		k.End()
+		k.Nodes = nil
+		k.Open(left)
+		if got := pastKeys(k, durable.HistoryQuery{}); !slices.Equal(got, []string{"early"}) {
+			t.Errorf("after a crash the history is %q", got)
+		}
+		k.Shutdown(ctx)
+		if _, err := k.History(ctx, durable.HistoryQuery{}); !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("after Shutdown: %v", err)
+		}
+	})
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok, keep)
+		k.On().Add(durable.Task{Key: "last", Kind: "k", Delay: time.Second})
+		k.After(1100 * time.Millisecond)
+		k.Nodes[0].End()
+		k.Nodes[1].End()
+		k.Nodes = nil
+		k.Use(durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet())))
+		if got := pastKeys(k, durable.HistoryQuery{}); !slices.Equal(got, []string{"last"}) {
+			t.Errorf("after Shutdown of all nodes the history is %q", got)
+		}
+	})
+}
+
+// bareStore hides what a store can do beyond [engine.Store].
+type bareStore struct{ engine.Store }
+
+// Wrong options and stores without notes are refused.
+func TestHistory_isRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, k *kit.Kit) {
+		for _, o := range []durable.KindOption{
+			durable.WithHistory(0, time.Hour), durable.WithHistory(durable.MaxHistory+1, time.Hour), durable.WithHistory(1, 0),
+		} {
+			if k.Scheduler.Handle("k", ok, o) == nil {
+				t.Error("a wrong history is allowed")
+			}
+		}
+	})
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Open(bareStore{memstore.New()}).Start()
+		err := k.Scheduler.Handle("k", ok, durable.WithHistory(1, time.Hour))
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a store without notes: %v", err)
+		}
+		if got, err := k.History(ctx, durable.HistoryQuery{}); len(got.Runs) > 0 || err != nil {
+			t.Errorf("its history is %v, %v", got, err)
+		}
+		k.Shutdown(ctx)
+		if err := k.Scheduler.Handle("k", ok, durable.WithHistory(1, time.Hour)); err == nil {
+			t.Error("a kind with a history after Shutdown")
+		}
+	})
+}
+
+// A history that cannot be written is logged once, and tasks run all the while.
+func TestHistory_thatCannotBeWritten_isLogged(t *testing.T) {
+	var out strings.Builder
+	log := logrus.New()
+	log.SetOutput(&out)
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Engine = memengine.New()
+		n := k.Join(nil, durable.WithLogger(log)).Start()
+		n.Handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithHistory(100, time.Hour))
+		n.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Commit Notes"} })
+		n.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Second, Times: 5})
+		k.After(7 * time.Second)
+		k.Gone("a")
+		n.Link.SetFaults(nil)
+		k.After(2 * time.Second)
+		if got := pastKeys(k, durable.HistoryQuery{}); len(got) != 5 {
+			t.Errorf("the history is %q", got)
+		}
+	})
+	if n := strings.Count(out.String(), "the history of runs cannot be written"); n != 1 {
+		t.Errorf("%d lines of it in\n%s", n, out.String())
+	}
+}
