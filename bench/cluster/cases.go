@@ -63,12 +63,13 @@ var measurements = map[string]measurement{
 	"tx":        measureTx,
 	"claim":     measureClaims,
 	"held":      measureHeld,
+	historyCase: measureHistory,
 	tenMillion:  measureMany,
 }
 
 func caseNames() []string {
 	return []string{
-		"add-64", "add-1024", "add-batch", "remove", "sustained", "seldom", "idle", "burst", "take-over", "tx", "claim", "held", tenMillion,
+		"add-64", "add-1024", "add-batch", "remove", "sustained", "seldom", "idle", "burst", "take-over", "tx", "claim", "held", historyCase, tenMillion,
 	}
 }
 

@@ -268,6 +268,31 @@ func TestMany_measuresEveryColumn(t *testing.T) {
 	}
 }
 
+func TestHistory_measuresEveryColumn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	t.Parallel()
+	size := sizes{rate: 200, sustain: 2 * time.Second, patience: time.Minute}
+	f, err := measureHistory(peers[ours], ours, size)
+	if errors.Is(err, pgtest.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sections(size) {
+		for _, c := range s.columns {
+			if _, ok := f[c.figure]; s.c == historyCase && !ok {
+				t.Errorf("%s: %s was not measured", s.title, c.figure)
+			}
+		}
+	}
+	if f["kept_lost"]+f["plain_lost"] != 0 || !(f["kept_notes_mb"] > f["plain_notes_mb"]) {
+		t.Errorf("figures: %v", f)
+	}
+}
+
 // A task that was copied in is read and removed like an added one.
 func TestMany_copiesTasksAsTheyAreAdded(t *testing.T) {
 	s, err := pgtest.Start()
@@ -288,7 +313,7 @@ func TestMany_copiesTasksAsTheyAreAdded(t *testing.T) {
 	if err := errors.Join(p.migrate(ctx, s.URL()), p.copyIn(ctx, s.URL(), 7, 2, at)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := joinOurs(ctx, s.URL(), func(context.Context, durable.Run) error { return nil })
+	c, err := joinOurs(ctx, s.URL(), func(context.Context, durable.Run) error { return nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ var goals = []goal{
 	{"AddTaskTx: commits a second, 16 callers", "tx", "many_ops_ratio", "≤", 1.3, " ×", 0, true},
 	{"a claim under an open transaction and dead rows", "claim", "dead_p50_ms", "≤", 5, " ms", 0, true},
 	{"the same, against claims without", "claim", "ratio", "≤", 2, " ×", 0, true},
+	{"a history of runs: CPU of PostgreSQL a task, against none", historyCase, "server_ratio", "≤", 1.2, " ×", 0, false},
 	{"many waiting tasks against few: an add, 64 callers", tenMillion, "add_us_ratio", "≤", 1.2, " ×", 0, false},
 	{"many waiting tasks against few: a claim", tenMillion, "claim_p50_ms_ratio", "≤", 1.2, " ×", 0, false},
 	{"many waiting tasks against few: lateness, p50", tenMillion, "p50_ms_ratio", "≤", 1.2, " ×", 0, false},

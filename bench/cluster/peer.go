@@ -20,7 +20,7 @@ const (
 // peerNames are the peers in the order of the tables.
 var peerNames = []string{ours, riverName, polledName}
 
-var peers = map[string]peer{ours: oursPeer{}, riverName: riverPeer{}, polledName: polled{}}
+var peers = map[string]peer{ours: oursPeer{}, riverName: riverPeer{}, polledName: polled{}, keepingName: keepingPeer{}}
 
 // A peer runs tasks later, on nodes over one PostgreSQL.
 type peer interface {

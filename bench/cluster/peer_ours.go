@@ -32,7 +32,7 @@ func (oursPeer) migrate(ctx context.Context, url string) error {
 
 // joinOurs returns a node without starting it.
 func joinOurs(
-	ctx context.Context, url string, run durable.Handler, opts ...durable.Option,
+	ctx context.Context, url string, run durable.Handler, kind []durable.KindOption, opts ...durable.Option,
 ) (*oursClient, error) {
 	engine, err := postgres.Open(ctx, url)
 	if err != nil {
@@ -44,14 +44,14 @@ func joinOurs(
 		return nil, err
 	}
 	c := &oursClient{engine, s}
-	if err := s.Handle(oursKind, run); err != nil {
+	if err := s.Handle(oursKind, run, kind...); err != nil {
 		return nil, errors.Join(err, c.shutdown())
 	}
 	return c, nil
 }
 
 func (oursPeer) open(ctx context.Context, url string) (client, error) {
-	return joinOurs(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") })
+	return joinOurs(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") }, nil)
 }
 
 // renewals creates n versions of each member's row, like renewals of its lease.
@@ -128,11 +128,17 @@ func (c *oursClient) close() { _ = c.shutdown() }
 func (oursPeer) start(
 	ctx context.Context, url, name string, lease time.Duration, run func([]byte),
 ) (func() error, error) {
+	return startOurs(ctx, url, name, lease, run)
+}
+
+func startOurs(
+	ctx context.Context, url, name string, lease time.Duration, run func([]byte), kind ...durable.KindOption,
+) (func() error, error) {
 	handler := func(_ context.Context, r durable.Run) error {
 		run(r.Payload)
 		return nil
 	}
-	c, err := joinOurs(ctx, url, handler, durable.WithNodeName(name), durable.WithLease(lease))
+	c, err := joinOurs(ctx, url, handler, kind, durable.WithNodeName(name), durable.WithLease(lease))
 	if err != nil {
 		return nil, err
 	}

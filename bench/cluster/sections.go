@@ -116,6 +116,16 @@ func sections(size sizes) []section {
 			},
 		},
 		{
+			historyCase, "A history of runs", fmt.Sprintf("The load of the sustained runs, without a history of the kind and with one of the "+
+				"last %s runs (WithHistory). Each is on a server of its own. The size is that of the table of the notes, in which "+
+				"nodes write the history and delete what is too much.", rounds.Thousands(keptRuns)),
+			[]column{
+				{"without: CPU of PostgreSQL, µs a task", "plain_server_us"}, {"with", "kept_server_us"}, {"ratio", "server_ratio"},
+				{"without: CPU of the nodes, µs a task", "plain_nodes_us"}, {"with", "kept_nodes_us"}, {"ratio", "nodes_ratio"},
+				{"without: lateness, p99, ms", "plain_p99_ms"}, {"with", "kept_p99_ms"}, {"with: size, MB", "kept_notes_mb"},
+			},
+		},
+		{
 			tenMillion, "Many waiting tasks", fmt.Sprintf("%s far tasks are in one table (few) and %s in another (many), each on a "+
 				"server of its own. They were copied in, vacuumed and written to the disk, and both fall due within the same "+
 				"time. A count is that of all tasks by kind, and a claim takes %d due tasks. An add is of one task, from 64 "+
