@@ -199,7 +199,12 @@ lint: ## staticcheck, in every module
 
 .PHONY: race
 race: ## The short tests of what starts goroutines under the race detector
+	@$(MAKE) --no-print-directory -j2 -O race-concurrent race-durable
+
+.PHONY: race-concurrent race-durable
+race-concurrent:
 	$(TEST) -race -short $(CONCURRENT)
+race-durable:
 	$(TEST) -race -short -run '$(RACES)' ./durable
 
 .PHONY: race-all

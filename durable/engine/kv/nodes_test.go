@@ -8,6 +8,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // Schedulers on an Engine on a KV keep the contract of every scheduler.
@@ -22,6 +23,9 @@ func TestNodes_keepTheContract(t *testing.T) {
 		{"exclusive", 1, func(m *memory.KV) engine.KV { return memory.Exclusive(m) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.nodes == 3 {
+				testkit.NotForRaces(t) // as many races as "no clock"
+			}
 			suite.TestNodes(t, c.nodes, func(t *testing.T) engine.Engine { return open(t, c.on(memory.New())) })
 		})
 	}
