@@ -100,11 +100,11 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if s.ending.Load() {
 		return stopped(ErrStopped, "Handle", name)
 	}
-	if err := s.keep(k); err != nil {
-		return err
-	}
 	if k.IsBounded() {
 		s.below.limit(k)
+	}
+	if err := s.keep(k); err != nil {
+		return err
 	}
 	if err := s.kinds.add(name, k); err != nil {
 		return err
