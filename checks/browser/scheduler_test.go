@@ -228,6 +228,46 @@ func TestScheduler_cancelsARun(t *testing.T) {
 	}
 }
 
+// The history of a task is on its page, also when the task is gone, and that of a kind is below its tasks.
+func TestScheduler_history(t *testing.T) {
+	s, source := newScheduler(t, memstore.New(), durable.WithNodeName("shop-1"))
+	var broken atomic.Bool
+	broken.Store(true)
+	must(t, s.Handle("mail", func(ctx context.Context, r durable.Run) error {
+		if r.Key == "mail-0001" && broken.Load() {
+			return durable.Park(errRefused)
+		}
+		r.Complete("sent to " + r.Key)
+		return nil
+	}, durable.WithHistory(1000, time.Hour)), s.Handle("sms", works), s.Start())
+	putMany(t, s, 30, durable.Task{Key: "mail", Kind: "mail", Delay: time.Millisecond})
+	must(t, s.AddTask(t.Context(), durable.Task{Key: "sms", Kind: "sms", Delay: time.Hour}))
+	address := serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))
+	p := open(t, chrome(t), address+"#scheduler=tasks&key=mail-0001", 1200, "light")
+	p.until(`!$("task").hidden && document.querySelectorAll("#task-past-rows tr").length === 1 && document.querySelector("#task-past-rows .why").textContent.endsWith("connection refused")`)
+	p.until(`/^the last attempts, read at \d/.test($("task-past-note").textContent) && document.querySelector("#task-past-rows tr").children[1].textContent === "parked"`)
+	p.picture("history-task")
+	broken.Store(false)
+	p.do(chromedp.Click(chromedp.CSS("#run")))
+	p.until(`$("task-message").textContent.startsWith("The task is gone") && document.querySelectorAll("#task-past-rows tr").length === 2 && document.querySelector("#task-past-rows .note").textContent === "sent to mail-0001"`)
+	p.picture("history-gone")
+	js[any](p, `location.hash = to({ key: "mail-0002" })`) // gone before the page was opened
+	p.until(`document.querySelectorAll("#task-past-rows tr").length === 1 && document.querySelector("#task-past-rows .note").textContent === "sent to mail-0002"`)
+
+	js[any](p, `location.hash = toList({ kind: "mail" })`)
+	p.until(`page.view === "list" && !$("list-history").hidden && document.querySelectorAll("#list-past-rows tr").length === 20`)
+	p.picture("history-kind")
+	p.do(chromedp.Click(chromedp.CSS("#list-past-more button")))
+	p.until(`document.querySelectorAll("#list-past-rows tr").length === 31 && $("list-past-more").hidden && new Set([...document.querySelectorAll("#list-past-rows a")].map((a) => a.textContent)).size === 30`)
+	js[any](p, `location.hash = toList({ kind: "sms" })`)
+	p.until(`page.view === "list" && document.querySelectorAll("#listed a").length === 1 && $("list-history").hidden`)
+	js[any](p, `location.hash = toList({ kind: "mail" })`)
+	p.until(`!$("list-history").hidden && document.querySelectorAll("#list-past-rows tr").length === 20`)
+	js[any](p, `location.hash = toList({})`)
+	p.until(`page.view === "list" && $("list-history").hidden`)
+	p.quiet(address)
+}
+
 // A paused task can be found, shows no due time, cannot be run now, and can be resumed, alone or with all others. A
 // task on a calendar shows its calendar.
 func TestScheduler_pausedAndCalendar(t *testing.T) {
@@ -580,7 +620,8 @@ func TestScheduler_withoutControl(t *testing.T) {
 func troubled(t *testing.T) string {
 	t.Helper()
 	s, source := newScheduler(t, memstore.New())
-	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second)), s.Handle("mail", works),
+	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second), durable.WithHistory(100, time.Hour)),
+		s.Handle("mail", works, durable.WithHistory(100, time.Hour)),
 		s.Handle("export", works, durable.WithConcurrency(20), durable.WithClusterRate(1000, time.Minute, 100)), s.Start(), s.PauseKind(t.Context(), "export"))
 	stuck := make(chan struct{})
 	t.Cleanup(func() { close(stuck) })
@@ -603,7 +644,8 @@ var views = [][2]string{
 	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent && document.querySelector("#kinds .below:not([hidden])")`},
 	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
 	{"#scheduler=tasks&list=tasks&state=paused", `document.querySelectorAll("#listed a").length === 1 && ($("bulk-resume").click(), true)`},
-	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre")`},
+	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre") && !$("task-past").hidden`},
+	{"#scheduler=tasks&list=tasks&kind=mail", `document.querySelectorAll("#listed a").length === 9 && !$("list-past").hidden`},
 	{"#scheduler=tasks&key=held", `!$("task").hidden && $("pause").textContent === "Resume" && !facts[10].hidden`},
 }
 
