@@ -634,7 +634,7 @@ func (b *board) failures(ctx context.Context) (failuresJSON, error) {
 // maxGroups is the maximum number of listed groups of failing tasks.
 const maxGroups = 100
 
-// maxPast is the maximum number of attempts in a list.
+// maxPast is the number of attempts in a list unless the request sets a limit.
 const maxPast = 20
 
 // history returns attempts that have ended.

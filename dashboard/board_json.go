@@ -418,6 +418,8 @@ type pastJSON struct {
 	Kind    string    `json:"kind"`
 	Outcome string    `json:"outcome"`
 	Attempt int       `json:"attempt"`
+	Group   string    `json:"group"`
+	Due     time.Time `json:"due"`
 	Ended   time.Time `json:"ended"`
 	Late    float64   `json:"late"` // seconds from when it was due to its start
 	Took    float64   `json:"took"` // seconds
@@ -428,7 +430,8 @@ type pastJSON struct {
 
 func newPastJSON(r durable.PastRun) pastJSON {
 	return pastJSON{
-		keyJSON: newKeyJSON(r.Key), Kind: r.Kind, Outcome: r.Outcome(), Attempt: r.Attempt.Attempt, Ended: r.Ended,
+		keyJSON: newKeyJSON(r.Key), Kind: r.Kind, Outcome: r.Outcome(), Attempt: r.Attempt.Attempt, Group: keyShown(r.Group),
+		Due: r.Due, Ended: r.Ended,
 		Late: r.Started.Sub(r.Due).Seconds(), Took: r.Ended.Sub(r.Started).Seconds(), Node: keyShown(r.Node),
 		Token: cut(r.Token.String(), maxKeyText), Text: cut(r.Failure+r.Note, maxValueText),
 	}

@@ -202,10 +202,42 @@ func queryOf(form url.Values) (q durable.Query, err error) {
 			return q, fmt.Errorf("repeating %q must be true or false", text)
 		}
 	}
-	if text := form.Get("limit"); text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxList {
-			return q, fmt.Errorf("limit %q must be a number from 1 to %d", text, maxList)
+	q.Limit, err = limitOf(form)
+	return q, err
+}
+
+// limitOf returns the limit from a form, or 0 if it has none.
+func limitOf(form url.Values) (limit int, err error) {
+	text := form.Get("limit")
+	if text == "" {
+		return 0, nil
+	}
+	if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxList {
+		return 0, fmt.Errorf("limit %q must be a number from 1 to %d", text, maxList)
+	}
+	return limit, nil
+}
+
+// historyOf returns the query of a request for attempts.
+func historyOf(form url.Values) (q durable.HistoryQuery, err error) {
+	q = durable.HistoryQuery{
+		Kind: form.Get("kind"), Prefix: form.Get("prefix"), Group: form.Get("group"), Node: form.Get("node"), After: form.Get("after"),
+	}
+	if outcomes := form.Get("outcome"); outcomes != "" {
+		q.Outcomes = strings.Split(outcomes, ",")
+	}
+	if form.Has("key") || form.Has("id") {
+		if q.Key, err = formKey(form); err != nil {
+			return q, err
 		}
 	}
-	return q, nil
+	if before := form.Get("before"); before != "" {
+		if q.Before, err = time.Parse(time.RFC3339Nano, before); err != nil {
+			return q, fmt.Errorf("before: %w", err)
+		}
+	}
+	if q.Limit, err = limitOf(form); q.Limit == 0 {
+		q.Limit = maxPast
+	}
+	return q, err
 }

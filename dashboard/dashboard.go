@@ -393,13 +393,9 @@ func (h *handler) failures(w http.ResponseWriter, r *http.Request, b *board) {
 	reply(w, groups, err)
 }
 
-// history serves the last attempts of a kind, of a task or of both.
+// history serves a page of attempts that have ended.
 func (h *handler) history(w http.ResponseWriter, r *http.Request, b *board) {
-	q := durable.HistoryQuery{Kind: r.Form.Get("kind"), Outcome: r.Form.Get("outcome"), After: r.Form.Get("after"), Limit: maxPast}
-	var err error
-	if r.Form.Has("key") || r.Form.Has("id") {
-		q.Key, err = formKey(r.Form)
-	}
+	q, err := historyOf(r.Form)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return

@@ -151,9 +151,11 @@
 //	                              parked, example (a key) and last; "more": the number of groups not listed,
 //	                              "looked", "cut", "now"}
 //	GET  api/history?scheduler=   {"past": the last 20 attempts in the history, newest first, each with its key,
-//	                              kind, outcome, attempt, ended, late and took (in seconds), node, token and text
-//	                              (the error or the note), "next": the value of after= for the next page, "now"}.
-//	                              The parameters key, kind and outcome select attempts as durable.HistoryQuery does
+//	                              kind, group, outcome, attempt, due, ended, late and took (in seconds), node,
+//	                              token and text (the error or the note), "next": the value of after= for the
+//	                              next page, "now"}. The query is that of durable.HistoryQuery: key, kind,
+//	                              prefix, group, node, outcome (several with commas), before (a time), after,
+//	                              limit (at most 1,000)
 //	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": the number of attempts before
 //	                              the task is parked, or 0 if its kind has no handler here, "trace", "group",
 //	                              "note", "shift", "deadline", "expires" and "snoozes" of durable.Info, if set,

@@ -18,7 +18,8 @@
 //	...
 //	err = s.Shutdown(ctx) // closes the store
 //
-// The package example is a complete program.
+// The package example is a complete program. The examples are on pkg.go.dev, and in the files example*_test.go of this
+// package.
 //
 // This package itself does not depend on a database. Tasks are stored in one of the following:
 //
@@ -55,7 +56,8 @@
 //   - After an error or a panic, the handler is called again after a delay. The delay roughly doubles each time, up to
 //     a bound ([WithRetry]). A handler can choose its own delay with [RetryAfter].
 //   - After the last attempt, or after [Park], the task is parked. A parked task remains stored with its error
-//     ([Info.Failure]), and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
+//     ([Info.Failure]), and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it. It then
+//     begins a new run, with another token.
 //   - A handler postpones a run that cannot be done yet with [Snooze]. The attempt does not count as failed.
 //   - [WithTimeout] bounds the duration of an attempt. After the timeout, returning nil completes the run only if the
 //     handler has called [Run.Complete]. Complete also records a note, such as "nothing to do".

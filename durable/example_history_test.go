@@ -16,7 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What has run: the kind keeps its last 10,000 attempts for a week. Another process reads them.
+// The history of a kind: it keeps its last 10,000 attempts for a week. Another process reads them.
 func ExampleWithHistory() {
 	ctx := context.Background()
 	engine := memengine.New() // in production: postgres.Open
@@ -40,7 +40,7 @@ func ExampleWithHistory() {
 	for node.Len() > 0 { // until the last run is over
 		time.Sleep(time.Millisecond)
 	}
-	if err := node.Shutdown(ctx); err != nil { // writes what has not been written yet
+	if err := node.Shutdown(ctx); err != nil { // writes the rest of the history
 		log.Fatal(err)
 	}
 

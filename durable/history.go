@@ -16,27 +16,28 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// MaxHistory is the maximum number of attempts of a kind in the history. See [WithHistory].
+// MaxHistory is the maximum number of attempts that a kind may keep. See [WithHistory].
 const MaxHistory = 100_000
 
-// WithHistory keeps a history of the kind's attempts, which [Scheduler.History] returns: at least the last runs, and
-// none that ended longer than age ago. By default there is no history. runs is from 1 to MaxHistory, and age must be
-// positive. If nodes give different values, the smallest of each counts.
+// WithHistory keeps a history of the kind's last attempts, which [Scheduler.History] returns. It keeps as many as given,
+// failed and successful ones, unless they ended longer than age ago. By default a kind has no history. attempts is from
+// 1 to MaxHistory, and age must be positive. If nodes give different values, the smallest of each counts.
 //
-// An attempt appears in the history within about a second of its end. The history is written apart from the tasks, many
-// attempts at a time, so that it costs little: a process that crashes loses the last second of its history, and nothing
-// else. While the engine is unavailable, a node remembers the attempts and writes them later. Surplus attempts remain
-// for up to ten minutes, and longer while no process runs that handles the kind.
+// An attempt appears in the history about a second after its end. The history is written apart from the tasks, many
+// attempts at a time, so that it costs little. A process that crashes therefore loses the last second of its history,
+// but no task. While the engine is unavailable, a node remembers the attempts and writes them later. Surplus attempts
+// are deleted within ten minutes, if a process that handles the kind is running.
 //
-// An attempt is about a hundred bytes plus the key and the texts. On a store that is not an [engine.Noter], Handle
-// returns an error that wraps [errors.ErrUnsupported].
-func WithHistory(runs int, age time.Duration) KindOption {
+// An attempt takes about 50 bytes plus its key and texts. A copy of a store by [Scheduler.Backup] has the history, and
+// restored tasks do not. On a store that is not an [engine.Noter], Handle returns an error that wraps
+// [errors.ErrUnsupported].
+func WithHistory(attempts int, age time.Duration) KindOption {
 	return func(k *kind) error {
-		if runs < 1 || runs > MaxHistory || age <= 0 {
-			return fmt.Errorf("durable: history of %d runs for %v: 1 to %d runs are allowed, and the age must be positive",
-				runs, age, MaxHistory)
+		if attempts < 1 || attempts > MaxHistory || age <= 0 {
+			return fmt.Errorf("durable: history of %d attempts for %v: 1 to %d are allowed, and the age must be positive",
+				attempts, age, MaxHistory)
 		}
-		k.keeps, k.keepsFor = runs, age
+		k.keeps, k.keepsFor = attempts, age
 		return nil
 	}
 }
@@ -45,7 +46,7 @@ func WithHistory(runs int, age time.Duration) KindOption {
 type PastRun struct {
 	Attempt
 	Group string
-	Node  string // as in [WithName]
+	Node  string // as in [WithNodeName]
 
 	// Expired is set if there was no attempt, because it was too late to start one: see [Task].Expires. Attempt.Attempt
 	// is then the number of the attempt that did not start, and Started is Ended, when the task was removed.
@@ -84,15 +85,24 @@ func (r PastRun) Outcome() string {
 	return OutcomeSucceeded
 }
 
+func checkOutcomes(names []string) error {
+	for _, name := range names {
+		if !slices.Contains(Outcomes(), name) {
+			return fmt.Errorf("%w: outcome %q must be one of %s", ErrInvalidTask, name, strings.Join(Outcomes(), ", "))
+		}
+	}
+	return nil
+}
+
 // A HistoryQuery selects attempts. An attempt must match all fields that are set.
 type HistoryQuery struct {
-	Kind    string
-	Key     string // of the task, which need not exist any longer
-	Prefix  string // prefix of the key
-	Group   string
-	Node    string
-	Outcome string    // one of [Outcomes]
-	Before  time.Time // only attempts that ended before this time
+	Kind     string
+	Key      string // of the task, which may be gone
+	Prefix   string // prefix of the key
+	Group    string
+	Node     string
+	Outcomes []string  // select attempts with any of these outcomes
+	Before   time.Time // select attempts that ended before this time
 
 	After string // History.Next of the previous page; empty for the first page
 	Limit int    // maximum number of attempts in a page; 0 means 100
@@ -100,15 +110,15 @@ type HistoryQuery struct {
 
 // A History is a page of attempts that have ended.
 type History struct {
-	Runs []PastRun // those that ended last first
+	Runs []PastRun // newest first
 	Next string    // the After of the next page; empty if this is the last page
 }
 
-// History returns a page of the attempts that match the query, those that ended last first. Kinds have a history if
-// they are handled with [WithHistory]. History works on any scheduler, including that of [Connect]. It reads the
-// history of the kind, or of all kinds, from the newest attempt until the page is full, so a query that few attempts
-// match may read all. Attempts that a later version of this package has written are left out. If After is not a Next,
-// or the query is invalid, the error wraps ErrInvalidTask.
+// History returns a page of the attempts that match the query, ordered by the time of their end, newest first. Kinds
+// have a history if they are handled with [WithHistory]. History works on any scheduler, including that of [Connect].
+// It reads the history of the kind, or of all kinds, from the newest attempt until the page is full, so a query that
+// few attempts match may read all. Attempts that a later version of this package has written are left out. If After is
+// not a Next, or the query is invalid, the error wraps ErrInvalidTask.
 func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error) {
 	from, err := q.validate()
 	if err != nil {
@@ -142,14 +152,11 @@ func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error
 
 // validate returns the attempt after which the page begins, or nil if it is the first page.
 func (q HistoryQuery) validate() (after *past.Entry, err error) {
-	switch {
-	case q.Limit < 0:
+	if q.Limit < 0 {
 		return nil, fmt.Errorf("%w: Limit %d is negative", ErrInvalidTask, q.Limit)
-	case q.Outcome != "" && !slices.Contains(Outcomes(), q.Outcome):
-		return nil, fmt.Errorf("%w: outcome %q must be one of %s", ErrInvalidTask, q.Outcome,
-			strings.Join(Outcomes(), ", "))
-	case q.After == "":
-		return nil, nil
+	}
+	if err := checkOutcomes(q.Outcomes); err != nil || q.After == "" {
+		return nil, err
 	}
 	if data, err := base64.RawURLEncoding.DecodeString(q.After); err == nil {
 		if of, err := task.DecodePast(data); err == nil && len(of.Past) == 1 {
@@ -169,7 +176,7 @@ func cursorOf(e past.Entry) string {
 func (q HistoryQuery) fits(r PastRun) bool {
 	return (q.Kind == "" || r.Kind == q.Kind) && (q.Key == "" || r.Key == q.Key) && strings.HasPrefix(r.Key, q.Prefix) &&
 		(q.Group == "" || r.Group == q.Group) && (q.Node == "" || r.Node == q.Node) &&
-		(q.Outcome == "" || r.Outcome() == q.Outcome) && (q.Before.IsZero() || r.Ended.Before(q.Before))
+		(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, r.Outcome())) && (q.Before.IsZero() || r.Ended.Before(q.Before))
 }
 
 func pastRun(e past.Entry) PastRun {

@@ -44,7 +44,7 @@ func names(n int) (all []string) {
 	return all
 }
 
-// The history keeps the last runs, and forgets what is beyond them or too old. It leaves other kinds alone.
+// The history keeps the last runs, and forgets older ones. It leaves other kinds alone.
 func TestHistory_isBounded(t *testing.T) {
 	const most, age = 20, 30 * time.Minute
 	test := func(t *testing.T, k *kit.Kit) {
@@ -121,7 +121,7 @@ func TestHistory_afterAnOutage(t *testing.T) {
 	}
 }
 
-// While the history cannot be written, only what it would keep is remembered.
+// While the history cannot be written, only the attempts that it would keep are remembered.
 func TestHistory_remembersNoMoreThanItKeeps(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", ok, durable.WithHistory(10, time.Hour))
@@ -139,7 +139,7 @@ func TestHistory_remembersNoMoreThanItKeeps(t *testing.T) {
 	})
 }
 
-// Shutdown writes what is waiting, and the next process reads it. A crash loses the last second at most.
+// Shutdown writes the waiting attempts, and the next process reads it. A crash loses the last second at most.
 func TestHistory_ofTheLastSecond(t *testing.T) {
 	keep := durable.WithHistory(100, time.Hour)
 	kit.In(t, func(t *testing.T, k *kit.Kit) {

@@ -38,7 +38,9 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 
 // Connect returns a scheduler on which every verb and look-up works but which runs no tasks: Start returns an error.
 // The scheduler is not a member of the engine and is invisible to the nodes. It handles an unavailable engine as a node
-// does. The caller must close the engine after Shutdown.
+// does. Handle only makes a kind known to AddTask. A pause is in force on the nodes two seconds after PauseKind has
+// returned. [Scheduler.CatchUp] counts nothing here: use [Scheduler.Find] with the state [Waiting]. The caller must
+// close the engine after Shutdown.
 //
 // As on a node, AddTask and SetTask refuse an unknown kind. A program that only adds tasks declares their kinds with
 // [KindOf] or [Scheduler.Declare].
@@ -92,7 +94,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
 	n.asks, n.endAsks = context.WithCancel(n.life)
-	n.runs, n.endRuns = context.WithCancel(context.Background())
+	n.runs, n.endRuns = context.WithCancelCause(context.Background())
 	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewWait // another node can run the remaining tasks
 	if _, n.alone = e.(engine.Exclusive); n.alone {
 		queue, few = max(limit.MostQueued, 4*cfg.poolSize), 1

@@ -41,7 +41,7 @@ type keeper struct {
 	backlog *limit.Backlog
 
 	ctx        context.Context // parent of the runs' contexts
-	cancelRuns context.CancelFunc
+	cancelRuns context.CancelCauseFunc
 
 	mu        sync.Mutex // protects ops and closed
 	ops       []op
@@ -106,7 +106,7 @@ func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, set
 		ahead:     feed{at: engine.Position{Due: engine.None}, until: engine.None},
 	}
 	k.backlog = newBacklog(wheel, kinds, cfg, max(limit.MostQueued, 4*cfg.poolSize), limit.HeldTasks, k.wake)
-	k.ctx, k.cancelRuns = context.WithCancel(context.Background())
+	k.ctx, k.cancelRuns = context.WithCancelCause(context.Background())
 	if cfg.prints {
 		k.prints = newFingerprints()
 	}
@@ -484,7 +484,7 @@ func (k *keeper) backuper() (engine.Backuper, bool) { b, ok := k.store.(engine.B
 func (k *keeper) failing() <-chan struct{}          { return k.failed }
 func (k *keeper) notebook() past.Notebook           { return past.OfStore(k.store) }
 func (k *keeper) stop()                             { k.backlog.Stop() }
-func (k *keeper) cancel()                           { k.cancelRuns() }
+func (k *keeper) cancel()                           { k.cancelRuns(ErrStopped) }
 func (k *keeper) release() error                    { return k.store.Close() }
 func (k *keeper) written() <-chan struct{}          { return k.report.written() }
 

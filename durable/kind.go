@@ -20,7 +20,8 @@ import (
 // A Handler performs a run. The run is complete when the handler returns nil. After an error, a panic or a call of
 // runtime.Goexit, the run is retried. The handler controls whether and when by returning an error from [Park] or
 // [RetryAfter]. ctx is done when the attempt times out ([WithTimeout]), when [Scheduler.Cancel] cancels the run, when
-// Shutdown stops waiting for it or, on a node, when the lease expires. context.Cause returns the reason.
+// Shutdown stops waiting for it or, on a node, when the lease expires. context.Cause returns the reason: ErrCancelled,
+// ErrStopped or ErrFenced, or context.DeadlineExceeded after the timeout.
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
@@ -28,13 +29,14 @@ type Run struct {
 	Token
 	Kind    string
 	Payload []byte    // must not be modified
-	Due     time.Time // when the run was due
+	Due     time.Time // when the run was due; a retry or Snooze does not change it
 	Times   int       // runs left after this one, or Forever
-	Attempt int       // 1 for the first attempt
+	Attempt int       // 1 for the first attempt; on a store, an attempt that a crash interrupted may not be counted
 	Missed  uint64    // periods without a run since the task was added
 	Trace   string    // trace of the task; see [Task]
 
-	// Fence increases with each attempt of each run of the task, on any node. A system outside the engine can reject
+	// Fence increases with each attempt of each run of the task, on any node, and continues with the next task that uses
+	// the key. A system outside the engine can reject
 	// requests whose fence is smaller than one that it has already seen. Fence is 0 on an [engine.Store], because a
 	// single process needs no fence.
 	Fence int64

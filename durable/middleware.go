@@ -12,7 +12,12 @@ import (
 // Middleware once per kind. The returned handlers are called for every attempt, and must be safe for concurrent use.
 //
 // The returned handler receives the payload as stored, before [WithPayloadVersion] upgrades it. [WithTimeout] also
-// bounds the time that middleware takes. A panic in a middleware counts as a panic of the handler.
+// bounds the time that middleware takes. A panic of the handler passes through its middleware, which must use defer to
+// notice it, and a panic of a middleware counts as one of the handler. To record how attempts end, use [WithObserver].
+//
+// Middleware does not change the payloads of the tasks that a program adds. A program that stores encrypted payloads
+// encrypts them before AddTask, for example in the task that [Kind.Task] returns. A stored payload stays as it is, so its
+// key must remain known until its task is gone.
 type Middleware func(next Handler) Handler
 
 // WithMiddleware wraps the handlers of all kinds. The first middleware is the outermost. Each call of WithMiddleware

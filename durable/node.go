@@ -96,7 +96,7 @@ type lifetimes struct {
 	asks     context.Context // context of waits for other nodes; done when the node is about to leave
 	endAsks  context.CancelFunc
 	runs     context.Context // parent of the terms' contexts for runs
-	endRuns  context.CancelFunc
+	endRuns  context.CancelCauseFunc
 	wake     chan struct{} // signals that there may be tasks to claim
 	behind   chan struct{} // signals that there may be overdue tasks to claim
 	look     chan struct{} // signals that the membership goroutine has work
@@ -402,7 +402,7 @@ func (n *node) stop() {
 	call(n.look)
 }
 
-func (n *node) cancel() { n.endRuns() }
+func (n *node) cancel() { n.endRuns(ErrStopped) }
 
 // finish waits until the ends of the runs are written or this node's lease expires. It then leaves the engine, which
 // frees the node's tasks for other nodes. Writes that are waiting for another transaction's lock are abandoned after

@@ -161,7 +161,7 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 		k := s.kinds.get(name)
 		i := KindInfo{
 			Kind: name, Attempts: int(k.policy.Attempts), Least: k.policy.Least, Most: k.policy.Most, Missed: Missed(k.policy.Missed), Paused: paused.Has(name),
-			Limit: Limit(k.Here), Cluster: Limit(k.Cluster), Running: running[name].runs, Longest: running[name].longest(),
+			Limit: Limit(k.Here), Cluster: Limit(k.Cluster), History: k.keeps, Running: running[name].runs, Longest: running[name].longest(),
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Snoozed: k.snoozed.Load(), Cancelled: k.cancelled.Load(),
 			ParkedTotal: k.parked.Load(),
 		}

@@ -243,6 +243,7 @@ type KindInfo struct {
 	Paused      bool  // the kind is paused by PauseKind or PauseAll; on a node, as last read
 	Limit       Limit // limit on this scheduler: [WithConcurrency] and [WithRate]
 	Cluster     Limit // limit across all nodes: [WithClusterConcurrency] and [WithClusterRate]
+	History     int   // number of attempts that the kind keeps: [WithHistory]
 	Waiting     int   // due runs held by this scheduler that are waiting for the limits; 0 while the kind is paused
 
 	Running int           // runs in progress on this scheduler
@@ -282,7 +283,8 @@ type KindCatchUp struct {
 }
 
 // CatchUp returns the number of overdue tasks. On a node it covers the whole engine. Tasks without a handler on this
-// scheduler and tasks of paused kinds are not included. CatchUp counts in the background, as often as
+// scheduler and tasks of paused kinds are not included, so a scheduler of [Connect], which handles no kinds, has none.
+// CatchUp counts in the background, as often as
 // [Scheduler.Counts], and subtracts the tasks that have started since the count. A node estimates the starts on other
 // nodes. CatchUp waits up to 150 ms for a count. Until the first count is complete, Cut is true and the result covers
 // only the tasks found so far, in due order, so kinds whose tasks are due later may be missing.
@@ -297,7 +299,7 @@ type Action uint8
 const (
 	DoNothing Action = iota // Bulk only counts
 	DoRemove
-	DoRunNow // like Reschedule with 0; a parked task gets its full number of attempts, and a paused task is left alone
+	DoRunNow // like Reschedule with 0: a parked task gets all its attempts and a new token; a paused task is left alone
 	DoPause  // like Pause; a paused task is left alone
 	DoResume // like Resume; a task that is not paused is left alone
 	DoCancel // like Cancel; it cancels runs in progress, and the tasks remain; see Bulk

@@ -124,7 +124,8 @@ func (s *Scheduler) Start() error {
 
 // Shutdown prevents further runs from starting, waits until the runs in progress have ended and been acknowledged, and
 // closes the store. If ctx is done first, Shutdown cancels the contexts of the runs, closes the store without waiting
-// for the runs, and returns an error that contains their number. These runs will be repeated.
+// for the runs, and returns an error that contains their number. These runs are repeated later. On a node, the abandoned
+// attempt counts as failed, so a run is parked if it was the last attempt.
 //
 // If the store is busy, Shutdown waits up to five more seconds, and then returns an error while the store is still
 // closing. After the store has failed, Shutdown waits at most five seconds in any case, and its error includes the
@@ -275,8 +276,9 @@ func tooMuch() error {
 	return fmt.Errorf("%w: more than %d bytes of tasks at once", ErrInvalidTask, MaxBatch)
 }
 
-// RemoveTask removes the task with the key. No run of the task starts after RemoveTask has returned nil. A run
-// in progress is not interrupted.
+// RemoveTask removes the task with the key. No run of the task starts after RemoveTask has returned nil. A run in
+// progress is not interrupted, and may still have its effect. [Scheduler.RemoveTaskWait] waits for it and reports that
+// there was one.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 	return stopped(s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey}), "RemoveTask", key)
 }
@@ -284,7 +286,8 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at the
 // task's interval or by its calendar. A paused task stays paused, and has the new due time when it is resumed. A run in
 // progress is not interrupted, but its result no longer counts, and the next run may begin before that run ends.
-// Reschedule makes a parked task run again, with its full number of attempts.
+// Reschedule makes a parked task run again, with its full number of attempts. The next run is a new run with another
+// token, even if the earlier one was parked or was to be retried.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	to := task.Later(s.below.now(), max(d, 0))
 	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)

@@ -63,6 +63,7 @@ var verbs = map[string]func(s *durable.Scheduler) error{
 	"Counts":           func(s *durable.Scheduler) error { _, err := s.Counts(ctx); return err },
 	"Failures":         func(s *durable.Scheduler) error { _, err := s.Failures(ctx); return err },
 	"Groups":           func(s *durable.Scheduler) error { _, err := s.Groups(ctx, durable.Query{}); return err },
+	"History":          func(s *durable.Scheduler) error { _, err := s.History(ctx, durable.HistoryQuery{}); return err },
 	"Nodes":            func(s *durable.Scheduler) error { _, err := s.Nodes(ctx); return err },
 	"CatchUp":          func(s *durable.Scheduler) error { _, err := s.CatchUp(ctx); return err },
 	"Bulk": func(s *durable.Scheduler) error {
@@ -137,4 +138,22 @@ func TestShutdown_eachVerbIsStopped(t *testing.T) {
 			t.Errorf("%s is not tried", name)
 		}
 	}
+}
+
+// A run that Shutdown no longer waits for learns why its context is done.
+func TestShutdown_tellsRunsWhyTheyAreCancelled(t *testing.T) {
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		cause := make(chan error, 1)
+		k.Handle("long", func(ctx context.Context, _ durable.Run) error {
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return nil
+		})
+		k.Add(durable.Task{Key: "a", Kind: "long", Delay: time.Second})
+		k.After(2 * time.Second)
+		k.Nodes[0].Kill()
+		if err := <-cause; !errors.Is(err, durable.ErrStopped) {
+			t.Errorf("the cause is %v", err)
+		}
+	})
 }

@@ -60,7 +60,8 @@ const (
 // equals Delay, there is one run per Delay (throttle).
 //
 // Expires is for runs that are useless when they are late, such as sending a one-time code after an outage. No attempt
-// starts later than Expires after the due time of its run. Instead the task is removed, and [Stats].Expired counts it.
+// starts later than Expires after the due time of its run. When an attempt would be too late, the task is removed
+// instead, and [Stats].Expired counts it. A kind with [WithHistory] remembers which task it was.
 // This also applies to a retry, and to a run that was postponed with [Snooze]. A paused task, and a task whose kind has
 // no handler, stay until they could start. A task that repeats cannot expire; see [WithMissedAge].
 type Task struct {

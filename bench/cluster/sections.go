@@ -118,7 +118,7 @@ func sections(size sizes) []section {
 		{
 			historyCase, "A history of runs", fmt.Sprintf("The load of the sustained runs, without a history of the kind and with one of the "+
 				"last %s runs (WithHistory). Each is on a server of its own. The size is that of the table of the notes, in which "+
-				"nodes write the history and delete what is too much.", rounds.Thousands(keptRuns)),
+				"nodes write the history and delete the surplus.", rounds.Thousands(keptRuns)),
 			[]column{
 				{"without: CPU of PostgreSQL, µs a task", "plain_server_us"}, {"with", "kept_server_us"}, {"ratio", "server_ratio"},
 				{"without: CPU of the nodes, µs a task", "plain_nodes_us"}, {"with", "kept_nodes_us"}, {"ratio", "nodes_ratio"},

@@ -14,12 +14,12 @@ import (
 )
 
 const aboutHistory = `
-It lists attempts, those that ended last first, with how late they started and how long they took.
+It lists attempts, the last first, with how late they started and how long they took.
 A kind has a history if its program asks for one (durable.WithHistory). A task whose last run is
 over is gone, and its attempts are still here. -limit 1 with a key is the last attempt of its task.
 
   timewheel history order:42
-  timewheel history -kind mail -outcome parked -json | jq -r .failure | sort | uniq -c`
+  timewheel history -kind mail -outcome parked,expired -json | jq -r .failure | sort | uniq -c`
 
 func defineHistory(p *program, f *flag.FlagSet) action {
 	var at place
@@ -36,10 +36,13 @@ func defineHistory(p *program, f *flag.FlagSet) action {
 	text(&q.Kind, "kind", "attempts of the `KIND`")
 	text(&q.Group, "group", "attempts of tasks of the `GROUP`, such as a tenant")
 	text(&q.Node, "node", "attempts on the `NODE`")
-	f.Func("outcome", "attempts with the `OUTCOME`: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
-		if q.Outcome = value; !slices.Contains(durable.Outcomes(), value) {
-			return fmt.Errorf("%q must be one of %s%s", value, strings.Join(durable.Outcomes(), ", "),
-				didYouMean(value, durable.Outcomes()))
+	f.Func("outcome", "attempts with the `OUTCOME`, or any of several: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
+		q.Outcomes = strings.Split(value, ",")
+		for _, name := range q.Outcomes {
+			if !slices.Contains(durable.Outcomes(), name) {
+				return fmt.Errorf("%q must be one of %s%s", name, strings.Join(durable.Outcomes(), ", "),
+					didYouMean(name, durable.Outcomes()))
+			}
 		}
 		return nil
 	})
@@ -103,7 +106,7 @@ func (p *program) writeHistory(found durable.History, asJSON bool) error {
 			}
 		}
 	} else if len(found.Runs) == 0 {
-		fmt.Fprintln(p.err, "No attempt in the history matches.")
+		fmt.Fprintln(p.err, "No attempt in the history matches. Only kinds whose programs ask for it have a history.")
 	} else {
 		t := table{columns: []column{
 			{title: "ENDED"}, {title: "KEY", least: 12}, {title: "KIND", least: 6}, {title: "OUTCOME"},

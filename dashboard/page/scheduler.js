@@ -557,7 +557,7 @@ function pastRow(p, withKey) {
   row.title = `token ${p.token}`;
   row.append(make("td", "when", stamp(new Date(p.ended))), ...(withKey ? [cell(p)] : []),
     make("td", bad ? "bad" : "", p.attempt > 1 ? `${p.outcome}, attempt ${p.attempt}` : p.outcome), late, took,
-    inscribe(make("td"), p.node), inscribe(make("td", bad ? "why" : "note"), p.text));
+    inscribe(make("td", "where"), p.node), inscribe(make("td", bad ? "why" : "note"), p.text));
   return row;
 }
 

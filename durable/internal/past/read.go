@@ -18,7 +18,7 @@ type Entry struct {
 	task.Past
 }
 
-// Compare orders entries as Read returns them: those that ended last first.
+// Compare orders entries as Read returns them, newest first.
 func (e Entry) Compare(f Entry) int {
 	return cmp.Or(cmp.Compare(f.Ended, e.Ended), cmp.Compare(f.Started, e.Started), cmp.Compare(e.Key, f.Key),
 		cmp.Compare(e.Generation, f.Generation), cmp.Compare(f.Seq, e.Seq), cmp.Compare(f.Attempt, e.Attempt))

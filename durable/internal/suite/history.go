@@ -89,9 +89,9 @@ func historyOfOutcomes(t *testing.T, k *kit.Kit) {
 		{durable.HistoryQuery{Kind: "none"}, nil},
 		{durable.HistoryQuery{Prefix: "pa"}, []string{"parks 1 parked"}},
 		{durable.HistoryQuery{Group: "of parks"}, []string{"parks 1 parked"}},
-		{durable.HistoryQuery{Outcome: durable.OutcomeExpired}, []string{"expires 1 expired"}},
-		{durable.HistoryQuery{Outcome: durable.OutcomeFailed}, []string{"fails 1 failed"}},
-		{durable.HistoryQuery{Node: "nobody"}, nil},
+		{durable.HistoryQuery{Outcomes: []string{durable.OutcomeExpired}}, []string{"expires 1 expired"}},
+		{durable.HistoryQuery{Outcomes: []string{durable.OutcomeFailed, durable.OutcomeParked}}, []string{"fails 1 failed", "parks 1 parked"}},
+		{durable.HistoryQuery{Node: "none"}, nil},
 	} {
 		if got := past(k, of.q); !slices.Equal(got, of.want) {
 			t.Errorf("the history of %+v is %q, want %q", of.q, got, of.want)
@@ -139,7 +139,7 @@ func historyOfOutcomes(t *testing.T, k *kit.Kit) {
 	if n := len(slices.Compact(pages)); n != len(want) {
 		t.Errorf("the pages have %d attempts: %q", n, pages)
 	}
-	for _, q := range []durable.HistoryQuery{{Limit: -1}, {Outcome: "wonderful"}, {After: "no"}, {After: "!"}} {
+	for _, q := range []durable.HistoryQuery{{Limit: -1}, {Outcomes: []string{"wonderful"}}, {After: "no"}, {After: "!"}} {
 		if _, err := k.On().History(ctx, q); !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("the query %+v returns %v", q, err)
 		}

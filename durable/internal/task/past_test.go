@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A block decodes to what was encoded, in as many parts as its size requires.
+// A block decodes to the encoded attempts, in as many parts as its size requires.
 func TestPastBlock(t *testing.T) {
 	block := PastBlock{Kind: "k\xff", Node: "n", Past: []Past{
 		{},
