@@ -602,7 +602,7 @@ func TestLook_inReadOnlyTransactions(t *testing.T) {
 	url.RawQuery = query.Encode()
 	r.place[1] = url.String()
 	for _, args := range [][]string{
-		{"ls"}, {"ls", "-prefix", "mail:"}, {"show", "mail:1"}, {"stats"}, {"failures"}, {"nodes"}, {"export"},
+		{"ls"}, {"ls", "-prefix", "mail:"}, {"show", "mail:1"}, {"stats"}, {"failures"}, {"nodes"}, {"export"}, {"history"},
 	} {
 		r.must(args[0], args[1:]...)
 	}
