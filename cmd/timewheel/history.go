@@ -36,7 +36,7 @@ func defineHistory(p *program, f *flag.FlagSet) action {
 	text(&q.Kind, "kind", "attempts of the `KIND`")
 	text(&q.Group, "group", "attempts of tasks of the `GROUP`, such as a tenant")
 	text(&q.Node, "node", "attempts on the `NODE`")
-	f.Func("outcome", "attempts with the `OUTCOME`: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
+	f.Func("outcome", "attempts with `OUTCOME`: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
 		if q.Outcome = value; !slices.Contains(durable.Outcomes(), value) {
 			return fmt.Errorf("%q must be one of %s%s", value, strings.Join(durable.Outcomes(), ", "),
 				didYouMean(value, durable.Outcomes()))
