@@ -14,7 +14,8 @@ import (
 const aboutServe = `
 It adds, changes and removes tasks for programs in any language, over HTTP. When a task is due, it
 calls the webhook of the task's kind. The tasks are in an embedded store, which is made if there is
-none, or in a database, which any number of such processes share.
+none, or in a database, which any number of such processes share. A kind may keep a history of its
+attempts, which callers read at /history.
 
 SIGTERM and SIGINT end it: it accepts no further request, starts no further run, and waits for the
 runs in progress. If some have not ended after the drain time, the exit code is 1, and they are

@@ -69,6 +69,7 @@ type Kind struct {
 	ClusterRate        *Rate             `json:"cluster_rate"`
 	Retry              *Retry            `json:"retry"`
 	Missed             string            `json:"missed"`    // once, the default, skip or all
+	History            *History          `json:"history"`   // none: attempts are not kept
 	Elsewhere          bool              `json:"elsewhere"` // other nodes run the tasks
 
 	target  *url.URL
@@ -87,6 +88,12 @@ type Retry struct {
 	Attempts int      `json:"attempts"`
 	Least    Duration `json:"least"`
 	Most     Duration `json:"most"`
+}
+
+// History is that of durable.WithHistory.
+type History struct {
+	Runs int      `json:"runs"` // 1000
+	Age  Duration `json:"age"`  // 24h
 }
 
 // Admin is the address of the operators.
@@ -133,6 +140,7 @@ const (
 	defaultDrain       = 30 * time.Second
 	defaultTimeout     = 10 * time.Second
 	defaultConcurrency = 100
+	defaultHistory     = 1000
 	mostConcurrency    = 100_000
 	leastSecret        = 16
 )
@@ -274,6 +282,15 @@ func (k *checker) kind(field, name string, of *Kind) {
 	}
 	k.rate(field+".rate", of.Rate)
 	k.rate(field+".cluster_rate", of.ClusterRate)
+	if h := of.History; h != nil {
+		if h.Runs == 0 {
+			h.Runs = defaultHistory
+		}
+		if h.Runs < 1 || h.Runs > durable.MaxHistory {
+			k.wrong(field+".history.runs", "%d is not between 1 and %d", h.Runs, durable.MaxHistory)
+		}
+		k.positive(field+".history.age", &h.Age, 24*time.Hour)
+	}
 	if r := of.Retry; r != nil {
 		if r.Attempts == 0 {
 			r.Attempts = 10
@@ -484,6 +501,9 @@ func (of *Kind) options() []durable.KindOption {
 	}
 	if r := of.Retry; r != nil {
 		opts = append(opts, durable.WithRetry(r.Attempts, time.Duration(r.Least), time.Duration(r.Most)))
+	}
+	if h := of.History; h != nil {
+		opts = append(opts, durable.WithHistory(h.Runs, time.Duration(h.Age)))
 	}
 	return opts
 }

@@ -61,6 +61,9 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "rate": {}`):                                                   "kinds.k.rate",
 		kind(https + `, "cluster_rate": {"runs": 1, "burst": -1}`):                     "kinds.k.cluster_rate",
 		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                       "kinds.k.retry",
+		kind(https + `, "history": {"runs": -1}`):                                      "kinds.k.history.runs: -1",
+		kind(https + `, "history": {"runs": 100001}`):                                  "kinds.k.history.runs: 100001",
+		kind(https + `, "history": {"age": "-1s"}`):                                    "kinds.k.history.age",
 		kind(https + `, "missed": "none"`):                                             "kinds.k.missed",
 		kind(https + `, "elsewhere": true`):                                            "kinds.k.elsewhere",
 		kind(https + `, "headers": {"Timewheel-Key": "a"}`):                            "kinds.k.headers.Timewheel-Key",
@@ -95,7 +98,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	path := filepath.Join(dir, "serve.json")
 	check(t, os.WriteFile(path, []byte(`{"listen": "unix:socket", "kinds": {
 		"k": {"url": "https://a/", "secrets": ["file:secret", "env:OTHER"], "headers": {"Authorization": "env:OTHER"},
-			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5},
+			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5, "history": {}},
 		"e": {"elsewhere": true}}}`), 0o600))
 	c, err := Load(path, func(name string) string { return "of " + name + " 1234567890" })
 	check(t, err)
@@ -109,6 +112,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
 	equal(t, "the burst", k.Rate.Burst, 5)
 	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)
+	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour)})
 	equal(t, "the content type", k.ContentType, "application/json")
 	equal(t, "the number of workers", c.workers(), defaultConcurrency)
 	if text := fmt.Sprintf("%v %+v %s", k.Secrets, *k, k.Secrets[0]); strings.Contains(text, "of a file") {
