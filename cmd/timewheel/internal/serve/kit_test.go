@@ -78,7 +78,12 @@ func start(t *testing.T, cfg *Config) *rig {
 
 func startIn(t *testing.T, cfg *Config, dir string) *rig {
 	t.Helper()
-	srv, err := Open(t.Context(), cfg, Place{Dir: dir}, slog.New(slog.DiscardHandler))
+	return startOn(t, cfg, Place{Dir: dir})
+}
+
+func startOn(t *testing.T, cfg *Config, place Place) *rig {
+	t.Helper()
+	srv, err := Open(t.Context(), cfg, place, slog.New(slog.DiscardHandler))
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -52,6 +52,8 @@ type Place struct {
 	Schema      string
 	Cluster     string
 	Connections int // to the database; 0 is the default of package postgres
+
+	scheduler func(opts []durable.Option) (*durable.Scheduler, error) // makes that of a test, in place of the others
 }
 
 // A Server is the service. Open makes one.
@@ -95,7 +97,11 @@ func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Ser
 }
 
 // open makes the scheduler. It returns the engine if it reports its health.
-func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option) (engine.HealthReporter, error) {
+func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option) (_ engine.HealthReporter, err error) {
+	if place.scheduler != nil {
+		srv.s, err = place.scheduler(opts)
+		return nil, err
+	}
 	if place.Dir != "" {
 		store, err := pebble.Open(place.Dir)
 		if err != nil {
