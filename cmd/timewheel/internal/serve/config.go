@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -178,6 +179,9 @@ func (c *Config) parse(text []byte, getenv func(string) string) error {
 		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n")), err)
 	}
 	if err != nil {
+		if wrong := misfits("", text, reflect.TypeFor[Config]()); len(wrong) > 0 {
+			return errors.Join(wrong...)
+		}
 		return err
 	}
 	k := &checker{config: c, getenv: getenv}
@@ -213,7 +217,12 @@ func (k *checker) check() {
 	}
 	names := make(map[string]bool)
 	for i, t := range c.Tokens {
-		k.token(fmt.Sprintf("tokens[%d]", i), t, names)
+		field := fmt.Sprintf("tokens[%d]", i)
+		k.token(field, t, names)
+		same := func(other *Token) bool { return t != nil && other != nil && other.Token == t.Token }
+		if j := slices.IndexFunc(c.Tokens[:i], same); j >= 0 {
+			k.wrong(field+".token", "it is that of tokens[%d]", j)
+		}
 	}
 	if c.Admin != nil {
 		k.admin(c.Admin)
@@ -263,8 +272,8 @@ func (k *checker) kind(field, name string, of *Kind) {
 		k.wrong("kinds", "name %q must have 1 to %d bytes, none of them 0x1f, and not be *", name, durable.MaxKind)
 	}
 	if of.Elsewhere {
-		if of.URL != "" || len(of.Secrets) > 0 {
-			k.wrong(field+".elsewhere", "a kind that runs elsewhere has no url and no secrets")
+		if !reflect.DeepEqual(of, &Kind{Elsewhere: true}) {
+			k.wrong(field+".elsewhere", "a kind that runs elsewhere has no other fields")
 		}
 		return
 	}
