@@ -7,6 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/seed581295f1/timewheel/cmd/timewheel/internal/serve"
 )
@@ -21,7 +24,8 @@ SIGTERM and SIGINT end it: it accepts no further request, starts no further run,
 runs in progress. If some have not ended after the drain time, the exit code is 1, and they are
 repeated later.
 
-The configuration is a JSON file. README.md of the command describes it.
+The configuration is a JSON file. README.md of the command describes it. SIGHUP reads the files of
+TLS certificates again, for new connections. Any other change needs a restart, which loses nothing.
 
   timewheel serve -config serve.json -dir /var/lib/shop/tasks
   timewheel serve -config serve.json -check`
@@ -55,11 +59,14 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		if cfg.Log == "json" {
 			handler = slog.NewJSONHandler(p.err, nil)
 		}
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
 		in := serve.Place{Dir: l.dir, DB: l.db, Schema: l.schema, Cluster: l.cluster, Connections: *connections}
 		srv, err := serve.Open(ctx, cfg, in, slog.New(handler))
 		if err != nil {
 			return err
 		}
-		return srv.Run(ctx)
+		return srv.Run(ctx, reload)
 	})
 }

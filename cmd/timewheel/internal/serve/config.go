@@ -19,6 +19,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -44,7 +45,24 @@ type TLS struct {
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
 
-	pair tls.Certificate
+	pair atomic.Pointer[tls.Certificate] // as last read
+}
+
+// read reads the files. If it returns an error, the certificate stays the same.
+func (t *TLS) read() error {
+	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
+	if err == nil {
+		t.pair.Store(&pair)
+	}
+	return err
+}
+
+// forConnections returns a configuration whose connections begin with the certificate as last read.
+func (t *TLS) forConnections() *tls.Config {
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.pair.Load(), nil },
+		MinVersion:     tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}
 }
 
 // A Token identifies a caller, and names its rights.
@@ -419,9 +437,8 @@ func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
 		k.wrong(field, "%s is beyond loopback and needs tls, or \"insecure\": true", address)
 	}
 	if t != nil {
-		var err error
-		t.pair, err = tls.LoadX509KeyPair(k.path(t.Certificate), k.path(t.Key))
-		if err != nil {
+		t.Certificate, t.Key = k.path(t.Certificate), k.path(t.Key)
+		if err := t.read(); err != nil {
 			k.wrong(strings.TrimSuffix(field, "listen")+"tls", "%v", err)
 		}
 	}
