@@ -394,7 +394,7 @@ func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
 func (n *node) notebook() past.Notebook           { return notebook{past.OfEngine(n.engine), n} }
 func (n *node) failing() <-chan struct{}          { return nil }
 
-// A notebook is the notes of the engine. Its reads fail as those of tasks do.
+// A notebook is the notes of the engine. Its reads fail as reads of tasks do.
 type notebook struct {
 	past.Notebook
 	of *node

@@ -28,7 +28,7 @@ type service struct {
 	log logged // after the line with the address
 }
 
-// logged is what a process writes.
+// logged is the log of a process.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -226,7 +226,7 @@ func TestServe_untilSIGTERM_drains(t *testing.T) {
 	})
 }
 
-// SIGHUP does not end the service. What it reads again is tested in package serve.
+// SIGHUP does not end the service. Package serve tests the certificates.
 func TestServe_onSIGHUP_goesOn(t *testing.T) {
 	s := startService(t, "-config", serveConfig(t, "127.0.0.1:1"), "-dir", filepath.Join(t.TempDir(), "tasks"))
 	for end := time.After(time.Minute); !s.log.has("there is no certificate to be read again"); {

@@ -376,7 +376,7 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, page)
 }
 
-// page returns the limit of a list. Its parameters are limit, after and those with the names.
+// page returns the limit of a list. Its parameters are limit, after and the given ones.
 func page(q url.Values, names ...string) (limit int, err error) {
 	names = append(names, "limit", "after")
 	for name := range q {

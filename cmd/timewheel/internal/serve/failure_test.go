@@ -40,7 +40,7 @@ func on(store engine.Store) Place {
 	return Place{scheduler: func(opts []durable.Option) (*durable.Scheduler, error) { return durable.New(store, opts...) }}
 }
 
-// refuses checks the answer of a service that cannot do what it should.
+// refuses checks the answer of a service whose store fails.
 func (r *rig) refuses(method, path, body, says string) {
 	r.Helper()
 	got := r.do(method, path, body)
@@ -68,7 +68,7 @@ func (r *rig) unhealthy(admin, path, says string) {
 // admin is simple with an address for operators.
 var admin = strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1)
 
-// After the store has failed, changes are refused with the cause, health says it, and no webhook is called any more.
+// After the store has failed, changes are refused with the cause, health says it, and no further webhook is called.
 // The requests go around Run, which would end the service within a second.
 func TestStoreFails_requestsAndHealthSayWhy_andNoWebhookIsCalled(t *testing.T) {
 	var calls atomic.Int32
@@ -109,7 +109,7 @@ func TestStoreFails_requestsAndHealthSayWhy_andNoWebhookIsCalled(t *testing.T) {
 		r.unhealthy(operators.URL, "/readyz", errDisk.Error())
 		store.fails.Store(false) // it is too late
 	}
-	r.must(200, "GET", "/tasks/later", "") // reads go on
+	r.must(200, "GET", "/tasks/later", "") // reads still work
 	release()                              // the others waited for this run
 	if err := srv.s.Shutdown(t.Context()); !errors.Is(err, errDisk) {
 		t.Errorf("Shutdown: %v", err)
@@ -133,7 +133,7 @@ func TestRun_whenTheStoreFails_endsWithTheCause(t *testing.T) {
 	}
 }
 
-// While a database does not answer, requests are refused and the service is not ready. When it is back, all goes on.
+// While a database does not answer, requests are refused and the service is not ready. When it is back, all works again.
 func TestDatabaseAway_requestsAndReadinessSayIt_untilItIsBack(t *testing.T) {
 	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
 	link := memengine.NewLink(memengine.New())

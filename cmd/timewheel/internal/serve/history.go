@@ -38,7 +38,7 @@ func newAttemptResponse(r durable.PastRun) attemptResponse {
 	return a
 }
 
-// A historyResponse is a page of attempts, those that ended last first.
+// A historyResponse is a page of attempts, the last first.
 type historyResponse struct {
 	Attempts []attemptResponse `json:"attempts"`
 	Next     string            `json:"next,omitempty"` // after= of the next page; none if this is the last

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The history has the attempts of tasks that are gone, by pages, and only those that the token has a right to.
+// The history has, by pages, the attempts to which the token has a right, also of tasks that are gone.
 func TestHistory_hasTheAttempts_ofTasksThatAreGone(t *testing.T) {
 	at := receiver(t, func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(headerKey)

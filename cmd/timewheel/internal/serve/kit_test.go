@@ -73,7 +73,7 @@ type rig struct {
 	reload chan<- os.Signal
 }
 
-// lines are those of a log.
+// lines are a log.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -216,7 +216,7 @@ func certify(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-// New connections get the certificate as last read, and open ones go on. Files that cannot be read change nothing.
+// New connections get the certificate as last read, and open ones stay. Files that cannot be read change nothing.
 func TestReload_readsTheCertificatesAgain(t *testing.T) {
 	dir := t.TempDir()
 	first := certify(t, dir)
