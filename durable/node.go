@@ -391,8 +391,27 @@ func (n *node) nodeCount() int {
 func (n *node) Err() error                        { return nil } // a node survives any engine failure
 func (n *node) limit(k *kind)                     { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
 func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
-func (n *node) notebook() past.Notebook           { return past.OfEngine(n.engine) }
+func (n *node) notebook() past.Notebook           { return notebook{past.OfEngine(n.engine), n} }
 func (n *node) failing() <-chan struct{}          { return nil }
+
+// A notebook is the notes of the engine. Its reads fail as reads of tasks do.
+type notebook struct {
+	past.Notebook
+	of *node
+}
+
+func (b notebook) Read(ctx context.Context, over engine.Range) iter.Seq2[engine.Record, error] {
+	return func(yield func(engine.Record, error) bool) {
+		for note, err := range b.Notebook.Read(ctx, over) {
+			if err != nil {
+				err = b.of.unavailable(ctx, err)
+			}
+			if !yield(note, err) || err != nil {
+				return
+			}
+		}
+	}
+}
 
 func (n *node) stop() {
 	n.mu.Lock()

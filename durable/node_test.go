@@ -302,8 +302,10 @@ func TestNode_engineAway(t *testing.T) {
 		k.After(time.Minute)
 		task := durable.Task{Key: "other", Kind: "note", Delay: time.Second}
 		_, getErr := a.Exist(ctx, "k")
+		_, historyErr := a.History(ctx, durable.HistoryQuery{})
 		for _, err := range []error{a.AddTask(ctx, task), a.SetTask(ctx, task), a.RemoveTask(ctx, "k"),
-			a.Reschedule(ctx, "k", time.Hour), getErr, allError(a.Scheduler)} {
+			a.Reschedule(ctx, "k", time.Hour), getErr, historyErr,
+			allError(a.Scheduler)} {
 			if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, memengine.ErrFault) {
 				t.Errorf("while the engine is away: %v", err)
 			}

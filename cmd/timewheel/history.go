@@ -14,9 +14,10 @@ import (
 )
 
 const aboutHistory = `
-It lists attempts, the last first, with how late they started and how long they took.
-A kind has a history if its program asks for one (durable.WithHistory). A task whose last run is
-over is gone, and its attempts are still here. -limit 1 with a key is the last attempt of its task.
+It lists attempts, the last first, with how late they started and how long they took. A kind has a
+history if its program asks for one (durable.WithHistory, or "history" in the configuration of
+serve). A task whose last run is over is gone, and its attempts are still here. -limit 1 with a key
+is the last attempt of its task.
 
   timewheel history order:42
   timewheel history -kind mail -outcome parked,expired -json | jq -r .failure | sort | uniq -c`
@@ -36,7 +37,7 @@ func defineHistory(p *program, f *flag.FlagSet) action {
 	text(&q.Kind, "kind", "attempts of the `KIND`")
 	text(&q.Group, "group", "attempts of tasks of the `GROUP`, such as a tenant")
 	text(&q.Node, "node", "attempts on the `NODE`")
-	f.Func("outcome", "attempts with the `OUTCOME`, or any of several: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
+	f.Func("outcome", "attempts with `OUTCOMES`: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
 		q.Outcomes = strings.Split(value, ",")
 		for _, name := range q.Outcomes {
 			if !slices.Contains(durable.Outcomes(), name) {

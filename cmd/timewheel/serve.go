@@ -7,6 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/seed581295f1/timewheel/cmd/timewheel/internal/serve"
 )
@@ -14,13 +17,15 @@ import (
 const aboutServe = `
 It adds, changes and removes tasks for programs in any language, over HTTP. When a task is due, it
 calls the webhook of the task's kind. The tasks are in an embedded store, which is made if there is
-none, or in a database, which any number of such processes share.
+none, or in a database, which any number of such processes share. A kind may keep a history of its
+attempts, which callers read at /history.
 
 SIGTERM and SIGINT end it: it accepts no further request, starts no further run, and waits for the
 runs in progress. If some have not ended after the drain time, the exit code is 1, and they are
 repeated later.
 
-The configuration is a JSON file. README.md of the command describes it.
+The configuration is a JSON file. README.md of the command describes it. SIGHUP reads the files of
+TLS certificates again, for new connections. Any other change needs a restart, which loses nothing.
 
   timewheel serve -config serve.json -dir /var/lib/shop/tasks
   timewheel serve -config serve.json -check`
@@ -54,11 +59,14 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		if cfg.Log == "json" {
 			handler = slog.NewJSONHandler(p.err, nil)
 		}
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
 		in := serve.Place{Dir: l.dir, DB: l.db, Schema: l.schema, Cluster: l.cluster, Connections: *connections}
 		srv, err := serve.Open(ctx, cfg, in, slog.New(handler))
 		if err != nil {
 			return err
 		}
-		return srv.Run(ctx)
+		return srv.Run(ctx, reload)
 	})
 }

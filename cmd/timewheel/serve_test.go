@@ -25,6 +25,25 @@ type service struct {
 	*testing.T
 	cmd *exec.Cmd
 	url string
+	log logged // after the line with the address
+}
+
+// logged is the log of a process.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
 }
 
 // startService starts a process. The place and the configuration are flags.
@@ -44,7 +63,7 @@ func startService(t *testing.T, args ...string) *service {
 		fmt.Fprintln(&all, lines.Text())
 		if _, at, is := strings.Cut(lines.Text(), "msg=serving listen="); is {
 			s.url = "http://" + strings.Fields(at)[0]
-			go io.Copy(io.Discard, log)
+			go io.Copy(&s.log, log)
 			return s
 		}
 	}
@@ -205,6 +224,22 @@ func TestServe_untilSIGTERM_drains(t *testing.T) {
 			r.Errorf("the tasks are %s", got)
 		}
 	})
+}
+
+// SIGHUP does not end the service. Package serve tests the certificates.
+func TestServe_onSIGHUP_goesOn(t *testing.T) {
+	s := startService(t, "-config", serveConfig(t, "127.0.0.1:1"), "-dir", filepath.Join(t.TempDir(), "tasks"))
+	for end := time.After(time.Minute); !s.log.has("there is no certificate to be read again"); {
+		check(t, s.cmd.Process.Signal(syscall.SIGHUP))
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-end:
+			t.Fatal("the signal is not in the log")
+		}
+	}
+	s.do("PUT", "/tasks/a", `{"kind": "k", "delay": "10h"}`)
+	check(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	check(t, s.cmd.Wait())
 }
 
 func TestServe_flags(t *testing.T) {

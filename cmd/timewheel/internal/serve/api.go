@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +30,7 @@ var openapi []byte
 
 const (
 	mostBody     = 2 << 20 // bytes of a task: its payload in base64 takes 1.4 MB
-	mostPage     = 1000    // tasks in a list
+	mostPage     = 1000    // tasks or attempts in a list
 	requestLimit = time.Minute
 )
 
@@ -55,6 +57,7 @@ var routes = []route{
 	{http.MethodPut, "/tasks/{key}", mayWrite, (*api).put},
 	{http.MethodDelete, "/tasks/{key}", mayWrite, (*api).remove},
 	{http.MethodPost, "/tasks/{key}/reschedule", mayWrite, (*api).reschedule},
+	{http.MethodGet, "/history", mayRead, (*api).history},
 	{http.MethodGet, "/openapi.json", "", (*api).document},
 }
 
@@ -344,29 +347,20 @@ type listResponse struct {
 
 func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	for name := range q {
-		switch name {
-		case "prefix", "kind", "state", "group", "limit", "after":
-		default:
-			return problemf(http.StatusBadRequest, "parameter %q must be one of prefix, kind, state, group, limit, after", name)
-		}
+	limit, err := page(q, "prefix", "kind", "state", "group")
+	if err != nil {
+		return err
 	}
-	of := durable.Query{Prefix: q.Get("prefix"), Kind: q.Get("kind"), Group: q.Get("group"), After: q.Get("after"), Limit: 100}
+	of := durable.Query{Prefix: q.Get("prefix"), Kind: q.Get("kind"), Group: q.Get("group"), After: q.Get("after"), Limit: limit}
 	if err := c.mayUse(of.Prefix); err != nil {
 		return err
 	}
 	if of.Kind != "" && !c.hasKind(of.Kind) {
 		return noRight(of.Kind)
 	}
-	var err error
 	if state := q.Get("state"); state != "" {
 		if of.State, err = durable.ParseState(state); err != nil {
 			return problemf(http.StatusBadRequest, "%v", err)
-		}
-	}
-	if limit := q.Get("limit"); limit != "" {
-		if of.Limit, err = strconv.Atoi(limit); err != nil || of.Limit < 1 || of.Limit > mostPage {
-			return problemf(http.StatusBadRequest, "limit %q must be 1 to %d", limit, mostPage)
 		}
 	}
 	found, err := a.s.Find(r.Context(), of)
@@ -380,6 +374,24 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return writeJSON(w, page)
+}
+
+// page returns the limit of a list. Its parameters are limit, after and the given ones.
+func page(q url.Values, names ...string) (limit int, err error) {
+	names = append(names, "limit", "after")
+	for name := range q {
+		if !slices.Contains(names, name) {
+			return 0, problemf(http.StatusBadRequest, "parameter %q must be one of %s", name, strings.Join(names, ", "))
+		}
+	}
+	text := q.Get("limit")
+	if text == "" {
+		return 100, nil
+	}
+	if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostPage {
+		return 0, problemf(http.StatusBadRequest, "limit %q must be 1 to %d", text, mostPage)
+	}
+	return limit, nil
 }
 
 func (a *api) document(_ *caller, w http.ResponseWriter, _ *http.Request) error {

@@ -16,8 +16,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -43,7 +45,24 @@ type TLS struct {
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
 
-	pair tls.Certificate
+	pair atomic.Pointer[tls.Certificate] // as last read
+}
+
+// read reads the files. If it returns an error, the certificate stays the same.
+func (t *TLS) read() error {
+	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
+	if err == nil {
+		t.pair.Store(&pair)
+	}
+	return err
+}
+
+// forConnections returns a configuration whose connections begin with the certificate as last read.
+func (t *TLS) forConnections() *tls.Config {
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.pair.Load(), nil },
+		MinVersion:     tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}
 }
 
 // A Token identifies a caller, and names its rights.
@@ -69,6 +88,7 @@ type Kind struct {
 	ClusterRate        *Rate             `json:"cluster_rate"`
 	Retry              *Retry            `json:"retry"`
 	Missed             string            `json:"missed"`    // once, the default, skip or all
+	History            *History          `json:"history"`   // none: attempts are not kept
 	Elsewhere          bool              `json:"elsewhere"` // other nodes run the tasks
 
 	target  *url.URL
@@ -87,6 +107,12 @@ type Retry struct {
 	Attempts int      `json:"attempts"`
 	Least    Duration `json:"least"`
 	Most     Duration `json:"most"`
+}
+
+// History is that of durable.WithHistory.
+type History struct {
+	Attempts int      `json:"attempts"` // 1000
+	Age      Duration `json:"age"`      // 24h
 }
 
 // Admin is the address of the operators.
@@ -133,6 +159,7 @@ const (
 	defaultDrain       = 30 * time.Second
 	defaultTimeout     = 10 * time.Second
 	defaultConcurrency = 100
+	defaultHistory     = 1000
 	mostConcurrency    = 100_000
 	leastSecret        = 16
 )
@@ -170,6 +197,9 @@ func (c *Config) parse(text []byte, getenv func(string) string) error {
 		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n")), err)
 	}
 	if err != nil {
+		if wrong := misfits("", text, reflect.TypeFor[Config]()); len(wrong) > 0 {
+			return errors.Join(wrong...)
+		}
 		return err
 	}
 	k := &checker{config: c, getenv: getenv}
@@ -205,7 +235,12 @@ func (k *checker) check() {
 	}
 	names := make(map[string]bool)
 	for i, t := range c.Tokens {
-		k.token(fmt.Sprintf("tokens[%d]", i), t, names)
+		field := fmt.Sprintf("tokens[%d]", i)
+		k.token(field, t, names)
+		same := func(other *Token) bool { return t != nil && other != nil && other.Token == t.Token }
+		if j := slices.IndexFunc(c.Tokens[:i], same); j >= 0 {
+			k.wrong(field+".token", "it is that of tokens[%d]", j)
+		}
 	}
 	if c.Admin != nil {
 		k.admin(c.Admin)
@@ -255,8 +290,8 @@ func (k *checker) kind(field, name string, of *Kind) {
 		k.wrong("kinds", "name %q must have 1 to %d bytes, none of them 0x1f, and not be *", name, durable.MaxKind)
 	}
 	if of.Elsewhere {
-		if of.URL != "" || len(of.Secrets) > 0 {
-			k.wrong(field+".elsewhere", "a kind that runs elsewhere has no url and no secrets")
+		if !reflect.DeepEqual(of, &Kind{Elsewhere: true}) {
+			k.wrong(field+".elsewhere", "a kind that runs elsewhere has no other fields")
 		}
 		return
 	}
@@ -274,6 +309,15 @@ func (k *checker) kind(field, name string, of *Kind) {
 	}
 	k.rate(field+".rate", of.Rate)
 	k.rate(field+".cluster_rate", of.ClusterRate)
+	if h := of.History; h != nil {
+		if h.Attempts == 0 {
+			h.Attempts = defaultHistory
+		}
+		if h.Attempts < 1 || h.Attempts > durable.MaxHistory {
+			k.wrong(field+".history.attempts", "%d is not between 1 and %d", h.Attempts, durable.MaxHistory)
+		}
+		k.positive(field+".history.age", &h.Age, 24*time.Hour)
+	}
 	if r := of.Retry; r != nil {
 		if r.Attempts == 0 {
 			r.Attempts = 10
@@ -393,9 +437,8 @@ func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
 		k.wrong(field, "%s is beyond loopback and needs tls, or \"insecure\": true", address)
 	}
 	if t != nil {
-		var err error
-		t.pair, err = tls.LoadX509KeyPair(k.path(t.Certificate), k.path(t.Key))
-		if err != nil {
+		t.Certificate, t.Key = k.path(t.Certificate), k.path(t.Key)
+		if err := t.read(); err != nil {
 			k.wrong(strings.TrimSuffix(field, "listen")+"tls", "%v", err)
 		}
 	}
@@ -484,6 +527,9 @@ func (of *Kind) options() []durable.KindOption {
 	}
 	if r := of.Retry; r != nil {
 		opts = append(opts, durable.WithRetry(r.Attempts, time.Duration(r.Least), time.Duration(r.Most)))
+	}
+	if h := of.History; h != nil {
+		opts = append(opts, durable.WithHistory(h.Attempts, time.Duration(h.Age)))
 	}
 	return opts
 }

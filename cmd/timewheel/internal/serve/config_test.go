@@ -29,13 +29,13 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                  "EOF",
 		"{\n\"listen\": 1,,}":               "line 2",
-		`{"listn": "x"}`:                    `unknown field "listn"`,
+		`{"listn": "x"}`:                    "listn: unknown field",
 		kind(https) + "{}":                  "text after the configuration",
 		`{"kinds": {"k": {` + https + `}}}`: `listen: "" is neither`,
 		`{"listen": "unix:", "kinds": {"k": {` + https + `}}}`:                  "listen: the path",
 		`{"listen": "127.0.0.1:0"}`:                                             "kinds: none",
 		`{"listen": "127.0.0.1:0", "drain": "-1s", "kinds": {}}`:                "drain: -1s is negative",
-		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "neither text such as",
+		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "drain: duration \"soon\" is neither text such as",
 		`{"listen": "127.0.0.1:0", "log": "xml"}`:                               "log: \"xml\" must be one of text, json",
 		`{"listen": ":0", "kinds": {"k": {` + https + `}}}`:                     "listen: :0 is beyond loopback",
 		`{"listen": ":0", "insecure": true, "kinds": {"k": {` + https + `}}}`:   "tokens: none are given",
@@ -43,39 +43,60 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		`{"listen": "127.0.0.1:0", "tls": {}, "kinds": {"k": {` + https + `}}}`: "tls: ",
 		`{"listen": "127.0.0.1:0", "kinds": {"k": null}}`:                       "kinds.k: null",
 		`{"listen": "127.0.0.1:0", "kinds": {"*": {` + https + `}}}`:            "name \"*\"",
-		kind(``):                                                                       "kinds.k.url: it is missing",
-		kind(`"url": "ftp://a/"`):                                                      "kinds.k.url: \"ftp://a/\" is not an http",
-		kind(`"url": "https:///path"`):                                                 "with a host",
-		kind(`"url": "https://u:p@a/"`):                                                "a user and a fragment",
-		kind(`"url": "http://a/"`):                                                     "kinds.k.url: http needs networks",
-		kind(`"url": "https://a/"`):                                                    "kinds.k.secrets: none",
-		kind(`"url": "https://a/", "secrets": ["short"]`):                              "kinds.k.secrets[0]: it has 5 bytes",
-		kind(`"url": "https://a/", "secrets": ["env:NONE"]`):                           "variable NONE is empty",
-		kind(`"url": "https://a/", "secrets": ["file:none"]`):                          "kinds.k.secrets[0]: open",
-		kind(https + `, "networks": ["10.0.0.1/8"]`):                                   "do you mean 10.0.0.0/8?",
-		kind(https + `, "networks": [""]`):                                             "kinds.k.networks[0]",
-		kind(https + `, "networks": ["x"]`):                                            "ParsePrefix",
-		kind(https + `, "timeout": "-1s"`):                                             "kinds.k.timeout",
-		kind(https + `, "concurrency": -1`):                                            "kinds.k.concurrency",
-		kind(https + `, "cluster_concurrency": -1`):                                    "kinds.k.cluster_concurrency",
-		kind(https + `, "rate": {}`):                                                   "kinds.k.rate",
-		kind(https + `, "cluster_rate": {"runs": 1, "burst": -1}`):                     "kinds.k.cluster_rate",
-		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                       "kinds.k.retry",
-		kind(https + `, "missed": "none"`):                                             "kinds.k.missed",
-		kind(https + `, "elsewhere": true`):                                            "kinds.k.elsewhere",
-		kind(https + `, "headers": {"Timewheel-Key": "a"}`):                            "kinds.k.headers.Timewheel-Key",
-		kind(https + `, "headers": {"content-length": "a"}`):                           "kinds.k.headers.content-length",
-		kind(https + `, "headers": {"X": "a\nb"}`):                                     "kinds.k.headers.X",
-		kind(https + `, "content_type": "a\nb"`):                                       "kinds.k.content_type",
-		token(strings.Replace(whole, `"a"`, `""`, 1)):                                  "tokens[0].name",
-		token(whole + `}, {` + whole):                                                  `tokens[1].name: "a" is used twice`,
-		token(strings.Replace(whole, `0123456789abcdef`, `0`, 1)):                      "tokens[0].token: it has 1 bytes",
-		token(strings.Replace(whole, `[""]`, `[]`, 1)):                                 "tokens[0].prefixes",
-		token(strings.Replace(whole, `["*"]`, `[]`, 1)):                                "tokens[0].kinds: none",
-		token(strings.Replace(whole, `["*"]`, `["mial"]`, 1)):                          `tokens[0].kinds: "mial"`,
-		token(strings.Replace(whole, `["read"]`, `[]`, 1)):                             "tokens[0].rights: none",
-		token(strings.Replace(whole, `["read"]`, `["all"]`, 1)):                        `tokens[0].rights: "all"`,
-		`{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "tokens": [null]}`: "tokens[0]: null",
+		kind(``):                                                                              "kinds.k.url: it is missing",
+		kind(`"url": "ftp://a/"`):                                                             "kinds.k.url: \"ftp://a/\" is not an http",
+		kind(`"url": "https:///path"`):                                                        "with a host",
+		kind(`"url": "https://u:p@a/"`):                                                       "a user and a fragment",
+		kind(`"url": "http://a/"`):                                                            "kinds.k.url: http needs networks",
+		kind(`"url": "https://a/"`):                                                           "kinds.k.secrets: none",
+		kind(`"url": "https://a/", "secrets": ["short"]`):                                     "kinds.k.secrets[0]: it has 5 bytes",
+		kind(`"url": "https://a/", "secrets": ["env:NONE"]`):                                  "variable NONE is empty",
+		kind(`"url": "https://a/", "secrets": ["file:none"]`):                                 "kinds.k.secrets[0]: open",
+		kind(https + `, "networks": ["10.0.0.1/8"]`):                                          "do you mean 10.0.0.0/8?",
+		kind(https + `, "networks": [""]`):                                                    "kinds.k.networks[0]",
+		kind(https + `, "networks": ["x"]`):                                                   "kinds.k.networks[0]: netip.ParsePrefix",
+		kind(https + `, "timeout": "-1s"`):                                                    "kinds.k.timeout",
+		kind(https + `, "concurrency": -1`):                                                   "kinds.k.concurrency",
+		kind(https + `, "cluster_concurrency": -1`):                                           "kinds.k.cluster_concurrency",
+		kind(https + `, "rate": {}`):                                                          "kinds.k.rate",
+		kind(https + `, "cluster_rate": {"runs": 1, "burst": -1}`):                            "kinds.k.cluster_rate",
+		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                              "kinds.k.retry",
+		kind(https + `, "history": {"attempts": -1}`):                                         "kinds.k.history.attempts: -1",
+		kind(https + `, "history": {"attempts": 100001}`):                                     "kinds.k.history.attempts: 100001",
+		kind(https + `, "history": {"age": "-1s"}`):                                           "kinds.k.history.age",
+		kind(https + `, "missed": "none"`):                                                    "kinds.k.missed",
+		kind(https + `, "elsewhere": true`):                                                   "kinds.k.elsewhere",
+		`{"listen": "127.0.0.1:0", "kinds": {"k": {"elsewhere": true, "rate": {"runs": 1}}}}`: "kinds.k.elsewhere: a kind",
+		`{"listen": 1, "kinds": {}}`:                                                          "listen: a JSON number is not allowed here",
+		`[]`:                                                                                  "a JSON array is not allowed here",
+		kind(https + `, "tiemout": "1s"`):                                                     "kinds.k.tiemout: unknown field",
+		kind(https + `, "timeout": true`):                                                     "kinds.k.timeout: duration true",
+		kind(https + `, "concurrency": "5"`):                                                  "kinds.k.concurrency: a JSON string",
+		kind(https + `, "rate": {"runs": 1.5}`):                                               "kinds.k.rate.runs: a JSON number 1.5",
+		kind(https + `, "rate": {"runs": 1, "per": "-1s"}`):                                   "kinds.k.rate.per: -1s",
+		kind(https + `, "rate": {"runs": 1, "per": "x"}`):                                     "kinds.k.rate.per: duration",
+		kind(https + `, "retry": {"attempts": -1}`):                                           "kinds.k.retry: -1 attempts",
+		kind(https + `, "retry": {"least": "-1s"}`):                                           "kinds.k.retry.least: -1s",
+		kind(https + `, "headers": {"X": 1}`):                                                 "kinds.k.headers.X: a JSON number",
+		kind(https + `, "headers": {"X": "env:NONE"}`):                                        "kinds.k.headers.X: the environment variable NONE",
+		kind(https + `, "secrets": [1]`):                                                      "kinds.k.secrets[0]: a JSON number",
+		kind(https + `, "headers": {"Timewheel-Key": "a"}`):                                   "kinds.k.headers.Timewheel-Key",
+		kind(https + `, "headers": {"content-length": "a"}`):                                  "kinds.k.headers.content-length",
+		kind(https + `, "headers": {"X": "a\nb"}`):                                            "kinds.k.headers.X",
+		kind(https + `, "content_type": "a\nb"`):                                              "kinds.k.content_type",
+		token(strings.Replace(whole, `"a"`, `""`, 1)):                                         "tokens[0].name",
+		token(whole + `}, {` + whole):                                                         `tokens[1].name: "a" is used twice`,
+		token(whole + `}, {` + strings.Replace(whole, `"a"`, `"b"`, 1)):                       "tokens[1].token: it is that of tokens[0]",
+		token(strings.Replace(whole, `["read"]`, `"read"`, 1)):                                "tokens[0].rights: a JSON string",
+		token(strings.Replace(whole, `0123456789abcdef`, `0`, 1)):                             "tokens[0].token: it has 1 bytes",
+		token(strings.Replace(whole, `[""]`, `[]`, 1)):                                        "tokens[0].prefixes",
+		token(strings.Replace(whole, `["*"]`, `[]`, 1)):                                       "tokens[0].kinds: none",
+		token(strings.Replace(whole, `["*"]`, `["mial"]`, 1)):                                 `tokens[0].kinds: "mial"`,
+		token(strings.Replace(whole, `["read"]`, `[]`, 1)):                                    "tokens[0].rights: none",
+		token(strings.Replace(whole, `["read"]`, `["all"]`, 1)):                               `tokens[0].rights: "all"`,
+		`{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "tokens": [null]}`:        "tokens[0]: null",
+		admin(`"listen": "127.0.0.1:0", "tls": {"certificate": "none.pem"}`):                  "admin.tls: open",
+		admin(`"listen": "127.0.0.1:0", "hosts": "a"`):                                        "admin.hosts: a JSON string",
 		admin(``):               "admin.listen",
 		admin(`"listen": ":0"`): "admin.insecure",
 		admin(`"listen": ":0", "insecure": true, "control": true`): "admin.control",
@@ -95,7 +116,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	path := filepath.Join(dir, "serve.json")
 	check(t, os.WriteFile(path, []byte(`{"listen": "unix:socket", "kinds": {
 		"k": {"url": "https://a/", "secrets": ["file:secret", "env:OTHER"], "headers": {"Authorization": "env:OTHER"},
-			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5},
+			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5, "history": {}},
 		"e": {"elsewhere": true}}}`), 0o600))
 	c, err := Load(path, func(name string) string { return "of " + name + " 1234567890" })
 	check(t, err)
@@ -109,9 +130,26 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
 	equal(t, "the burst", k.Rate.Burst, 5)
 	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)
+	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour)})
 	equal(t, "the content type", k.ContentType, "application/json")
 	equal(t, "the number of workers", c.workers(), defaultConcurrency)
 	if text := fmt.Sprintf("%v %+v %s", k.Secrets, *k, k.Secrets[0]); strings.Contains(text, "of a file") {
 		t.Errorf("a secret is printed: %s", text)
+	}
+}
+
+// All mistakes are named at once.
+func TestLoad_ofManyMistakes_namesThemAll(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"listen": "x", "log": "xml", "kinds": {"k": {"url": "ftp://a"}}}`:  "listen log kinds.k.url kinds.k.secrets",
+		`{"listen": 1, "kinds": {"k": {"uri": "", "timeout": "x"}, "l": 5}}`: "kinds.k.timeout kinds.k.uri kinds.l listen",
+	} {
+		err := new(Config).parse([]byte(text), func(string) string { return "" })
+		var got []string
+		for line := range strings.Lines(fmt.Sprint(err)) {
+			field, _, _ := strings.Cut(line, ":")
+			got = append(got, field)
+		}
+		equal(t, text, strings.Join(got, " "), want)
 	}
 }

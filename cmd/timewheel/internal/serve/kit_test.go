@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +69,26 @@ type rig struct {
 	url    string
 	stop   func() error // drains it, and returns the error of Run
 	bearer string       // token of the requests
+	log    *lines
+	reload chan<- os.Signal
+}
+
+// lines are a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
 }
 
 // start runs a service until the end of the test.
@@ -78,12 +99,19 @@ func start(t *testing.T, cfg *Config) *rig {
 
 func startIn(t *testing.T, cfg *Config, dir string) *rig {
 	t.Helper()
-	srv, err := Open(t.Context(), cfg, Place{Dir: dir}, slog.New(slog.DiscardHandler))
+	return startOn(t, cfg, Place{Dir: dir})
+}
+
+func startOn(t *testing.T, cfg *Config, place Place) *rig {
+	t.Helper()
+	log := new(lines)
+	srv, err := Open(t.Context(), cfg, place, slog.New(slog.NewTextHandler(log, nil)))
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(ctx) }()
-	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String()}
+	reload := make(chan os.Signal)
+	go func() { ended <- srv.Run(ctx, reload) }()
+	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String(), log: log, reload: reload}
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended

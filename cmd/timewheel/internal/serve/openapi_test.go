@@ -182,7 +182,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for schema, v := range map[string]any{
 		"NewTask": taskRequest{}, "Reschedule": rescheduleRequest{}, "Task": taskResponse{}, "List": listResponse{},
-		"Outcome": lineResponse{}, "Problem": problem{},
+		"Outcome": lineResponse{}, "Problem": problem{}, "Attempt": attemptResponse{}, "History": historyResponse{},
 	} {
 		of := d.object(d.root, "components", "schemas", schema)
 		var want, required []string
@@ -223,7 +223,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 
 // The server accepts each example, and refuses each kind of wrong request, with an answer of the document.
 func TestDocument_holdsAgainstTheServer(t *testing.T) {
-	cfg := config(t, "127.0.0.1:1", strings.Replace(idle, `"k": {`, `"mail": {"elsewhere": true}, "k": {`, 1))
+	cfg := config(t, "127.0.0.1:1", strings.Replace(idle, `"k": {`, `"mail": {"elsewhere": true}, "k": {"history": {}, `, 1))
 	cfg.Tokens = []*Token{
 		{Name: "a", Token: "aaaaaaaaaaaaaaaaaaaa", Prefixes: []string{""}, Kinds: []string{"*"}, Rights: []string{mayRead, mayWrite}},
 		{Name: "b", Token: "bbbbbbbbbbbbbbbbbbbb", Prefixes: []string{"b"}, Kinds: []string{"l"}, Rights: []string{mayRead, mayWrite}},
@@ -256,7 +256,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 		}
 		return all
 	}
-	const one, move, many = "/tasks/{key}", "/tasks/{key}/reschedule", "/tasks"
+	const one, move, many, past = "/tasks/{key}", "/tasks/{key}/reschedule", "/tasks", "/history"
 	for name, body := range examples(one, "put", "application/json") {
 		expect(204, one, "PUT", "/tasks/"+name, body)
 		expect(200, one, "GET", "/tasks/"+name, "")
@@ -274,6 +274,13 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	until(t, "it is parked", func() bool { info, _ := r.info("fails"); return info.Parked })
 	expect(200, one, "GET", "/tasks/fails", "")
 	expect(200, many, "GET", "/tasks?limit=2", "")
+	until(t, "its attempts are in the history", func() bool {
+		return strings.Contains(r.must(200, "GET", "/history?outcome=parked", ""), `"fails"`)
+	})
+	expect(200, past, "GET", "/history?limit=2", "")
+	expect(400, past, "GET", "/history?outcome=done", "")
+	expect(401, past, "GET", "/history", "", "Authorization", "Bearer x")
+	expect(403, past, "GET", "/history", "", "Authorization", "Bearer bbbbbbbbbbbbbbbbbbbb")
 	expect(200, "/openapi.json", "GET", "/openapi.json", "")
 	expect(204, one, "DELETE", "/tasks/once", "")
 	type request struct{ path, method, url, body string }
@@ -305,6 +312,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 			expect(503, q.path, q.method, q.url, q.body)
 		}
 	}
+	expect(503, past, "GET", "/history", "")
 	expect(200, many, "POST", "/tasks", `{"key": "x", "kind": "l"}`) // each line has the status 503
 	for path, item := range d.object(d.root, "paths") {
 		for method, operation := range d.object(item) {

@@ -41,7 +41,7 @@ func problemOf(err error) *problem {
 		return problemf(http.StatusPreconditionFailed, "%v", err)
 	case errors.Is(err, durable.ErrStopped):
 		p = problemf(http.StatusServiceUnavailable, "the service is stopping")
-	case errors.Is(err, durable.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, durable.ErrUnavailable), errors.Is(err, durable.ErrBroken), errors.Is(err, context.DeadlineExceeded):
 		p = problemf(http.StatusServiceUnavailable, "%v; the request may or may not have taken effect", err)
 	case errors.Is(err, context.Canceled):
 		return problemf(http.StatusServiceUnavailable, "the request was cancelled, and may or may not have taken effect")

@@ -52,6 +52,8 @@ type Place struct {
 	Schema      string
 	Cluster     string
 	Connections int // to the database; 0 is the default of package postgres
+
+	scheduler func(opts []durable.Option) (*durable.Scheduler, error) // makes that of a test, in place of the others
 }
 
 // A Server is the service. Open makes one.
@@ -95,7 +97,11 @@ func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Ser
 }
 
 // open makes the scheduler. It returns the engine if it reports its health.
-func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option) (engine.HealthReporter, error) {
+func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option) (_ engine.HealthReporter, err error) {
+	if place.scheduler != nil {
+		srv.s, err = place.scheduler(opts)
+		return nil, err
+	}
 	if place.Dir != "" {
 		store, err := pebble.Open(place.Dir)
 		if err != nil {
@@ -226,7 +232,8 @@ func (srv *Server) AdminAddr() net.Addr {
 
 // Run serves until ctx is done, and then drains: it accepts no further request, starts no further run, and waits for the
 // runs in progress. It returns an error if the store fails, or if runs are still in progress at the end of the drain.
-func (srv *Server) Run(ctx context.Context) error {
+// Meanwhile it reads the certificates again at each signal of reload.
+func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := srv.s.Start(); err != nil {
 		return errors.Join(err, srv.drain(ctx))
 	}
@@ -248,12 +255,32 @@ func (srv *Server) Run(ctx context.Context) error {
 			err := srv.drain(ctx)
 			srv.log.Info("stopped")
 			return err
+		case <-reload:
+			srv.readCertificates()
 		case err := <-ended:
 			return errors.Join(err, srv.drain(ctx))
 		case <-check.C:
 			if srv.s.Err() != nil {
 				return srv.drain(ctx) // returns the error as well
 			}
+		}
+	}
+}
+
+// readCertificates reads the certificates again, for new connections. If that fails, the old one stays.
+func (srv *Server) readCertificates() {
+	fields := map[string]*TLS{"tls": srv.cfg.TLS}
+	if a := srv.cfg.Admin; a != nil {
+		fields["admin.tls"] = a.TLS
+	}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		t := fields[field]
+		if t == nil {
+			srv.log.Info("there is no certificate to be read again", "field", field)
+		} else if err := t.read(); err != nil {
+			srv.log.Error("a certificate cannot be read again, so the old one stays", "field", field, "error", err)
+		} else {
+			srv.log.Info("a certificate is read again", "field", field, "expires", t.pair.Load().Leaf.NotAfter)
 		}
 	}
 }
@@ -302,9 +329,7 @@ func listen(address string, with *TLS) (net.Listener, error) {
 	if err != nil || with == nil {
 		return l, err
 	}
-	return tls.NewListener(l, &tls.Config{
-		Certificates: []tls.Certificate{with.pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}), nil
+	return tls.NewListener(l, with.forConnections()), nil
 }
 
 // listenUnix listens on a socket that the owner and the group of its file may use. It removes the socket of a process that

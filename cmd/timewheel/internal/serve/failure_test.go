@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+var errDisk = errors.New("the disk is on fire")
+
+// A failing store refuses commits once it fails.
+type failing struct {
+	*memstore.Store
+	fails atomic.Bool
+}
+
+func (f *failing) Commit(changes []engine.Change) error {
+	if f.fails.Load() {
+		return errDisk
+	}
+	return f.Store.Commit(changes)
+}
+
+// on returns the place of a store.
+func on(store engine.Store) Place {
+	return Place{scheduler: func(opts []durable.Option) (*durable.Scheduler, error) { return durable.New(store, opts...) }}
+}
+
+// refuses checks the answer of a service whose store fails.
+func (r *rig) refuses(method, path, body, says string) {
+	r.Helper()
+	got := r.do(method, path, body)
+	p := map[string]any{}
+	if got.header.Get("Content-Type") == "application/problem+json" {
+		p = jsonOf(r.T, got.body)
+	}
+	if got.status != 503 || p["status"] != 503.0 || !strings.Contains(fmt.Sprint(p["detail"]), says) ||
+		got.header.Get("Retry-After") == "" {
+		r.Errorf("%s %s: %+v, want 503 with %q", method, path, got, says)
+	}
+}
+
+// unhealthy checks the answer of a health address.
+func (r *rig) unhealthy(admin, path, says string) {
+	r.Helper()
+	was := r.url
+	defer func() { r.url = was }()
+	r.url = admin
+	if got := r.do("GET", path, ""); got.status != 503 || !strings.Contains(got.body, says) {
+		r.Errorf("%s: %+v, want 503 with %q", path, got, says)
+	}
+}
+
+// admin is simple with an address for operators.
+var admin = strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1)
+
+// After the store has failed, changes are refused with the cause, health says it, and no further webhook is called.
+// The requests go around Run, which would end the service within a second.
+func TestStoreFails_requestsAndHealthSayWhy_andNoWebhookIsCalled(t *testing.T) {
+	var calls atomic.Int32
+	begun, end := make(chan bool, 100), make(chan bool)
+	release := sync.OnceFunc(func() { close(end) })
+	defer release()
+	at := receiver(t, func(http.ResponseWriter, *http.Request) {
+		calls.Add(1)
+		begun <- true
+		<-end
+	})
+	cfg := config(t, at, strings.Replace(admin, `"retry"`, `"concurrency": 1, "retry"`, 1))
+	store := &failing{Store: memstore.New()}
+	srv, err := Open(t.Context(), cfg, on(store), slog.New(slog.DiscardHandler))
+	check(t, err)
+	defer srv.closeListeners()
+	check(t, srv.s.Start())
+	api, operators := httptest.NewServer(srv.api.Handler), httptest.NewServer(srv.admin.Handler)
+	defer api.Close()
+	defer operators.Close()
+	r := &rig{T: t, srv: srv, url: api.URL}
+	for i := range 5 {
+		r.must(204, "PUT", "/tasks/"+keyOf("a", i), `{"kind": "k"}`)
+	}
+	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)
+	<-begun
+	store.fails.Store(true)
+	for range 2 {
+		r.refuses("PUT", "/tasks/b", `{"kind": "k"}`, errDisk.Error())
+		r.refuses("PUT", "/tasks/later", `{"kind": "k"}`, errDisk.Error())
+		r.refuses("DELETE", "/tasks/later", "", errDisk.Error())
+		r.refuses("POST", "/tasks/later/reschedule", `{"delay": 1}`, errDisk.Error())
+		lines := jsonLines(t, r.must(200, "POST", "/tasks", `{"op": "add", "key": "c", "kind": "k"}`))
+		if lines[0]["status"] != 503.0 || !strings.Contains(fmt.Sprint(lines[0]["detail"]), errDisk.Error()) {
+			t.Errorf("the outcome of a line is %v", lines)
+		}
+		r.unhealthy(operators.URL, "/healthz", errDisk.Error())
+		r.unhealthy(operators.URL, "/readyz", errDisk.Error())
+		store.fails.Store(false) // it is too late
+	}
+	r.must(200, "GET", "/tasks/later", "") // reads still work
+	release()                              // the others waited for this run
+	if err := srv.s.Shutdown(t.Context()); !errors.Is(err, errDisk) {
+		t.Errorf("Shutdown: %v", err)
+	}
+	equal(t, "the number of calls", calls.Load(), 1)
+}
+
+// A service whose store fails ends by itself with the cause, after it has answered the request that met it.
+func TestRun_whenTheStoreFails_endsWithTheCause(t *testing.T) {
+	store := &failing{Store: memstore.New()}
+	srv, err := Open(t.Context(), config(t, receiver(t, fail(t)), admin), on(store), slog.New(slog.DiscardHandler))
+	check(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(context.Background(), nil) }()
+	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String()}
+	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)
+	store.fails.Store(true)
+	r.refuses("PUT", "/tasks/a", `{"kind": "k"}`, errDisk.Error())
+	if err := <-ended; !errors.Is(err, durable.ErrBroken) || !errors.Is(err, errDisk) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// While a database does not answer, requests are refused and the service is not ready. When it is back, all works again.
+func TestDatabaseAway_requestsAndReadinessSayIt_untilItIsBack(t *testing.T) {
+	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
+	link := memengine.NewLink(memengine.New())
+	r := startOn(t, config(t, at, admin), Place{scheduler: func(opts []durable.Option) (*durable.Scheduler, error) {
+		return durable.Join(context.Background(), link, opts...)
+	}})
+	operators := "http://" + r.srv.AdminAddr().String()
+	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)
+	link.SetDown(true)
+	for _, c := range [][3]string{
+		{"PUT", "/tasks/a", `{"kind": "k"}`}, {"GET", "/tasks/later", ""}, {"GET", "/tasks", ""}, {"GET", "/history", ""},
+		{"DELETE", "/tasks/later", ""}, {"POST", "/tasks/later/reschedule", `{"delay": 1}`},
+	} {
+		r.refuses(c[0], c[1], c[2], "unavailable")
+	}
+	r.unhealthy(operators, "/readyz", "the database does not answer")
+	equal(t, "the health", status(t, operators+"/healthz"), 200) // a restart would not help
+	link.SetDown(false)
+	until(t, "the service is ready", func() bool { return status(t, operators+"/readyz") == 200 })
+	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+	r.ends("a")
+}

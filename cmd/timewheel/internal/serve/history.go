@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// An attemptResponse is an attempt that has ended. Times are in UTC.
+type attemptResponse struct {
+	Key       string    `json:"key,omitempty"`
+	KeyBase64 []byte    `json:"key_base64,omitempty"` // in place of key, if that is not UTF-8
+	Kind      string    `json:"kind"`
+	Group     string    `json:"group,omitempty"`
+	Outcome   string    `json:"outcome"`
+	Token     string    `json:"token"`   // of the run, as in the header
+	Attempt   int       `json:"attempt"` // 1 for the first
+	Due       time.Time `json:"due"`
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended"`
+	Node      string    `json:"node"`
+	Failure   string    `json:"failure,omitempty"`
+	Note      string    `json:"note,omitempty"`
+}
+
+func newAttemptResponse(r durable.PastRun) attemptResponse {
+	a := attemptResponse{
+		Kind: r.Kind, Group: r.Group, Outcome: r.Outcome(), Token: escape(r.Token.String()), Attempt: r.Attempt.Attempt,
+		Due: r.Due.UTC(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Node: r.Node, Failure: r.Failure, Note: r.Note,
+	}
+	if a.Key = r.Key; !utf8.ValidString(r.Key) {
+		a.Key, a.KeyBase64 = "", []byte(r.Key)
+	}
+	return a
+}
+
+// A historyResponse is a page of attempts, the last first.
+type historyResponse struct {
+	Attempts []attemptResponse `json:"attempts"`
+	Next     string            `json:"next,omitempty"` // after= of the next page; none if this is the last
+}
+
+func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	limit, err := page(q, "prefix", "kind", "key", "outcome")
+	if err != nil {
+		return err
+	}
+	of := durable.HistoryQuery{Prefix: q.Get("prefix"), Kind: q.Get("kind"), Key: q.Get("key"),
+		After: q.Get("after"), Limit: limit}
+	if outcomes := q.Get("outcome"); outcomes != "" {
+		of.Outcomes = strings.Split(outcomes, ",")
+	}
+	keys := of.Prefix
+	if of.Key != "" {
+		keys = of.Key // a right to the key is enough
+	}
+	if err := c.mayUse(keys); err != nil {
+		return err
+	}
+	if of.Kind != "" && !c.hasKind(of.Kind) {
+		return noRight(of.Kind)
+	}
+	found, err := a.s.History(r.Context(), of)
+	if err != nil {
+		return err
+	}
+	answer := historyResponse{Attempts: []attemptResponse{}, Next: found.Next}
+	for _, run := range found.Runs {
+		if c.hasKind(run.Kind) {
+			answer.Attempts = append(answer.Attempts, newAttemptResponse(run))
+		}
+	}
+	return writeJSON(w, answer)
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// The history has, by pages, the attempts to which the token has a right, also of tasks that are gone.
+func TestHistory_hasTheAttempts_ofTasksThatAreGone(t *testing.T) {
+	at := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get(headerKey)
+		if strings.HasSuffix(key, "parks") {
+			w.WriteHeader(http.StatusGone)
+		} else if r.Header.Get(headerAttempt) == "1" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	r := start(t, config(t, at, `{"listen": "127.0.0.1:0", "tokens": [
+		{"name": "all", "token": "all all all all all", "prefixes": [""], "kinds": ["*"], "rights": ["read", "write"]},
+		{"name": "k", "token": "kind k and m under a", "prefixes": ["a/"], "kinds": ["k", "m"], "rights": ["read"]}],
+		"kinds": {"k": {`+local+`, "history": {"attempts": 100, "age": "1h"}}, "l": {`+local+`, "history": {}}, "m": {`+local+`}}}`))
+	r.bearer = "all all all all all"
+	tasks := map[string]string{"a/one": "k", "a/parks": "k", "a/other": "l", "c/one": "k", "a/none": "m"}
+	for key, kind := range tasks {
+		r.must(204, "PUT", "/tasks/"+url.PathEscape(key), `{"kind": "`+kind+`", "group": "g"}`)
+	}
+	for key := range tasks {
+		if key != "a/parks" {
+			r.ends(key)
+		}
+	}
+	// read returns the key and the outcome of each attempt.
+	read := func(query string) (all []string) {
+		t.Helper()
+		for after := ""; ; {
+			page := jsonOf(t, r.must(200, "GET", "/history?"+query+after, ""))
+			for _, one := range page["attempts"].([]any) {
+				run := one.(map[string]any)
+				all = append(all, strings.Join([]string{run["key"].(string), run["outcome"].(string)}, " "))
+				if run["group"] != "g" || run["node"] == "" || (run["failure"] != nil) == (run["outcome"] == "succeeded") ||
+					!strings.Contains(run["token"].(string), run["key"].(string)) {
+					t.Errorf("an attempt is %v", run)
+				}
+			}
+			if page["next"] == nil {
+				return all
+			}
+			after = "&after=" + url.QueryEscape(page["next"].(string))
+		}
+	}
+	until(t, "the history has all attempts", func() bool { return len(read("")) == 7 })
+	for _, c := range []struct{ token, query, want string }{
+		{"all all all all all", "key=a/one", "a/one succeeded, a/one failed"},
+		{"all all all all all", "key=a/one&kind=k&limit=1", "a/one succeeded, a/one failed"},
+		{"all all all all all", "key=a/one&kind=l", ""},
+		{"all all all all all", "outcome=parked", "a/parks parked"},
+		{"all all all all all", "key=a/other&outcome=failed", "a/other failed"},
+		{"all all all all all", "key=a/none", ""}, // its kind keeps none
+		{"kind k and m under a", "key=a/one", "a/one succeeded, a/one failed"},
+		{"kind k and m under a", "key=a/other", ""},
+		{"kind k and m under a", "prefix=a/&outcome=succeeded&limit=1", "a/one succeeded"},
+	} {
+		r.bearer = c.token
+		if got := strings.Join(read(c.query), ", "); got != c.want {
+			t.Errorf("%s: the history is %s, want %s", c.query, got, c.want)
+		}
+	}
+}
