@@ -504,7 +504,10 @@ func (s *simulation) declared() {
 		l.breaks("set", "%s was added %d times", sameKey, len(added))
 	}
 	l.mu.Unlock()
-	if !s.schedule(s.alive(), simVersions+1) {
+	gone := s.schedule(s.alive(), simVersions+1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !gone {
 		l.breaks("set", "Schedule does not return nil")
 	}
 }
@@ -535,10 +538,14 @@ func (s *simulation) history() {
 			}
 		}
 		if maps.Equal(got, want) {
+			s.ledger.mu.Lock()
+			defer s.ledger.mu.Unlock()
 			s.ledger.counts["history"]++
 			return
 		}
 	}
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
 	for r, n := range want {
 		if got[r] != n {
 			s.ledger.breaks("history", "%+v is %d times in it, and not %d", r, got[r], n)
