@@ -132,6 +132,7 @@ type existing struct {
 	rec      *task.Record
 	running  bool
 	revision int64 // on a node
+	started  bool  // on a node, whether a start of the run was counted
 }
 
 // A redeclared is a task before and after a declaration. next is nil if the task is removed.
@@ -374,7 +375,7 @@ func (n *node) applySet(ctx context.Context, d *declaration, r *SetResult) (sure
 			if !strings.HasPrefix(v.rec.Key, d.prefix) {
 				break
 			}
-			if exist[v.rec.Key] = (existing{v.rec, v.running, v.revision}); len(exist) > MaxSet {
+			if exist[v.rec.Key] = (existing{v.rec, v.running, v.revision, v.starts > 0}); len(exist) > MaxSet {
 				return true, tooManyTasks(d.prefix)
 			}
 		}
@@ -414,10 +415,15 @@ func (n *node) applySet(ctx context.Context, d *declaration, r *SetResult) (sure
 	}
 }
 
-// write returns the write of the change. It takes effect if the task is as it was.
+// write returns the write of the change. It takes effect if the task is as it was. If a run has started since, the
+// changed task would repeat it, so the change is then planned again.
 func (c *redeclared) write() engine.Write {
 	if c.was.rec == nil {
 		return c.next.Write(engine.IfAbsent, 0)
 	}
-	return completion(c.next, c.was.rec, c.was.revision)
+	w := completion(c.next, c.was.rec, c.was.revision)
+	if c.next != nil && !c.was.started {
+		w.If = engine.IfUnstarted
+	}
+	return w
 }

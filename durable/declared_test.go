@@ -13,6 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -86,6 +87,28 @@ func TestSchedule_ofARunningTask(t *testing.T) {
 	}
 	t.Run("store", func(t *testing.T) { kit.OnStore(t, test) })
 	t.Run("node", func(t *testing.T) { kit.OnNodes(t, 2, test) })
+}
+
+// Nor is a run repeated that starts while the change is on its way.
+func TestSchedule_ofATaskThatStartsMeanwhile(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(10 * time.Second); return nil })
+		set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour, Delay: time.Second}}}
+		_, err := k.Nodes[1].Schedule(ctx, set)
+		k.Must(err)
+		k.After(800 * time.Millisecond)
+		k.Nodes[1].Link.Next("Commit", memengine.Fault{Delay: 500 * time.Millisecond})
+		set.Version, set.Tasks[0].Payload = 1, []byte("x")
+		r, err := k.Nodes[1].Schedule(ctx, set)
+		k.Must(err)
+		k.After(30 * time.Second)
+		if calls := k.Runs(); r.Changed != 1 || len(calls) != 1 {
+			t.Errorf("%+v: %d runs of one period: %v", r, len(calls), calls)
+		}
+		if i := k.Info("c/a"); i.Next.Before(time.Now().Add(50*time.Minute)) || string(i.Payload) != "x" {
+			t.Errorf("the changed task is %v", i)
+		}
+	})
 }
 
 // While a task of the set is locked, Schedule waits. Shutdown does not wait for it.

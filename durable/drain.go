@@ -50,8 +50,8 @@ func (s *Scheduler) Drain(ctx context.Context, node string) error {
 // drainedFor is how long the name of a drained node is kept while no node has it.
 const drainedFor = 24 * time.Hour
 
-// Undrain ends the effect of Drain. Within two seconds, nodes with that name start runs again. If the name is not
-// drained, Undrain has no effect.
+// Undrain ends the effect of Drain. Within two seconds, nodes with that name start runs again. For a limit of all nodes,
+// such a node counts as one that has just joined. If the name is not drained, Undrain has no effect.
 func (s *Scheduler) Undrain(ctx context.Context, node string) error {
 	return stopped(s.drain(ctx, func(names map[string]int64) { delete(names, node) }), "Undrain", node)
 }

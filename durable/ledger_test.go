@@ -3,6 +3,7 @@
 package durable_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
@@ -31,15 +33,25 @@ import (
 //	D4  a start is decided after the member's lease; the fences of a key's starts do not rise; a write takes
 //	    effect at a revision that is not the task's last one; two runs overlap although the earlier one's
 //	    lease lasts; a member is reaped before the engine has been up for its lease
-//	D5  a token runs again after it has been completed; a task ends or is parked without a run that has ended
-//	    so, in the time that its kind allows, or a run that its handler has parked is to be tried again; the
-//	    context of a run is not done when that time is over
+//	D5  a token runs again after it has been completed; a task ends, is due for its next run or is parked
+//	    without a run that has ended so, in the time that its kind allows; a run that its handler has parked is
+//	    to be tried again; the attempt of a snoozed run counts as failed; the context of a run is not done when
+//	    that time is over
 //	D6  a verb that has returned nil has had no effect, or a task was added that was refused
 //	D11 a handler is called more than two seconds after its kind was paused, or on the node of the pause after
 //	    that has returned
 //
-// Besides the numbered promises it records three violations: more runs of a kind are running than its limit allows,
-// more start within some time than its rate allows, and a burst of SetTask postpones a run for too long.
+// Besides the numbered promises it records others. They have names:
+//
+//	limit    more runs of a kind are running than its limit allows, or more start within some time than its rate
+//	         allows
+//	burst    a burst of SetTask postpones a run for too long
+//	expires  a handler is called too late for its task, a task expires before that, or Stats counts one that has
+//	         not expired
+//	drain    a handler is called on a node more than two seconds after it was drained
+//	set      an older version of a set wins, its tasks are not the declared ones at the end, or one that has
+//	         stayed the same was added again
+//	history  at the end the history of a node does not have every attempt that has ended on it once
 type ledger struct {
 	engine   engine.Engine
 	lease    time.Duration
@@ -74,15 +86,34 @@ type ledger struct {
 	calls   map[*running]bool                   // counting calls, and others
 	counts  map[string]int                      // of the events so far
 
-	reported  map[engine.MemberID]time.Time // when each member first renewed its lease
+	reported  map[engine.MemberID]time.Time // when each member first renewed its lease, not drained
 	kinds     map[string]time.Time          // since when each kind is paused, or all kinds under allKinds
 	pausedOn  map[onNode]int                // the step from which on a node must not call a kind
-	restarts  map[string]int                // as resumes and resumed, of each kind
+	restarts  map[string]int                // as resumes and resumed, of each kind and drained node
 	restarted map[string]int
 	maxDelays map[string]time.Duration // for the tasks that have one, by their payloads, minus their delays
 	deadlines map[durable.Token]int64  // the latest due time of a run that SetTask may postpone
 	started   map[durable.Token]bool   // runs with a decided start
 	shifts    map[string]time.Duration // the delays of the runs of a calendar
+	late      map[durable.Token]int64  // when it is too late to start a run that can expire
+	drained   map[string]time.Time     // since when each node must start nothing, by its name
+	declared  int64                    // the highest version of the set that was declared, and
+	deployed  int64                    // the highest one whose declaration was called
+	past      map[pastRun]int          // the attempts that have ended
+}
+
+// setPrefix begins the keys of the declared tasks, and sameKey is that of a task that all versions declare alike.
+const (
+	setPrefix = "set/"
+	sameKey   = setPrefix + "same"
+)
+
+// A pastRun is an attempt that has ended. The attempts of a snoozed run have the same number.
+type pastRun struct {
+	durable.Token
+	node    string
+	attempt int
+	snoozed bool
 }
 
 // allKinds is the name of no kind.
@@ -122,6 +153,9 @@ type ended struct {
 	done bool          // by Done, which also counts after the bound
 	park bool          // it must not be tried again
 	wait time.Duration // the delay before the next try, or 0
+
+	snooze  bool // the attempt does not count
+	attempt int
 }
 
 type decision struct {
@@ -155,7 +189,8 @@ func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
 		resumed: map[string]int{}, done: map[durable.Token]bool{}, parked: map[durable.Token]bool{},
 		effects: map[string]effect{}, deleted: map[string]int{}, decided: map[engine.Claim]decision{},
 		fences: map[string]int64{}, ended: map[engine.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
-		counts: map[string]int{},
+		counts: map[string]int{}, late: map[durable.Token]int64{}, drained: map[string]time.Time{},
+		past: map[pastRun]int{},
 	}
 }
 
@@ -211,7 +246,7 @@ func (l *ledger) Commit(ctx context.Context, by engine.MemberID, batches []engin
 		for j, w := range batch {
 			switch {
 			case !w.Note:
-				l.wrote(w, results[i].Written[j])
+				l.wrote(w, results[i].Written[j], by)
 			case w.Key == pausesNote:
 				l.wrotePauses(w.Data)
 			}
@@ -242,30 +277,29 @@ func (l *ledger) wrotePauses(settings []byte) {
 	}
 }
 
-// wrote records the effect of a write.
-func (l *ledger) wrote(w engine.Write, written engine.Written) {
+// wrote records the effect of a write. Only Schedule writes the tasks of a set for no member.
+func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberID) {
 	old := engine.Claim{Key: w.Key, Revision: w.Revision}
 	if last := l.last[w.Key]; w.If == engine.IfUnchanged && w.Revision < last {
 		l.breaks("D4", "a write of %s takes effect at revision %d, and its last one is %d", w.Key, w.Revision, last)
 	}
-	was := l.there[w.Key]
+	was, declared := l.there[w.Key], by == 0 && strings.HasPrefix(w.Key, setPrefix)
 	if w.Data == nil {
 		delete(l.there, w.Key)
 		l.deleted[w.Key] = l.step
 		l.pause(w.Key, false, engine.None)
 		if w.If == engine.IfUnchanged {
-			if !l.ended[old].well {
-				l.breaks("D5", "%v ends without a run that has ended well", l.states[old].Token)
+			t := l.states[old].Token
+			if !l.ended[old].well && !declared && !l.expired(t) {
+				l.breaks("D5", "%v ends without a run that has ended well", t)
 			}
-			l.done[l.states[old].Token] = true
+			l.done[t] = true
 		}
 		return
 	}
 	l.seen(w.Record, written.Revision)
 	t, info := token(w.Record)
-	if _, there := l.put[t]; !there {
-		l.put[t] = l.step
-	}
+	l.new(t, w.Record, info)
 	set := w.If != engine.IfUnchanged || t.Generation != was.Generation
 	if set {
 		l.effects[string(info.Payload)] = effect{l.step, w.Due}
@@ -278,7 +312,7 @@ func (l *ledger) wrote(w engine.Write, written engine.Written) {
 		}
 		l.parked[t] = true
 	}
-	if !set {
+	if !set && !declared {
 		l.changed(w, info, was, l.ended[old])
 	}
 	if is := info.State == durable.Paused; is && !set && !l.paused[w.Key].is {
@@ -287,6 +321,36 @@ func (l *ledger) wrote(w engine.Write, written engine.Written) {
 	} else if is || l.paused[w.Key].is {
 		l.pause(w.Key, is, engine.None)
 	}
+}
+
+// new records a run when it is created.
+func (l *ledger) new(t durable.Token, r engine.Record, info durable.Info) {
+	if _, there := l.put[t]; there {
+		return
+	}
+	l.put[t] = l.step
+	if info.Expires == 0 {
+		return
+	}
+	stored, err := task.Decode(r)
+	if err != nil {
+		panic(err)
+	}
+	l.late[t] = stored.Grid + int64(info.Expires)
+}
+
+// expired reports whether a run that is removed can expire, and checks that it is too late to start it.
+func (l *ledger) expired(t durable.Token) bool {
+	late, can := l.late[t]
+	if !can {
+		return false
+	}
+	l.counts["expired"]++
+	// A node may believe that it is later, by the duration of a call.
+	if early := time.Until(time.Unix(0, late)); early > 2*l.lease {
+		l.breaks("expires", "%v expires %v too early", t, early)
+	}
+	return true
 }
 
 // burst records that a task has replaced was, which may be no task.
@@ -330,11 +394,16 @@ func (l *ledger) changed(w engine.Write, info durable.Info, was state, call ende
 	case p.is || paused || call.at.IsZero():
 	case same && call.park && !info.Parked:
 		l.breaks("D5", "%v was parked by its handler, and is to be tried again", t)
+	case same && call.snooze && info.Attempts != call.attempt-1:
+		l.breaks("D5", "attempt %d of %v was snoozed, and %d have failed", call.attempt, t, info.Attempts)
 	case same && call.wait > 0 && !info.Parked:
 		if early := call.at.Add(call.wait).UnixNano() - w.Due; early > 0 {
 			l.breaks("D1", "%v is to be tried again %v before its handler has asked for", t, time.Duration(early))
 		}
-	case !same && info.Times == was.times-1:
+	case !same && (info.Times == was.times-1 || info.Times == durable.Forever):
+		if !call.well {
+			l.breaks("D5", "the next run of %s follows, and %v has not ended well", w.Key, t)
+		}
 		l.gridded(w, info, call.due)
 	}
 }
@@ -431,8 +500,14 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	if l.running[run.Token] == nil {
 		l.running[run.Token] = map[*running]bool{}
 	}
+	if late, is := l.late[run.Token]; is && began.UnixNano() > late {
+		l.breaks("expires", "a run of %v is called %v too late", run.Token, began.Sub(time.Unix(0, late)))
+	}
 	r := &running{d.by, node, run.Kind, began}
 	l.startsWhilePaused(r)
+	if since, is := l.drained[fmt.Sprint(node)]; is && began.Sub(since) > 2*time.Second {
+		l.breaks("drain", "a run of %v is called on node %d %v after a drain", run.Token, node, began.Sub(since))
+	}
 	l.calls[r] = true
 	l.withinLimits(r)
 	if p := l.paces[run.Kind]; p != nil && !p.start(began) {
@@ -448,7 +523,11 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 		l.next()
 		delete(l.running[run.Token], r)
 		delete(l.calls, r)
-		e.at, e.due = time.Now(), run.Due
+		e.at, e.due, e.attempt = time.Now(), run.Due, run.Attempt
+		if e.snooze {
+			l.counts["snoozed"]++
+		}
+		l.past[pastRun{run.Token, fmt.Sprint(node), run.Attempt, e.snooze}]++
 		if bound, is := l.bounds[run.Kind]; is && e.at.Sub(began) > bound {
 			l.counts["calls that took too long"]++
 			e.well = e.done
@@ -523,7 +602,7 @@ func (p *pace) start(at time.Time) bool {
 }
 
 // A verb is a call: "add", "set", "remove", "move", "pause" or "resume"; "remove prefix" or "move prefix", with the
-// prefix instead of a key; "pause kind" or "resume kind", with the kind.
+// prefix instead of a key; "pause kind" or "resume kind", with the kind; "drain" or "undrain", with the node's name.
 type verb struct {
 	what   string
 	tasks  []durable.Task // or only their keys; the payloads are unique
@@ -549,6 +628,10 @@ func (l *ledger) verb(what string, tasks ...durable.Task) verb {
 			}
 		}
 		l.restarts[kind]++
+	}
+	if what == "undrain" {
+		delete(l.drained, tasks[0].Key)
+		l.restarts[tasks[0].Key]++
 	}
 	if what == "resume" {
 		key := tasks[0].Key
@@ -673,6 +756,45 @@ func (l *ledger) kindPaused(v verb, node int, err error) {
 	}
 }
 
+// drainReturned records that Drain or Undrain has returned.
+func (l *ledger) drainReturned(v verb, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next()
+	if err != nil {
+		return
+	}
+	l.counts[v.what]++
+	node := v.tasks[0].Key
+	if v.what == "undrain" {
+		l.restarts[node]--
+		l.restarted[node] = l.step
+	} else if _, is := l.drained[node]; !is && l.restarts[node] == 0 && l.restarted[node] < v.called {
+		l.drained[node] = time.Now()
+	}
+}
+
+// declares records that a version of the set is declared, and returns the function to call when Schedule returns nil.
+func (l *ledger) declares(version int64) (returned func(durable.SetResult)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	least := l.declared
+	l.deployed = max(l.deployed, version)
+	return func(r durable.SetResult) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.counts["schedule"]++
+		if version < least && r.Newer < least {
+			l.breaks("set", "version %d is declared after version %d: %+v", version, least, r)
+		}
+		if r.Newer == 0 {
+			l.declared = max(l.declared, version)
+		} else {
+			l.counts["older sets"]++
+		}
+	}
+}
+
 // lost records the tasks that the engine has lost.
 func (l *ledger) lost() {
 	l.mu.Lock()
@@ -709,7 +831,9 @@ func (l *ledger) Renew(ctx context.Context, id engine.MemberID, report []byte) (
 	defer l.mu.Unlock()
 	members, now, err := l.engine.Renew(ctx, id, report)
 	if err == nil && id != 0 {
-		if l.reported[id].IsZero() {
+		if bytes.Contains(report, []byte(`"drained":true`)) {
+			delete(l.reported, id) // it takes no part, until it is undrained
+		} else if l.reported[id].IsZero() {
 			l.reported[id] = time.Now()
 		}
 		l.until[id] = time.Now().Add(l.lease)
@@ -767,7 +891,7 @@ func (l *ledger) commit(tx *memengine.Tx, w engine.Write) {
 	}
 	l.next()
 	t, info := token(w.Record)
-	l.put[t] = l.step
+	l.new(t, w.Record, info)
 	l.there[w.Key] = state{t, w.Due, info.Times}
 	l.effects[string(info.Payload)] = effect{l.step, w.Due}
 }

@@ -77,7 +77,7 @@ func walkLimits(t *testing.T, seed uint64) *ledger {
 			w.handle(i)
 		}
 		w.unpause()
-		w.drain()
+		w.settle()
 		w.leaving.Wait()
 		for _, n := range w.nodes {
 			if err := n.Shutdown(ctx); err != nil {

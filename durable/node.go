@@ -249,7 +249,7 @@ func (n *node) view(s engine.Stored, name func(engine.MemberID) string) (view, e
 		return view{}, err
 	}
 	running := s.Owner != 0 && s.Starts > 0 && s.Due != task.Never
-	return view{rec: rec, running: running, started: s.Started, node: name(s.Owner), revision: s.Revision}, nil
+	return view{rec, running, s.Starts, s.Started, name(s.Owner), s.Revision}, nil
 }
 
 func (n *node) walk(ctx context.Context, over stretch) iter.Seq2[view, error] {

@@ -3,15 +3,18 @@
 package durable_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +24,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -36,7 +40,8 @@ func TestSimulation(t *testing.T) {
 	t.Log(counts)
 	for _, what := range []string{"add", "set", "remove", "move", "pause", "resume", "calls", "parked",
 		"calls that took too long", "next runs of calendars", "pause kind", "resume kind", "remove prefix",
-		"move prefix", "runs that are put off"} {
+		"move prefix", "runs that are put off", "snoozed", "expired", "expired in Stats", "drain", "undrain",
+		"schedule", "older sets", "history"} {
 		if seeds >= 100 && counts[what] < 10 {
 			t.Errorf("there were only %d of %q", counts[what], what)
 		}
@@ -55,7 +60,9 @@ func TestSimulation_findsFaults(t *testing.T) {
 		"21 off the grid", "22 parked, and tried again", "23 tried again too early", "24 no bound on a run",
 		"25 no limit on a node", "26 no limit on all nodes", "27 a pause of a kind is forgotten",
 		"28 a node does not read what is paused", "29 the jitter is drawn again", "30 a burst has no end",
-		"31 a prefix is removed in part", "32 one of a group of commits is lost",
+		"31 a prefix is removed in part", "32 one of a group of commits is lost", "33 a snooze counts as failed",
+		"34 late runs start", "35 a drain is forgotten", "36 the version of a set is forgotten",
+		"37 a part of the history is lost",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			for seed := range uint64(simWalks) {
@@ -79,6 +86,7 @@ const (
 	simBound    = 500 * time.Millisecond // of a run of the kind "bounded"
 	simLimit    = 1                      // of the runs of the kind "limited" on each node
 	simShared   = 1                      // of the runs of the kind "shared" on all nodes
+	simVersions = 3                      // of the set of declared tasks; then a program declares none
 )
 
 // A simulation is one seed.
@@ -115,6 +123,7 @@ func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger
 		var verbs sync.WaitGroup
 		for i := range s.nodes {
 			verbs.Go(func() { s.verbs(i) })
+			verbs.Go(func() { s.deploy(i) })
 		}
 		verbs.Go(func() { s.trouble() })
 		verbs.Wait()
@@ -125,11 +134,19 @@ func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger
 			}
 		}
 		s.unpause()
-		s.drain()
+		s.undrain()
+		s.declared()
+		s.settle()
+		s.history()
+		expired := 0
 		for _, n := range s.nodes {
+			expired += int(n.Stats().Expired)
 			_ = n.Shutdown(ctx) // a crashed node cannot end its membership
 		}
 		s.calls.Wait()
+		if l.counts["expired in Stats"] = expired; expired > l.counts["expired"] { // fewer, if answers were lost
+			l.breaks("expires", "%d tasks have expired, and Stats counts %d", l.counts["expired"], expired)
+		}
 	})
 	return l
 }
@@ -182,9 +199,10 @@ func (s *simulation) over(to engine.Engine, node int) engine.Engine {
 func (s *simulation) join(t *testing.T, i int) *simNode {
 	n := s.open(t, i, 2)
 	retry := durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond)
-	bounded := []durable.KindOption{retry, durable.WithTimeout(simBound)}
+	history := durable.WithHistory(durable.MaxHistory, time.Hour)
+	bounded := []durable.KindOption{retry, history, durable.WithTimeout(simBound)}
 	if s.fault == "24 no bound on a run" {
-		bounded = bounded[:1]
+		bounded = bounded[:2]
 	}
 	limited, shared := durable.WithConcurrency(simLimit), durable.WithClusterConcurrency(simShared)
 	switch s.fault {
@@ -194,8 +212,8 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 		shared = durable.WithConcurrency(simShared)
 	}
 	work := func(ctx context.Context, run durable.Run) error { return s.work(ctx, i, run) }
-	err := errors.Join(n.Handle("work", work, retry), n.Handle("bounded", work, bounded...),
-		n.Handle("limited", work, retry, limited), n.Handle("shared", work, retry, shared))
+	err := errors.Join(n.Handle("work", work, retry, history), n.Handle("bounded", work, bounded...),
+		n.Handle("limited", work, retry, history, limited), n.Handle("shared", work, retry, history, shared))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +262,7 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 		e.well = err == nil
 		end(e)
 	}()
-	rnd := s.draws("work", string(run.Payload), run.Seq, run.Attempt)
+	rnd := s.draws("work", string(run.Payload), run.Seq, run.Attempt, run.Fence) // a snoozed run has the same number
 	took := time.Duration(rnd.Int64N(int64(20 * time.Millisecond)))
 	switch p := rnd.IntN(10); {
 	case p < 2:
@@ -279,6 +297,12 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 	case p < 20:
 		e.done = true
 		run.Complete("it is done already")
+	case p < 28:
+		e.snooze, e.wait = true, time.Duration(rnd.Int64N(int64(300*time.Millisecond)))
+		if s.fault == "33 a snooze counts as failed" {
+			return durable.RetryAfter(e.wait, kit.ErrFail)
+		}
+		return durable.Snooze(e.wait)
 	}
 	return nil
 }
@@ -299,6 +323,8 @@ func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 	} else if rnd.IntN(5) == 0 {
 		task.Cron, task.Jitter = "* * * * *", jitter(key)
 		task.Times = 1 + rnd.IntN(2)
+	} else if rnd.IntN(3) == 0 {
+		task.Expires = time.Duration(1 + rnd.Int64N(int64(time.Second)))
 	}
 	d := time.Millisecond + time.Duration(rnd.Int64N(int64(3*time.Second/2)))
 	switch rnd.IntN(6) {
@@ -369,6 +395,165 @@ func (s *simulation) unpause() {
 	}
 }
 
+// undrain ends the drain of a node that has not crashed. If the other nodes stay drained, it must run all tasks.
+func (s *simulation) undrain() { s.drainNode(s.alive(), s.alive(), "undrain", 100) }
+
+// drainNode drains a node or ends its drain, by a call on a node. It calls until that returns nil, but not too often.
+func (s *simulation) drainNode(on, node int, what string, tries int) {
+	name := fmt.Sprint(node)
+	for err := error(kit.ErrFail); err != nil && tries > 0; tries-- {
+		v := s.ledger.verb(what, durable.Task{Key: name})
+		if what == "drain" {
+			err = s.nodes[on].Drain(ctx, name)
+		} else {
+			err = s.nodes[on].Undrain(ctx, name)
+		}
+		s.ledger.drainReturned(v, err)
+	}
+}
+
+// set returns the tasks that a version of the program declares.
+func (s *simulation) set(version int64) durable.TaskSet {
+	set := durable.TaskSet{Prefix: setPrefix, Version: version}
+	if version > simVersions {
+		return set
+	}
+	const ms = time.Millisecond
+	set.Tasks = []durable.Task{{Key: sameKey, Kind: "work", Payload: []byte("same"), Interval: 200 * ms}}
+	rnd := s.draws("set", version)
+	for i := range 4 {
+		task := durable.Task{Key: fmt.Sprint(setPrefix, i), Kind: []string{"work", "shared"}[rnd.IntN(2)]}
+		task.Payload, task.Interval = fmt.Append(nil, i, rnd.IntN(2)), time.Duration(200+100*rnd.IntN(2))*ms
+		if rnd.IntN(3) > 0 {
+			set.Tasks = append(set.Tasks, task)
+		}
+	}
+	return set
+}
+
+// deploy starts versions of the program on a node, in any order.
+func (s *simulation) deploy(i int) {
+	rnd := s.draws("deploy", i)
+	for range 2 {
+		time.Sleep(time.Duration(rnd.Int64N(int64(2 * time.Second))))
+		s.schedule(i, 1+rnd.Int64N(simVersions))
+	}
+}
+
+// schedule declares a version of the set on a node until that returns nil or the node crashes.
+func (s *simulation) schedule(i int, version int64) bool {
+	n := s.nodes[i]
+	brief, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for brief.Err() == nil && !n.crashed.Load() {
+		returned := s.ledger.declares(version)
+		if r, err := n.Schedule(brief, s.set(version)); err == nil {
+			returned(r)
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+// declared checks the declared tasks, and then declares none. A version whose last node has crashed is started again.
+func (s *simulation) declared() {
+	l := s.ledger
+	if l.deployed > l.declared {
+		s.schedule(s.alive(), l.deployed)
+	}
+	const patience = 20 * time.Second
+	var stored []engine.Stored
+	late := "all"
+	for began := time.Now(); late != "" && time.Since(began) < patience; {
+		time.Sleep(3 * time.Second) // drained nodes must start none of them
+		var err error
+		stored, err = collected(s.engine.Walk(ctx, engine.Range{Order: engine.ByKey, From: setPrefix, To: "set0"}))
+		if err != nil {
+			panic(err)
+		}
+		late = ""
+		for _, task := range stored {
+			if _, info := token(task.Record); info.State == durable.Waiting && time.Since(info.Next) > 2*time.Second {
+				late += fmt.Sprintf(" %s (owner %d, due since %v)", task.Key, task.Owner, time.Since(info.Next))
+			}
+		}
+	}
+	l.mu.Lock()
+	if late != "" {
+		l.breaks("D3", "these declared tasks do not run:%s", late)
+	}
+	want, got := map[string]string{}, map[string]string{}
+	for _, task := range s.set(l.declared).Tasks {
+		want[task.Key] = fmt.Sprint(task.Kind, " ", string(task.Payload), " ", task.Interval)
+	}
+	for _, task := range stored {
+		_, info := token(task.Record)
+		got[task.Key] = fmt.Sprint(info.Kind, " ", string(info.Payload), " ", info.Interval)
+	}
+	if !maps.Equal(want, got) {
+		l.breaks("set", "version %d has the tasks %v, and declares %v", l.declared, got, want)
+	}
+	added := map[uint64]bool{}
+	for t := range l.put {
+		if t.Key == sameKey {
+			added[t.Generation] = true
+		}
+	}
+	if len(added) != 1 {
+		l.breaks("set", "%s was added %d times", sameKey, len(added))
+	}
+	l.mu.Unlock()
+	gone := s.schedule(s.alive(), simVersions+1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !gone {
+		l.breaks("set", "Schedule does not return nil")
+	}
+}
+
+// history waits until the history has all attempts of the nodes that have not crashed, each once.
+func (s *simulation) history() {
+	const patience = 20 * time.Second
+	var got, want map[pastRun]int
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(500 * time.Millisecond) {
+		h, err := s.nodes[s.alive()].History(ctx, durable.HistoryQuery{Limit: durable.MaxHistory})
+		if err != nil {
+			continue
+		}
+		s.ledger.mu.Lock()
+		want = maps.Clone(s.ledger.past)
+		s.ledger.mu.Unlock()
+		got = map[pastRun]int{}
+		for _, r := range h.Runs {
+			if !r.Expired {
+				got[pastRun{r.Token, r.Node, r.Attempt.Attempt, r.Snoozed}]++
+			}
+		}
+		for i, n := range s.nodes {
+			if n.crashed.Load() {
+				lost := func(r pastRun, _ int) bool { return r.node == fmt.Sprint(i) }
+				maps.DeleteFunc(got, lost)
+				maps.DeleteFunc(want, lost)
+			}
+		}
+		if maps.Equal(got, want) {
+			s.ledger.mu.Lock()
+			defer s.ledger.mu.Unlock()
+			s.ledger.counts["history"]++
+			return
+		}
+	}
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	for r, n := range want {
+		if got[r] != n {
+			s.ledger.breaks("history", "%+v is %d times in it, and not %d", r, got[r], n)
+		}
+	}
+	s.ledger.breaks("history", "there are %d different attempts, and not %d", len(got), len(want))
+}
+
 // alive returns a node that has not crashed.
 func (s *simulation) alive() int {
 	return slices.IndexFunc(s.nodes[:], func(n *simNode) bool { return !n.crashed.Load() })
@@ -384,7 +569,11 @@ func (s *simulation) verbs(i int) {
 		if n.crashed.Load() {
 			return
 		}
-		switch p := rnd.IntN(124); {
+		switch p := rnd.IntN(130); {
+		case p >= 127:
+			s.drainNode(i, rnd.IntN(simNodes), "undrain", 1)
+		case p >= 124:
+			s.drainNode(i, rnd.IntN(simNodes), "drain", 1)
 		case p >= 121:
 			v := l.verb("remove prefix", only)
 			_, err := n.RemovePrefix(ctx, key)
@@ -496,9 +685,9 @@ func (s *simulation) away(d time.Duration, nodes ...int) {
 	}
 }
 
-// drain waits until every task has ended or is parked, and records the others. It resumes paused tasks, and does not
+// settle waits until every task has ended or is parked, and records the others. It resumes paused tasks, and does not
 // wait for the next minute.
-func (s *simulation) drain() {
+func (s *simulation) settle() {
 	const patience = 20 * time.Second
 	left := ""
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {
@@ -643,10 +832,16 @@ func (f flawed) Commit(ctx context.Context, by engine.MemberID, batches []engine
 	}
 	return f.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) {
 		if w.Note {
-			if w.Key == pausesNote && f.fault == "27 a pause of a kind is forgotten" {
-				w.Data = []byte(`{"version":1}`)
-			}
+			f.note(w)
 			return
+		}
+		if f.fault == "34 late runs start" && w.Data != nil {
+			rec, err := task.Decode(w.Record)
+			if err != nil {
+				panic(err)
+			}
+			rec.Expires = 0
+			w.Record = rec.Write(w.If, w.Revision).Record
 		}
 		if w.If != engine.IfUnchanged {
 			return
@@ -667,6 +862,20 @@ func (f flawed) Commit(ctx context.Context, by engine.MemberID, batches []engine
 			w.Data = nil
 		}
 	}))
+}
+
+// note builds faults into notes.
+func (f flawed) note(w *engine.Write) {
+	switch {
+	case f.fault == "27 a pause of a kind is forgotten" && w.Key == pausesNote:
+		w.Data = []byte(`{"version":1}`)
+	case f.fault == "35 a drain is forgotten" && w.Key == pausesNote:
+		w.Data = bytes.ReplaceAll(w.Data, []byte(`"drained"`), []byte(`"forgotten"`))
+	case f.fault == "36 the version of a set is forgotten" && strings.HasPrefix(w.Key, "declared "):
+		w.Data = bytes.ReplaceAll(w.Data, []byte(`"version"`), []byte(`"forgotten"`))
+	case f.fault == "37 a part of the history is lost" && strings.HasPrefix(w.Key, "history/"):
+		w.Data = nil
+	}
 }
 
 // changed returns the batches with each write changed.

@@ -13,6 +13,7 @@ import (
 type view struct {
 	rec      *task.Record
 	running  bool
+	starts   int    // as in engine.Stored; 0 on a store
 	started  int64  // when the running handler was called, or its start was confirmed; 0 if unknown
 	node     string // the node that holds the task; empty if the task is free
 	revision int64  // the record's revision in the engine; 0 on a store
