@@ -28,8 +28,8 @@ const MaxHistory = 100_000
 // but no task. While the engine is unavailable, a node remembers the attempts and writes them later. Surplus attempts
 // are deleted within ten minutes, if a process that handles the kind is running.
 //
-// An attempt takes a few dozen bytes besides its key and texts. A copy of a store by [Scheduler.Backup] has the history, and
-// restored tasks do not. On a store that is not an [engine.Noter], Handle returns an error that wraps
+// An attempt takes a few dozen bytes besides its key and texts. A copy of a store by [Scheduler.Backup] has the
+// history, and restored tasks do not. On a store that is not an [engine.Noter], Handle returns an error that wraps
 // [errors.ErrUnsupported].
 func WithHistory(attempts int, age time.Duration) KindOption {
 	return func(k *kind) error {

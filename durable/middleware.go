@@ -16,8 +16,8 @@ import (
 // notice it, and a panic of a middleware counts as one of the handler. To record how attempts end, use [WithObserver].
 //
 // Middleware does not change the payloads of the tasks that a program adds. A program that stores encrypted payloads
-// encrypts them before AddTask, for example in the task that [Kind.Task] returns. A stored payload stays as it is, so its
-// key must remain known until its task is gone.
+// encrypts them before AddTask, for example in the task that [Kind.Task] returns. A stored payload stays as it is, so
+// its key must remain known until its task is gone.
 type Middleware func(next Handler) Handler
 
 // WithMiddleware wraps the handlers of all kinds. The first middleware is the outermost. Each call of WithMiddleware
