@@ -17,7 +17,8 @@ import (
 // commitNotesSQL is the statement that commits notes. It has the same common table expressions as the statement that
 // commits tasks, and these additional ones:
 //
-//	note    the existing notes, locked in name order
+//	note    the existing notes, locked in name order. As in the other statements, each is looked up by its name,
+//	        because there may be many notes
 //	pauses  the row of settings, locked, if it is to be written
 //	pau     the row of settings after the write
 const commitNotesSQL = `
@@ -25,7 +26,8 @@ WITH q AS MATERIALIZED (
 	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bytea[]) WITH ORDINALITY
 		AS q(name, batch, cond, revision, data, n)
 ), note AS MATERIALIZED (
-	SELECT t.name, t.revision FROM q JOIN $schema.note t ON t.name = q.name ORDER BY t.name FOR UPDATE OF t
+	SELECT t.name, t.revision FROM (SELECT name FROM q ORDER BY name) q CROSS JOIN LATERAL (
+		SELECT t.name, t.revision FROM $schema.note t WHERE t.name = q.name LIMIT 1 FOR UPDATE) t
 ), pauses AS MATERIALIZED (
 	SELECT q.name, s.revision, s.data FROM q JOIN $schema.settings s ON q.name = 'pauses' FOR UPDATE OF s
 ), todo AS MATERIALIZED (
@@ -42,11 +44,12 @@ WITH q AS MATERIALIZED (
 	WHERE name <> 'pauses' AND NOT refused AND NOT there AND data IS NOT NULL ORDER BY name
 	ON CONFLICT (name) DO NOTHING RETURNING name, revision
 ), upd AS (
-	UPDATE $schema.note t SET revision = $next, data = todo.data
-	FROM todo WHERE t.name = todo.name AND NOT refused AND there AND todo.data IS NOT NULL RETURNING t.name, t.revision
+	UPDATE $schema.note t SET revision = $next, data = (SELECT todo.data FROM todo WHERE todo.name = t.name)
+	WHERE t.name = ANY(ARRAY(SELECT name FROM todo WHERE NOT refused AND there AND data IS NOT NULL))
+	RETURNING t.name, t.revision
 ), del AS (
-	DELETE FROM $schema.note t USING todo WHERE t.name = todo.name AND NOT refused AND there AND todo.data IS NULL
-	RETURNING t.name
+	DELETE FROM $schema.note t
+	WHERE t.name = ANY(ARRAY(SELECT name FROM todo WHERE NOT refused AND there AND data IS NULL)) RETURNING t.name
 ), pau AS (
 	INSERT INTO $schema.settings AS s (revision, data) SELECT 1, coalesce(data, '') FROM todo
 	WHERE name = 'pauses' AND NOT refused AND (there OR data IS NOT NULL)
