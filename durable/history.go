@@ -23,14 +23,18 @@ const MaxHistory = 100_000
 // failed and successful ones, unless they ended longer than age ago. By default a kind has no history. attempts is from
 // 1 to MaxHistory, and age must be positive. If nodes give different values, the smallest of each counts.
 //
-// An attempt appears in the history about a second after its end. The history is written apart from the tasks, many
-// attempts at a time, so that it costs little. A process that crashes therefore loses the last second of its history,
-// but no task. While the engine is unavailable, a node remembers the attempts and writes them later. Surplus attempts
-// are deleted within ten minutes, if a process that handles the kind is running.
+// An attempt appears in the history within about five seconds of its end. The history is written apart from the tasks,
+// many attempts at a time, so that it costs little. A process that crashes therefore loses the last seconds of its
+// history, and its attempts in progress, but no task. While the engine is unavailable, a node remembers the attempts and
+// writes them later, and Shutdown takes up to two seconds longer.
 //
-// An attempt takes a few dozen bytes besides its key and texts. A copy of a store by [Scheduler.Backup] has the
-// history, and restored tasks do not. On a store that is not an [engine.Noter], Handle returns an error that wraps
-// [errors.ErrUnsupported].
+// About an eighth more attempts may be there than the kind keeps, until it has written more. Attempts that are too old
+// are deleted within about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps a
+// history of any kind.
+//
+// An attempt takes a few dozen bytes besides its key and texts. A copy of a store by [Scheduler.Backup] contains the
+// history, but [Scheduler.Restore] does not bring it back. On a store that is not an [engine.Noter], Handle returns an
+// error that wraps [errors.ErrUnsupported].
 func WithHistory(attempts int, age time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts < 1 || attempts > MaxHistory || age <= 0 {
@@ -42,14 +46,16 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 	}
 }
 
-// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine.
+// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine. It says how
+// the handler returned. That does not count if the task was removed, moved or taken over in the meantime.
+//
+// Two entries are not of an attempt, and their Started is Ended. A task that was parked because the process ended during
+// its last attempt has Parked and a Failure that says so. A run that expired has Expired: see [Task].Expires.
+// Attempt.Attempt is the number of the attempt that did not start.
 type PastRun struct {
 	Attempt
-	Group string
-	Node  string // as in [WithNodeName]
-
-	// Expired is set if there was no attempt, because it was too late to start one: see [Task].Expires. Attempt.Attempt
-	// is then the number of the attempt that did not start, and Started is Ended, when the task was removed.
+	Group   string
+	Node    string // as in [WithNodeName]
 	Expired bool
 }
 
@@ -105,7 +111,7 @@ type HistoryQuery struct {
 	Before   time.Time // select attempts that ended before this time
 
 	After string // History.Next of the previous page; empty for the first page
-	Limit int    // maximum number of attempts in a page; 0 means 100
+	Limit int    // maximum number of attempts in a page, at most MaxHistory; 0 means 100
 }
 
 // A History is a page of attempts that have ended.
@@ -132,12 +138,18 @@ func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error
 	if notes == nil {
 		return History{}, nil
 	}
-	limit := cmp.Or(q.Limit, pageLimit)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.past.Life(), func() { cancel(ErrStopped) })() // Shutdown waits for reads
+	limit := min(cmp.Or(q.Limit, pageLimit), MaxHistory)
 	// One more shows whether there is another page.
 	found, err := past.Read(ctx, notes, q.Kind, limit+1, func(e past.Entry) bool {
 		return (from == nil || from.Compare(e) < 0) && q.fits(pastRun(e))
 	})
 	if err != nil {
+		if s.past.Life().Err() != nil {
+			err = ErrStopped
+		}
 		return History{}, stopped(err, "History", q.Key)
 	}
 	var h History
@@ -196,16 +208,10 @@ func newPast(below backend, cfg config, report *reporter) *past.Writer {
 	})
 }
 
-// keep begins to keep the history of a kind, if the kind has one.
-func (s *Scheduler) keep(k *kind) error {
-	if k.keeps == 0 {
-		return nil
-	}
-	if s.below.notebook() == nil {
+// canKeep returns an error if the kind has a history that the store cannot keep.
+func (s *Scheduler) canKeep(k *kind) error {
+	if k.keeps > 0 && s.below.notebook() == nil {
 		return fmt.Errorf("durable: the store cannot keep the history of kind %q: %w", k.name, errors.ErrUnsupported)
-	}
-	if k.past = s.past.Kind(k.name, k.keeps, k.keepsFor); k.past == nil {
-		return stopped(ErrStopped, "Handle", k.name)
 	}
 	return nil
 }
@@ -225,12 +231,20 @@ func (k *kind) keepAttempt(a Attempt, rec *task.Record) {
 
 // keepExpired adds a run that has expired to the history, if the kind has one.
 func (k *kind) keepExpired(rec *task.Record) {
+	k.keepEnd(rec, task.Past{Expired: true, Due: rec.AttemptDue(), Attempt: int(rec.Attempts) + 1})
+}
+
+// keepInterrupted adds the end of a task that is parked because its last attempt was interrupted.
+func (k *kind) keepInterrupted(rec *task.Record) {
+	k.keepEnd(rec, task.Past{Parked: true, Due: rec.Grid, Attempt: int(rec.Attempts), Failure: rec.Failure()})
+}
+
+func (k *kind) keepEnd(rec *task.Record, e task.Past) {
 	if k.past == nil {
 		return
 	}
-	ended := k.past.Now()
-	k.past.Add(task.Past{
-		Key: rec.Key, Group: rec.Group, Generation: rec.Generation, Seq: rec.Seq, Attempt: int(rec.Attempts) + 1,
-		Due: rec.AttemptDue(), Started: ended, Ended: ended, Expired: true,
-	})
+	e.Key, e.Group, e.Generation, e.Seq = rec.Key, rec.Group, rec.Generation, rec.Seq
+	e.Ended = k.past.Now()
+	e.Started = e.Ended
+	k.past.Add(e)
 }

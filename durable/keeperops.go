@@ -26,6 +26,7 @@ func (k *keeper) runTask(l *live) {
 	if rec.Starts > 0 {
 		if rec = rec.Interrupted(rec.Starts, &kind.policy, k.now()); rec.Due == task.Never {
 			kind.parked.Add(1)
+			kind.keepInterrupted(rec)
 			k.conclude(l, rec, tally{parked: 1})
 			return
 		}

@@ -314,11 +314,15 @@ func (k *kinds) names() []string {
 	return slices.Collect(maps.Keys(k.named))
 }
 
-func (k *kinds) add(name string, added *kind) error {
+// add adds the kind, and begins its history, if it has one.
+func (k *kinds) add(name string, added *kind, histories *past.Writer) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.named[name] != nil {
 		return fmt.Errorf("durable: kind %q already has a handler", name)
+	}
+	if added.keeps > 0 {
+		added.past = histories.Kind(name, added.keeps, added.keepsFor) // nil after Shutdown; then nothing runs
 	}
 	if k.named == nil {
 		k.named = make(map[string]*kind)

@@ -201,7 +201,7 @@ func (r *reporter) write(n notices) {
 		r.log.WithError(n.settings).Error("durable: the pauses are unknown; nothing starts on this node")
 	}
 	if n.history != nil {
-		r.log.WithError(n.history).Warn("durable: the history of runs cannot be written; it is tried again every second")
+		r.log.WithError(n.history).Warn("durable: the history of runs cannot be written, or older attempts deleted; it is tried again")
 	}
 	if n.later > 0 {
 		r.log.WithError(n.tooLate).WithField("tasks", n.later).

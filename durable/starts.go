@@ -92,6 +92,7 @@ func (n *node) runTask(l *live) {
 	rec := l.Rec.Interrupted(l.claim.starts, &kind.policy, n.now())
 	if rec.Due == task.Never {
 		kind.parked.Add(1)
+		kind.keepInterrupted(rec)
 		n.conclude(l, rec, tally{parked: 1}, false)
 		return
 	}

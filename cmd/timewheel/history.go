@@ -17,7 +17,7 @@ const aboutHistory = `
 It lists attempts, the last first, with how late they started and how long they took. A kind has a
 history if its program asks for one (durable.WithHistory, or "history" in the configuration of
 serve). A task whose last run is over is gone, and its attempts are still here. -limit 1 with a key
-is the last attempt of its task.
+shows the last attempt of its task.
 
   timewheel history order:42
   timewheel history -kind mail -outcome parked,expired -json | jq -r .failure | sort | uniq -c`

@@ -525,7 +525,7 @@ $("bulk-stop").addEventListener("click", calmBulk);
 
 // ---- the history: attempts that have ended
 
-const histories = { task: { number: 0, query: {}, next: "" }, list: { number: 0, query: {}, next: "" } };
+const histories = { task: { number: 0, query: {}, next: "", pages: 1 }, list: { number: 0, query: {}, next: "", pages: 1 } };
 
 // readPast shows the first page of attempts that match the query, or the page that begins after the given place.
 async function readPast(id, q, after) {
@@ -535,10 +535,13 @@ async function readPast(id, q, after) {
   try {
     answer = await ask("api/history?" + query({ scheduler: page.scheduler, ...q, ...(after ? { after } : {}) }));
   } catch (e) {
-    if (number === own.number) sayError(e, note);
+    if (number !== own.number) return;
+    $(id + "-past").closest("section").hidden = false;
+    sayError(e, note);
     return;
   }
   if (number !== own.number) return;
+  own.pages = after ? own.pages + 1 : 1;
   const { past, next, now } = answer, earlier = past.map((p) => pastRow(p, id === "list"));
   if (after) rows.append(...earlier);
   else rows.replaceChildren(...earlier);
@@ -562,9 +565,10 @@ function pastRow(p, withKey) {
 }
 
 function forgetPast(id) {
+  clearTimeout(histories[id].again);
   histories[id].number++;
   histories[id].query = {};
-  histories[id].shown = "";
+  Object.assign(histories[id], { shown: "", kind: "", again: 0, pages: 1 });
   $(id + "-past-rows").replaceChildren();
   $(id + "-past").hidden = $(id + "-past-more").hidden = true;
   if (id === "list") $("list-history").hidden = true;
@@ -575,16 +579,27 @@ for (const id of ["task", "list"]) {
   $(id + "-past-more").firstChild.addEventListener("click", () => readPast(id, histories[id].query, histories[id].next));
 }
 
-// pastChanged reads the history of the shown task when it is opened, and when another attempt has ended: then again
-// 1.5 s later, since a node writes the history once a second.
+// pastChanged reads the history of the shown task when the task is opened, and 6 s after that or after an attempt has
+// ended, since a node writes it within that time. It leaves further pages alone. With the kind it reads no other history.
 function pastChanged(ref, task) {
-  const { generation = "", seq = "", attempts = "", state = "" } = task || {};
-  const now = JSON.stringify([page.scheduler, ref, generation, seq, attempts, state]), own = histories.task;
-  if (now === own.shown) return;
-  own.shown = now;
-  readPast("task", ref);
-  clearTimeout(own.again);
-  own.again = setTimeout(() => { if (page.view === "task" && own.shown === now) readPast("task", ref); }, 1500);
+  const own = histories.task, of = JSON.stringify([page.scheduler, ref]);
+  const now = task ? JSON.stringify([task.generation, task.seq, task.attempts, task.state]) : "";
+  const opened = own.shown !== of;
+  if (task) own.kind = task.kind;
+  else if (opened) own.kind = "";
+  if (!opened && now === own.task) return;
+  own.shown = of;
+  own.task = now;
+  const q = { ...ref, ...(own.kind ? { kind: own.kind } : {}) };
+  if (opened) {
+    clearTimeout(own.again);
+    own.again = 0;
+    readPast("task", q);
+  }
+  own.again ||= setTimeout(() => {
+    own.again = 0;
+    if (page.view === "task" && own.shown === of && own.pages === 1) readPast("task", q);
+  }, 6000);
 }
 
 // ---- one task

@@ -3,14 +3,18 @@
 // Package past keeps the history of runs: it writes the attempts that have ended into notes of a store or an engine, and
 // reads them again.
 //
-// The history of a kind consists of blocks. A block is a note with the attempts that ended on one node within about a
-// second: blockBytes of them, or a single longer one. The name of a note is
+// The history of a kind consists of blocks. A block is a note with attempts that ended on one node one after another:
+// blockBytes of them, or a single longer one. The name of the note is
 //
-//	history/  hash of the kind  end of the last attempt  random number  number of attempts
+//	history/  hash of the kind  end of the last attempt  end of its age  random number  number of attempts
 //
-// in big-endian numbers of 8, 8, 8 and 4 bytes. The end is subtracted from the greatest number, so the newest block of a
-// kind comes first. The names alone show which blocks are surplus or too old. A write that is repeated has the same
-// names, so it does no harm if the first attempt took effect.
+// in big-endian numbers, the last of 4 bytes and the others of 8. The first end is subtracted from the greatest number,
+// so the newest block of a kind comes first. The names alone show which blocks are surplus or too old. A write that is
+// repeated has the same names, so it does no harm if the first attempt took effect. The note
+//
+//	history
+//
+// has the time of the last sweep, in which one of the nodes deletes all blocks that are too old.
 package past
 
 import (
@@ -25,8 +29,9 @@ import (
 )
 
 const (
-	historyPrefix = "history/"
-	historyName   = len(historyPrefix) + 28
+	sweepNote     = "history"
+	historyPrefix = sweepNote + "/"
+	historyName   = len(historyPrefix) + 36
 	blockBytes    = 8 << 10
 )
 
@@ -37,19 +42,31 @@ func historyOf(kind string) string {
 	return string(binary.BigEndian.AppendUint64([]byte(historyPrefix), h.Sum64()))
 }
 
-// blockName returns a new name for a block of n attempts, the last of which ended at the given time.
-func blockName(kind string, ended int64, n int) string {
-	b := binary.BigEndian.AppendUint64([]byte(historyOf(kind)), uint64(math.MaxInt64-ended))
-	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, rand.Uint64()), uint32(n)))
+// A blockName is what the name of a block says.
+type blockName struct {
+	ended int64 // when its last attempt ended
+	until int64 // when it is too old
+	n     int   // number of its attempts
 }
 
-// parseBlock returns when the last attempt of a block ended, and the number of its attempts.
-func parseBlock(name string) (ended int64, n int, ok bool) {
-	if len(name) != historyName {
-		return 0, 0, false
+// of returns a new name for a block of the kind.
+func (b blockName) of(kind string) string {
+	name := []byte(historyOf(kind))
+	for _, number := range []uint64{uint64(math.MaxInt64 - b.ended), uint64(b.until), rand.Uint64()} {
+		name = binary.BigEndian.AppendUint64(name, number)
 	}
-	b := []byte(name[len(historyPrefix)+8:])
-	return math.MaxInt64 - int64(binary.BigEndian.Uint64(b)), int(binary.BigEndian.Uint32(b[16:])), true
+	return string(binary.BigEndian.AppendUint32(name, uint32(b.n)))
+}
+
+func parseBlock(name string) (b blockName, ok bool) {
+	if len(name) != historyName {
+		return b, false
+	}
+	rest := []byte(name[len(historyPrefix)+8:])
+	b.ended = math.MaxInt64 - int64(binary.BigEndian.Uint64(rest))
+	b.until = int64(binary.BigEndian.Uint64(rest[8:]))
+	b.n = int(binary.BigEndian.Uint32(rest[24:]))
+	return b, true
 }
 
 // AfterPrefix returns the first name that is greater than all names with the prefix. It is empty if there is none.

@@ -5,7 +5,6 @@ package past
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -25,10 +24,10 @@ func (e Entry) Compare(f Entry) int {
 }
 
 // Read returns the first entries for which fits returns true, up to the limit. It reads the history of a kind, or of all
-// kinds if kind is empty, and leaves out blocks that a later version has written.
+// kinds if kind is empty, and leaves out blocks that it cannot read.
 func Read(ctx context.Context, from Notebook, kind string, limit int, fits func(Entry) bool) (all []Entry, err error) {
 	if kind != "" {
-		return readKind(ctx, from, historyOf(kind), limit, fits)
+		return readKind(ctx, from, historyOf(kind), limit, fits, nil)
 	}
 	for next := historyPrefix; ; {
 		prefix := ""
@@ -42,18 +41,16 @@ func Read(ctx context.Context, from Notebook, kind string, limit int, fits func(
 		if prefix == "" {
 			break
 		}
-		some, err := readKind(ctx, from, prefix, limit, fits)
-		if err != nil {
+		if all, err = readKind(ctx, from, prefix, limit, fits, all); err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
 		next = AfterPrefix(prefix)
 	}
-	return first(all, limit), nil
+	return all, nil
 }
 
-// readKind is like Read, for the blocks whose names begin with the prefix.
-func readKind(ctx context.Context, from Notebook, prefix string, limit int, fits func(Entry) bool) (all []Entry, err error) {
+// readKind is like Read, for the blocks whose names begin with the prefix. The result includes the entries in all.
+func readKind(ctx context.Context, from Notebook, prefix string, limit int, fits func(Entry) bool, all []Entry) ([]Entry, error) {
 	for note, err := range from.Read(ctx, engine.Range{From: prefix, To: AfterPrefix(prefix)}) {
 		if err == nil {
 			err = ctx.Err()
@@ -61,16 +58,13 @@ func readKind(ctx context.Context, from Notebook, prefix string, limit int, fits
 		if err != nil {
 			return nil, err
 		}
-		ended, _, ok := parseBlock(note.Key)
-		if len(all) == limit && ended < all[limit-1].Ended {
+		name, ok := parseBlock(note.Key)
+		if len(all) == limit && ok && name.ended < all[limit-1].Ended {
 			break // no entry of this block or a later one is among the first
 		}
 		block, err := task.DecodePast(note.Data)
-		if errors.Is(err, engine.ErrVersion) || !ok {
+		if !ok || err != nil {
 			continue
-		}
-		if err != nil {
-			return nil, err
 		}
 		for _, p := range block.Past {
 			if e := (Entry{block.Kind, block.Node, p}); fits(e) {

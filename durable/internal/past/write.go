@@ -4,6 +4,8 @@ package past
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,16 +16,24 @@ import (
 )
 
 const (
-	// Attempts wait up to writtenEvery for others to share a block. If writtenMost of a kind are waiting, they are
-	// written at once.
+	// The attempts of a kind are written once there are enoughWait of them, or the first has waited for waitMost. This is
+	// checked every writtenEvery, and when crowdWaits are waiting. A block costs an engine as much as a few attempts do.
 	writtenEvery = time.Second
-	writtenMost  = 4096
+	waitMost     = 5 * time.Second
+	enoughWait   = 32
+	crowdWaits   = 4096
 
-	// A node trims the history of a kind every trimmedEvery, and after it has written one part in trimmedPart of it.
-	trimmedEvery = 10 * time.Minute
+	// After a node has written a part of 1/trimmedPart of a kind's history, it deletes the surplus, at most once in
+	// trimmedEvery. After it has written trimmedMost attempts, it does so in any case.
 	trimmedPart  = 8
+	trimmedEvery = 30 * time.Second
+	trimmedMost  = 100_000
 
-	// historyTimeout is how long a write may take, and lastWrite how long the one in Shutdown.
+	// A sweep deletes the blocks of all kinds that are too old. Each node looks every sweptEvery, or sooner, whether there
+	// was one within half that time.
+	sweptEvery = 10 * time.Minute
+
+	// historyTimeout is how long a write, a trim or a sweep may take, and lastWrite how long the write in Stop.
 	historyTimeout = 10 * time.Second
 	lastWrite      = 2 * time.Second
 
@@ -46,8 +56,9 @@ type Writer struct {
 	kinds []*Kind
 
 	// The goroutine owns the fields below.
-	unsent []block // blocks that have not been written, or whose write has failed
-	fails  bool    // the last write has failed
+	unsent []block   // blocks that have not been written, or whose write has failed
+	fails  bool      // the last write has failed
+	sweep  time.Time // when to look whether to sweep
 }
 
 // A Kind is the history of a kind with a handler in this process.
@@ -57,11 +68,13 @@ type Kind struct {
 	most int
 	age  time.Duration
 
-	waiting []task.Past // attempts in no block yet, oldest first; to.mu protects it
+	// to.mu protects the fields below.
+	waiting []task.Past // attempts in no block yet, oldest first
+	since   time.Time   // when the first of them was added
 
 	// The goroutine of the Writer owns the fields below.
 	written int       // number of attempts written since the history was trimmed
-	trim    time.Time // when to trim it at the latest
+	trimmed time.Time // when it was trimmed
 }
 
 // A block is a note with n attempts.
@@ -71,8 +84,8 @@ type block struct {
 	n    int
 }
 
-// NewWriter returns a Writer for a node with this name. It calls failed when the history cannot be written, once until a
-// write succeeds.
+// NewWriter returns a Writer for a node with this name. It calls failed when the history cannot be written or trimmed,
+// once until that succeeds.
 func NewWriter(notes Notebook, node string, now func() int64, failed func(error)) *Writer {
 	w := &Writer{notes: notes, node: node, now: now, failed: failed, full: make(chan struct{}, 1)}
 	w.life, w.end = context.WithCancel(context.Background())
@@ -94,7 +107,10 @@ func (w *Writer) Kind(name string, most int, age time.Duration) *Kind {
 	return k
 }
 
-// Stop writes the waiting attempts. It is called after the last run has ended.
+// Life returns a context that is done when Stop is called.
+func (w *Writer) Life() context.Context { return w.life }
+
+// Stop writes the waiting attempts, for two seconds at most on an engine. It is called after the last run has ended.
 func (w *Writer) Stop() {
 	w.mu.Lock() // Kind has started the goroutine, or will see that the Writer has ended
 	w.end()
@@ -105,15 +121,18 @@ func (w *Writer) Stop() {
 // Now returns the time of the store or the engine, in nanoseconds since 1970.
 func (k *Kind) Now() int64 { return k.to.now() }
 
-// Add adds an attempt. While the history cannot be written, Add forgets the attempts that it would not keep anyway.
+// Add adds an attempt. While the history cannot be written, Add forgets attempts before the last ones that the kind keeps.
 func (k *Kind) Add(e task.Past) {
 	w := k.to
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if k.waiting = append(k.waiting, e); len(k.waiting) >= 2*k.most {
+	if k.waiting = append(k.waiting, e); len(k.waiting) == 1 {
+		k.since = time.Now()
+	}
+	if len(k.waiting) >= 2*k.most {
 		k.waiting = append(k.waiting[:0], k.waiting[len(k.waiting)-k.most:]...)
 	}
-	if len(k.waiting) == writtenMost {
+	if len(k.waiting) == crowdWaits {
 		select {
 		case w.full <- struct{}{}:
 		default:
@@ -121,71 +140,65 @@ func (k *Kind) Add(e task.Past) {
 	}
 }
 
-// run writes the waiting attempts every writtenEvery or sooner, until Stop is called.
+// run writes the waiting attempts until Stop is called.
 func (w *Writer) run() {
 	every := time.NewTicker(writtenEvery)
 	defer every.Stop()
+	w.sweep = time.Now().Add(rand.N(sweptEvery))
 	for {
 		select {
 		case <-every.C:
 		case <-w.full:
 		case <-w.life.Done():
-			ctx, cancel := context.WithTimeout(context.Background(), lastWrite)
-			defer cancel()
-			_ = w.write(ctx) // the scheduler ends in any case
+			if err := w.write(context.Background(), lastWrite, true); err != nil {
+				w.failed(err)
+			}
 			return
 		}
-		ctx, cancel := context.WithTimeout(w.life, historyTimeout)
-		err := w.write(ctx)
-		cancel()
+		err := w.write(w.life, historyTimeout, false)
+		if err == nil {
+			err = errors.Join(w.trimKinds(), w.sweepAll())
+		}
 		if err != nil && !w.fails && w.life.Err() == nil {
 			w.failed(err)
 		}
-		w.fails = err != nil
+		w.fails = w.fails || err != nil
 	}
 }
 
-// write writes the waiting attempts, and deletes blocks that are surplus or too old.
-func (w *Writer) write(ctx context.Context) error {
+// write writes the attempts that have waited long enough, or all of them.
+func (w *Writer) write(ctx context.Context, most time.Duration, all bool) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	if err := w.send(ctx); err != nil { // under the same names, because a write that failed may have taken effect
 		return err
 	}
-	kinds := w.encode()
-	if err := w.send(ctx); err != nil {
-		return err
-	}
-	for _, k := range kinds {
-		if k.written*trimmedPart >= k.most || !time.Now().Before(k.trim) {
-			if err := w.trimKind(ctx, k); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	w.encode(all)
+	return w.send(ctx)
 }
 
-// encode turns the waiting attempts into unsent blocks. It returns the kinds.
-func (w *Writer) encode() []*Kind {
+// encode turns attempts that have waited long enough, or all of them, into unsent blocks.
+func (w *Writer) encode(all bool) {
+	taken := make(map[*Kind][]task.Past)
 	w.mu.Lock()
-	kinds := slices.Clone(w.kinds)
-	waiting := make([][]task.Past, len(kinds))
-	for i, k := range kinds {
-		waiting[i], k.waiting = k.waiting[max(0, len(k.waiting)-k.most):], nil
+	for _, k := range w.kinds {
+		if n := len(k.waiting); n > 0 && (all || n >= enoughWait || time.Since(k.since) >= waitMost) {
+			taken[k], k.waiting = k.waiting[max(0, n-k.most):], nil
+		}
 	}
 	w.mu.Unlock()
-	for i, k := range kinds {
-		for left := waiting[i]; len(left) > 0; {
+	for k, left := range taken {
+		for len(left) > 0 {
 			data, n := (&task.PastBlock{Kind: k.name, Node: w.node, Past: left}).Encode(blockBytes)
 			ended := left[0].Ended
 			for _, e := range left[:n] {
 				ended = max(ended, e.Ended)
 			}
-			note := engine.Record{Key: blockName(k.name, ended, n), Data: data}
-			w.unsent = append(w.unsent, block{k, note, n})
+			name := blockName{ended, ended + int64(k.age), n}
+			w.unsent = append(w.unsent, block{k, engine.Record{Key: name.of(k.name), Data: data}, n})
 			left = left[n:]
 		}
 	}
-	return kinds
 }
 
 // send writes the blocks in unsent.
@@ -199,6 +212,7 @@ func (w *Writer) send(ctx context.Context) error {
 		if err := w.notes.Write(ctx, notes); err != nil {
 			return err
 		}
+		w.fails = false
 		for _, b := range some {
 			b.of.written += b.n
 		}
@@ -208,25 +222,69 @@ func (w *Writer) send(ctx context.Context) error {
 	return nil
 }
 
-// trimKind deletes the blocks of a kind beyond its newest attempts, and blocks that are too old.
-func (w *Writer) trimKind(ctx context.Context, k *Kind) error {
-	prefix, oldest, n := historyOf(k.name), w.now()-int64(k.age), 0
-	var surplus []engine.Record
-	for note, err := range w.notes.Read(ctx, engine.Range{From: prefix, To: AfterPrefix(prefix), Bare: true}) {
+// trimKinds deletes surplus blocks of kinds of which this node has written enough.
+func (w *Writer) trimKinds() (all error) {
+	w.mu.Lock()
+	kinds := slices.Clone(w.kinds)
+	w.mu.Unlock()
+	for _, k := range kinds {
+		due := k.written*trimmedPart >= k.most && time.Since(k.trimmed) >= trimmedEvery
+		if due || k.written >= trimmedMost {
+			k.written, k.trimmed = 0, time.Now()
+			n := 0
+			all = errors.Join(all, w.delete(historyOf(k.name), func(b blockName) bool {
+				n += b.n
+				return n-b.n >= k.most
+			}))
+		}
+	}
+	return all
+}
+
+// sweepAll deletes the blocks of all kinds that are too old, unless a node has done so lately.
+func (w *Writer) sweepAll() error {
+	if time.Now().Before(w.sweep) {
+		return nil
+	}
+	w.sweep = time.Now().Add(sweptEvery/2 + rand.N(sweptEvery/2))
+	ctx, cancel := context.WithTimeout(w.life, historyTimeout)
+	defer cancel()
+	now := w.now()
+	for note, err := range w.notes.Read(ctx, engine.Range{From: sweepNote, To: sweepNote + "\x00"}) {
 		if err != nil {
 			return err
 		}
-		ended, attempts, ok := parseBlock(note.Key)
-		if ok && (n >= k.most || ended < oldest) {
-			surplus = append(surplus, engine.Record{Key: note.Key})
+		if last, n := binary.Varint(note.Data); n > 0 && last <= now && last > now-int64(sweptEvery/2) {
+			return nil
 		}
-		n += attempts
 	}
-	for some := range slices.Chunk(surplus, notesAtOnce) {
-		if err := w.notes.Write(ctx, some); err != nil {
+	mark := engine.Record{Key: sweepNote, Data: binary.AppendVarint(nil, now)}
+	if err := w.notes.Write(ctx, []engine.Record{mark}); err != nil {
+		return err
+	}
+	return w.delete(historyPrefix, func(b blockName) bool { return b.until <= now })
+}
+
+// delete deletes the blocks for which the function returns true, of those whose names begin with the prefix.
+func (w *Writer) delete(prefix string, is func(blockName) bool) error {
+	ctx, cancel := context.WithTimeout(w.life, historyTimeout)
+	defer cancel()
+	var names []engine.Record
+	for note, err := range w.notes.Read(ctx, engine.Range{From: prefix, To: AfterPrefix(prefix), Bare: true}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if b, ok := parseBlock(note.Key); ok && is(b) {
+			names = append(names, engine.Record{Key: note.Key})
+		}
+	}
+	for some := range slices.Chunk(names, notesAtOnce) {
+		if err := errors.Join(ctx.Err(), w.notes.Write(ctx, some)); err != nil {
 			return err
 		}
 	}
-	k.written, k.trim = 0, time.Now().Add(trimmedEvery/2+rand.N(trimmedEvery/2)) // nodes trim at different times
 	return nil
 }

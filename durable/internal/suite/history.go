@@ -66,7 +66,7 @@ func historyOfOutcomes(t *testing.T, k *kit.Kit) {
 	k.On().Add(late)
 	k.After(5 * time.Second)
 	k.Must(k.On().ResumeKind(ctx, "k"))
-	k.After(5 * time.Second)
+	k.After(12 * time.Second)
 
 	all := past(k, durable.HistoryQuery{})
 	slices.Sort(all) // the second attempts end at about the same time
@@ -90,7 +90,7 @@ func historyOfOutcomes(t *testing.T, k *kit.Kit) {
 		{durable.HistoryQuery{Prefix: "pa"}, []string{"parks 1 parked"}},
 		{durable.HistoryQuery{Group: "of parks"}, []string{"parks 1 parked"}},
 		{durable.HistoryQuery{Outcomes: []string{durable.OutcomeExpired}}, []string{"expires 1 expired"}},
-		{durable.HistoryQuery{Outcomes: []string{durable.OutcomeFailed, durable.OutcomeParked}}, []string{"fails 1 failed", "parks 1 parked"}},
+		{durable.HistoryQuery{Outcomes: []string{durable.OutcomeFailed, durable.OutcomeParked}}, []string{"parks 1 parked", "fails 1 failed"}},
 		{durable.HistoryQuery{Node: "none"}, nil},
 	} {
 		if got := past(k, of.q); !slices.Equal(got, of.want) {
