@@ -313,7 +313,7 @@ func TestMany_copiesTasksAsTheyAreAdded(t *testing.T) {
 	if err := errors.Join(p.migrate(ctx, s.URL()), p.copyIn(ctx, s.URL(), 7, 2, at)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := joinOurs(ctx, s.URL(), func(context.Context, durable.Run) error { return nil }, nil)
+	c, err := oursPeer{}.join(ctx, s.URL(), func(context.Context, durable.Run) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,45 +17,46 @@ const (
 	// historyCase is the name of the case, which is measured only for durable/postgres.
 	historyCase = "history"
 
-	// keepingName is durable/postgres with a history of the last keptRuns runs.
-	keepingName = "durable/postgres with a history"
-	keptRuns    = 10_000
+	keptRuns  = 10_000 // attempts that a kind keeps
+	slowKinds = 300    // kinds of the slow load
 )
 
-type keepingPeer struct{ oursPeer }
+var keeps = []durable.KindOption{durable.WithHistory(keptRuns, time.Hour)}
 
-func (keepingPeer) start(
-	ctx context.Context, url, name string, lease time.Duration, run func([]byte),
-) (func() error, error) {
-	return startOurs(ctx, url, name, lease, run, durable.WithHistory(keptRuns, time.Hour))
-}
-
-// measureHistory lets two nodes run the tasks of the sustained case, without a history and with one.
-func measureHistory(p peer, name string, size sizes) (figures, error) {
+// measureHistory lets two nodes run the tasks of the sustained case, without a history and with one, and those of the
+// seldom case, in turns of many kinds.
+func measureHistory(_ peer, _ string, size sizes) (figures, error) {
 	all := figures{}
-	n := int(size.sustain.Seconds()) * size.rate
-	for _, of := range []struct {
-		prefix, name string
-		p            peer
-	}{{"plain", name, p}, {"kept", keepingName, keepingPeer{}}} {
-		f, err := withNodes(of.p, of.name, 0, func(s *pgtest.Server, c client, nodes *cluster) (figures, error) {
-			f, err := load{s, c, nodes, size.patience}.run(0, n, size.rate)
+	for _, load := range []struct {
+		prefix string
+		rate   int
+		peers  [2]string
+	}{{"", size.rate, [2]string{ours, "keeps"}}, {"slow_", min(seldomRate, size.rate), [2]string{"kinds", "kinds keep"}}} {
+		for i, of := range []string{"plain_", "kept_"} {
+			f, err := measureKept(load.peers[i], load.rate, size)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", load.peers[i], err)
 			}
-			f["notes_mb"], err = notesSize(s)
-			return f, err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", of.name, err)
+			for figure, v := range f {
+				all[load.prefix+of+figure] = v
+			}
 		}
-		for figure, v := range f {
-			all[of.prefix+"_"+figure] = v
+		for _, of := range []string{"server", "nodes"} {
+			all[load.prefix+of+"_ratio"] = all[load.prefix+"kept_"+of+"_us"] / all[load.prefix+"plain_"+of+"_us"]
 		}
 	}
-	all["server_ratio"] = all["kept_server_us"] / all["plain_server_us"]
-	all["nodes_ratio"] = all["kept_nodes_us"] / all["plain_nodes_us"]
 	return all, nil
+}
+
+func measureKept(name string, rate int, size sizes) (figures, error) {
+	return withNodes(peers[name], name, 0, func(s *pgtest.Server, c client, nodes *cluster) (figures, error) {
+		f, err := load{s, c, nodes, size.patience}.run(0, int(size.sustain.Seconds())*rate, rate)
+		if err != nil {
+			return nil, err
+		}
+		f["notes_mb"], err = notesSize(s)
+		return f, err
+	})
 }
 
 // notesSize returns the size of the notes with their index and the vacuumed space, in MB.

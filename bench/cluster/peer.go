@@ -20,7 +20,10 @@ const (
 // peerNames are the peers in the order of the tables.
 var peerNames = []string{ours, riverName, polledName}
 
-var peers = map[string]peer{ours: oursPeer{}, riverName: riverPeer{}, polledName: polled{}, keepingName: keepingPeer{}}
+var peers = map[string]peer{
+	ours: oursPeer{}, riverName: riverPeer{}, polledName: polled{},
+	"keeps": oursPeer{options: keeps}, "kinds": oursPeer{kinds: slowKinds}, "kinds keep": oursPeer{slowKinds, keeps},
+}
 
 // A peer runs tasks later, on nodes over one PostgreSQL.
 type peer interface {

@@ -17,10 +17,22 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// oursPeer is durable.Join over durable/postgres, both with their defaults.
-type oursPeer struct{}
+// oursPeer is durable.Join over durable/postgres, both with their defaults. Its tasks are of one kind, or take turns
+// between several.
+type oursPeer struct {
+	kinds   int // 0 means one
+	options []durable.KindOption
+}
 
 const oursKind = "recheck"
+
+// kind returns the kind of a task.
+func (p oursPeer) kind(id int) string {
+	if p.kinds == 0 {
+		return oursKind
+	}
+	return fmt.Sprint(oursKind, "-", id%p.kinds)
+}
 
 func (oursPeer) migrate(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
@@ -30,9 +42,9 @@ func (oursPeer) migrate(ctx context.Context, url string) error {
 	return errors.Join(postgres.Migrate(ctx, conn), conn.Close(ctx))
 }
 
-// joinOurs returns a node without starting it.
-func joinOurs(
-	ctx context.Context, url string, run durable.Handler, kind []durable.KindOption, opts ...durable.Option,
+// join returns a node without starting it.
+func (p oursPeer) join(
+	ctx context.Context, url string, run durable.Handler, opts ...durable.Option,
 ) (*oursClient, error) {
 	engine, err := postgres.Open(ctx, url)
 	if err != nil {
@@ -43,15 +55,17 @@ func joinOurs(
 		engine.Close()
 		return nil, err
 	}
-	c := &oursClient{engine, s}
-	if err := s.Handle(oursKind, run, kind...); err != nil {
-		return nil, errors.Join(err, c.shutdown())
+	c := &oursClient{engine, s, p}
+	for i := range max(p.kinds, 1) {
+		if err := s.Handle(p.kind(i), run, p.options...); err != nil {
+			return nil, errors.Join(err, c.shutdown())
+		}
 	}
 	return c, nil
 }
 
-func (oursPeer) open(ctx context.Context, url string) (client, error) {
-	return joinOurs(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") }, nil)
+func (p oursPeer) open(ctx context.Context, url string) (client, error) {
+	return p.join(ctx, url, func(context.Context, durable.Run) error { return errors.New("not started") })
 }
 
 // renewals creates n versions of each member's row, like renewals of its lease.
@@ -87,22 +101,23 @@ func oursWrite(t task) (engine.Write, error) {
 type oursClient struct {
 	engine *postgres.Engine
 	node   *durable.Scheduler
+	peer   oursPeer
 }
 
-func oursTask(t task) durable.Task {
-	return durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: max(time.Until(t.due), 1)}
+func (c *oursClient) task(t task) durable.Task {
+	return durable.Task{Key: t.key(), Kind: c.peer.kind(t.id), Payload: t.payload(), Delay: max(time.Until(t.due), 1)}
 }
 
 func (c *oursClient) add(ctx context.Context, tasks ...task) error {
 	all := make([]durable.Task, len(tasks))
 	for i, t := range tasks {
-		all[i] = oursTask(t)
+		all[i] = c.task(t)
 	}
 	return c.node.AddTask(ctx, all...)
 }
 
 func (c *oursClient) addTx(ctx context.Context, tx pgx.Tx, t task) error {
-	return c.engine.AddTaskTx(ctx, tx, oursTask(t))
+	return c.engine.AddTaskTx(ctx, tx, c.task(t))
 }
 
 func (c *oursClient) remove(ctx context.Context, id int) error {
@@ -125,20 +140,14 @@ func (c *oursClient) shutdown() error {
 
 func (c *oursClient) close() { _ = c.shutdown() }
 
-func (oursPeer) start(
+func (p oursPeer) start(
 	ctx context.Context, url, name string, lease time.Duration, run func([]byte),
-) (func() error, error) {
-	return startOurs(ctx, url, name, lease, run)
-}
-
-func startOurs(
-	ctx context.Context, url, name string, lease time.Duration, run func([]byte), kind ...durable.KindOption,
 ) (func() error, error) {
 	handler := func(_ context.Context, r durable.Run) error {
 		run(r.Payload)
 		return nil
 	}
-	c, err := joinOurs(ctx, url, handler, kind, durable.WithNodeName(name), durable.WithLease(lease))
+	c, err := p.join(ctx, url, handler, durable.WithNodeName(name), durable.WithLease(lease))
 	if err != nil {
 		return nil, err
 	}

@@ -117,12 +117,15 @@ func sections(size sizes) []section {
 		},
 		{
 			historyCase, "A history of runs", fmt.Sprintf("The load of the sustained runs, without a history of the kind and with one of the "+
-				"last %s runs (WithHistory). Each is on a server of its own. The size is that of the table of the notes, in which "+
-				"nodes write the history and delete the surplus.", rounds.Thousands(keptRuns)),
+				"last %s attempts (WithHistory). Slow is the load of fewer runs, of %d kinds. Each is on a server of its own. The size is "+
+				"that of the table of the notes, in which nodes write the history and delete the surplus.",
+				rounds.Thousands(keptRuns), slowKinds),
 			[]column{
 				{"without: CPU of PostgreSQL, µs a task", "plain_server_us"}, {"with", "kept_server_us"}, {"ratio", "server_ratio"},
 				{"without: CPU of the nodes, µs a task", "plain_nodes_us"}, {"with", "kept_nodes_us"}, {"ratio", "nodes_ratio"},
 				{"without: lateness, p99, ms", "plain_p99_ms"}, {"with", "kept_p99_ms"}, {"with: size, MB", "kept_notes_mb"},
+				{"slow, without: CPU of PostgreSQL, µs a task", "slow_plain_server_us"}, {"with", "slow_kept_server_us"},
+				{"ratio", "slow_server_ratio"}, {"with: size, MB", "slow_kept_notes_mb"},
 			},
 		},
 		{
