@@ -23,7 +23,7 @@ const (
 
 var keeps = []durable.KindOption{durable.WithHistory(keptRuns, time.Hour)}
 
-// measureHistory lets two nodes run the tasks of the sustained case, without a history and with one, and those of the
+// measureHistory lets two nodes run the tasks of the sustained case, without a history and with one, and the tasks of the
 // seldom case, in turns of many kinds.
 func measureHistory(_ peer, _ string, size sizes) (figures, error) {
 	all := figures{}
