@@ -19,9 +19,10 @@ import (
 // MaxHistory is the maximum number of attempts that a kind may keep. See [WithHistory].
 const MaxHistory = 100_000
 
-// WithHistory keeps a history of the kind's last attempts, which [Scheduler.History] returns. It keeps as many as given,
-// failed and successful ones, unless they ended longer than age ago. By default a kind has no history. attempts is from
-// 1 to MaxHistory, and age must be positive. If nodes give different values, the smallest of each counts.
+// WithHistory keeps a history of the kind's last attempts, which [Scheduler.History] returns. It keeps as many as
+// given, failed and successful ones, unless they ended longer than age ago. By default a kind has no history. attempts
+// is from 1 to MaxHistory, and age must be positive. If nodes give different values, the smallest number counts, and
+// each attempt is kept for the age of its own node.
 //
 // An attempt appears in the history within about five seconds of its end. The history is written apart from the tasks,
 // many attempts at a time, so that it costs little. A process that crashes therefore loses the last seconds of its

@@ -188,7 +188,7 @@ func TestNotes_writtenOften_areReadCheaply(t *testing.T) {
 	for range 200 {
 		commit(t, e, 0, note("a", strings.Repeat("x", 100)), note("pauses", strings.Repeat("y", 100)))
 	}
-	if n := readsOf(t, e, connect(t, shared.URL()), postgres.NotesSQL(e), []byte("a"), 64); n > 16 {
+	if n := readsOf(t, e, connect(t, shared.URL()), postgres.NotesSQL(e), []byte("a"), []byte{0xff}, false, 64); n > 16 {
 		t.Errorf("to read the notes %d blocks are read", n)
 	}
 }
