@@ -358,7 +358,7 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 			{"the members", "members", nil},
 			{"whether any is dead", "anythingDead", nil},
 			{"a look", "look", []any{by, kinds, now - 1, until}},
-			{"the notes", "notes", []any{[]byte(""), 64}},
+			{"the notes", "notes", []any{[]byte(""), []byte{0xff}, false, 64}},
 			{"a renewal", "renew", []any{by, []byte("report")}},
 			{"an add", "commit", write([]byte("new"), engine.IfAbsent, []byte("data"), true)},
 			{"a change", "commit", write(free, engine.IfPresent, []byte("data"), true)},
