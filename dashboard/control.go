@@ -232,8 +232,8 @@ func historyOf(form url.Values) (q durable.HistoryQuery, err error) {
 		}
 	}
 	if before := form.Get("before"); before != "" {
-		if q.Before, err = time.Parse(time.RFC3339Nano, before); err != nil {
-			return q, fmt.Errorf("before: %w", err)
+		if err := q.Before.UnmarshalText([]byte(before)); err != nil {
+			return q, fmt.Errorf("before %q is not a time such as 2006-01-02T15:04:05Z", before)
 		}
 	}
 	if q.Limit, err = limitOf(form); q.Limit == 0 {

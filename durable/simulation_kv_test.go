@@ -27,7 +27,7 @@ func TestSimulation_onKV(t *testing.T) {
 		"exclusive": func(m *memory.KV) engine.KV { return memory.Exclusive(m) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			walks(t, simWalks, 100, 20, func(t *testing.T, seed uint64) {
+			walks(t, simWalks, 50, 10, func(t *testing.T, seed uint64) {
 				m := memory.New()
 				e, err := kv.New(ctx, on(m))
 				if err != nil {

@@ -34,7 +34,7 @@ import (
 // in every way.
 func TestSimulation(t *testing.T) {
 	counts := make(map[string]int)
-	seeds := walks(t, simWalks, 200, 50, func(t *testing.T, seed uint64) {
+	seeds := walks(t, simWalks, 200, 30, func(t *testing.T, seed uint64) {
 		simulate(t, seed, "", memengine.New()).agrees(t, counts)
 	})
 	t.Log(counts)
