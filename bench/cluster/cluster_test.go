@@ -236,6 +236,23 @@ func TestPeers_removeWhatTheyAdded(t *testing.T) {
 	}
 }
 
+// hasAll fails the test unless the figures are all that the columns and goals of the case need.
+func hasAll(t *testing.T, name string, size sizes, f figures) {
+	t.Helper()
+	for _, s := range sections(size) {
+		for _, c := range s.columns {
+			if _, ok := f[c.figure]; s.c == name && !ok {
+				t.Errorf("%s: %s was not measured", s.title, c.figure)
+			}
+		}
+	}
+	for _, g := range goals {
+		if _, ok := f[g.figure]; g.c == name && !ok {
+			t.Errorf("%s: %s was not measured", g.title, g.figure)
+		}
+	}
+}
+
 func TestMany_measuresEveryColumn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")
@@ -249,18 +266,7 @@ func TestMany_measuresEveryColumn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range sections(size) {
-		for _, c := range s.columns {
-			if _, ok := f[c.figure]; s.c == tenMillion && !ok {
-				t.Errorf("%s: %s was not measured", s.title, c.figure)
-			}
-		}
-	}
-	for _, g := range goals {
-		if _, ok := f[g.figure]; g.c == tenMillion && !ok {
-			t.Errorf("%s: %s was not measured", g.title, g.figure)
-		}
-	}
+	hasAll(t, tenMillion, size, f)
 	for _, count := range []string{"few_lost", "many_lost", "many_early", "many_cycle_lost", "many_cycle_duplicates"} {
 		if f[count] != 0 {
 			t.Errorf("%s: %v", count, f[count])
@@ -281,13 +287,7 @@ func TestHistory_measuresEveryColumn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range sections(size) {
-		for _, c := range s.columns {
-			if _, ok := f[c.figure]; s.c == historyCase && !ok {
-				t.Errorf("%s: %s was not measured", s.title, c.figure)
-			}
-		}
-	}
+	hasAll(t, historyCase, size, f)
 	if f["kept_lost"]+f["plain_lost"] != 0 || !(f["kept_notes_mb"] > f["plain_notes_mb"]) {
 		t.Errorf("figures: %v", f)
 	}
