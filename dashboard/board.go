@@ -586,15 +586,20 @@ func (b *board) rateBaseLocked(now time.Time) health.SchedulerReading {
 	return base
 }
 
-// list returns a page of tasks.
-func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
+// inTurn returns the result of a look at the scheduler for a list. One list is read at a time, for listTime at most.
+func inTurn[T any](ctx context.Context, b *board, look func(context.Context) (T, error)) (found T, err error) {
 	if err := b.asking.takeFor(ctx); err != nil {
-		return listJSON{}, err
+		return found, err
 	}
 	defer b.asking.give()
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	f, err := b.s.Find(ctx, q)
+	return look(ctx)
+}
+
+// list returns a page of tasks.
+func (b *board) list(ctx context.Context, q durable.Query) (listJSON, error) {
+	f, err := inTurn(ctx, b, func(ctx context.Context) (durable.Found, error) { return b.s.Find(ctx, q) })
 	if err != nil {
 		return listJSON{}, err
 	}
@@ -610,13 +615,7 @@ const listTime = 5 * time.Second
 
 // failures returns the groups of failing tasks.
 func (b *board) failures(ctx context.Context) (failuresJSON, error) {
-	if err := b.asking.takeFor(ctx); err != nil {
-		return failuresJSON{}, err
-	}
-	defer b.asking.give()
-	ctx, cancel := context.WithTimeout(ctx, listTime)
-	defer cancel()
-	f, err := b.s.Failures(ctx)
+	f, err := inTurn(ctx, b, b.s.Failures)
 	if err != nil {
 		return failuresJSON{}, err
 	}
@@ -639,13 +638,7 @@ const maxPast = 20
 
 // history returns attempts that have ended.
 func (b *board) history(ctx context.Context, q durable.HistoryQuery) (historyJSON, error) {
-	if err := b.asking.takeFor(ctx); err != nil {
-		return historyJSON{}, err
-	}
-	defer b.asking.give()
-	ctx, cancel := context.WithTimeout(ctx, listTime)
-	defer cancel()
-	found, err := b.s.History(ctx, q)
+	found, err := inTurn(ctx, b, func(ctx context.Context) (durable.History, error) { return b.s.History(ctx, q) })
 	if err != nil {
 		return historyJSON{}, err
 	}

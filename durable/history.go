@@ -47,12 +47,12 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 	}
 }
 
-// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine. It says how
-// the handler returned. That does not count if the task was removed, moved or taken over in the meantime.
+// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine. It says
+// how the handler returned. That does not count if the task was removed, moved or taken over in the meantime.
 //
-// Two entries are not of an attempt, and their Started is Ended. A task that was parked because the process ended during
-// its last attempt has Parked and a Failure that says so. A run that expired has Expired: see [Task].Expires.
-// Attempt.Attempt is the number of the attempt that did not start.
+// Two entries are not of a call of the handler, and their Started is Ended. A task that was parked because the process
+// ended during its last attempt has Parked and a Failure that says so. A run that expired has Expired, and the number of
+// the attempt that did not start: see [Task].Expires.
 type PastRun struct {
 	Attempt
 	Group   string
@@ -124,8 +124,8 @@ type History struct {
 // History returns a page of the attempts that match the query, ordered by the time of their end, newest first. Kinds
 // have a history if they are handled with [WithHistory]. History works on any scheduler, including that of [Connect].
 // It reads the history of the kind, or of all kinds, from the newest attempt until the page is full, so a query that
-// few attempts match may read all. Attempts that a later version of this package has written are left out. If After is
-// not a Next, or the query is invalid, the error wraps ErrInvalidTask.
+// few attempts match may read all. Attempts that cannot be read are left out, for example if a later version of this
+// package has written them. If After is not a Next, or the query is invalid, the error wraps ErrInvalidTask.
 func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error) {
 	from, err := q.validate()
 	if err != nil {

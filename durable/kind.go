@@ -35,10 +35,9 @@ type Run struct {
 	Missed  uint64    // periods without a run since the task was added
 	Trace   string    // trace of the task; see [Task]
 
-	// Fence increases with each attempt of each run of the task, on any node, and continues with the next task that uses
-	// the key. A system outside the engine can reject
-	// requests whose fence is smaller than one that it has already seen. Fence is 0 on an [engine.Store], because a
-	// single process needs no fence.
+	// Fence increases with each attempt of each run of the task, on any node, and continues with the next task that
+	// uses the key. A system outside the engine can reject requests whose fence is smaller than one that it has already
+	// seen. Fence is 0 on an [engine.Store], because a single process needs no fence.
 	Fence int64
 
 	rec  *task.Record

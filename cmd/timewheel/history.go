@@ -27,16 +27,10 @@ func defineHistory(p *program, f *flag.FlagSet) action {
 	var q durable.HistoryQuery
 	var asJSON bool
 	at.define(p, f)
-	text := func(to *string, name, usage string) {
-		f.Func(name, usage, func(value string) (err error) {
-			*to, err = unquoteText(value)
-			return err
-		})
-	}
-	text(&q.Prefix, "prefix", "attempts of tasks whose key begins with `TEXT`")
-	text(&q.Kind, "kind", "attempts of the `KIND`")
-	text(&q.Group, "group", "attempts of tasks of the `GROUP`, such as a tenant")
-	text(&q.Node, "node", "attempts on the `NODE`")
+	textFlag(f, &q.Prefix, "prefix", "attempts of tasks whose key begins with `TEXT`")
+	textFlag(f, &q.Kind, "kind", "attempts of the `KIND`")
+	textFlag(f, &q.Group, "group", "attempts of tasks of the `GROUP`, such as a tenant")
+	textFlag(f, &q.Node, "node", "attempts on the `NODE`")
 	f.Func("outcome", "attempts with `OUTCOMES`: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
 		q.Outcomes = strings.Split(value, ",")
 		for _, name := range q.Outcomes {

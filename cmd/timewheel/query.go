@@ -32,16 +32,10 @@ func (s *search) define(f *flag.FlagSet, state bool, all string) {
 
 // defineQuery defines the search flags except -all.
 func (s *search) defineQuery(f *flag.FlagSet, state bool) {
-	text := func(to *string, name, usage string) {
-		f.Func(name, usage, func(value string) (err error) {
-			*to, err = unquoteText(value)
-			return err
-		})
-	}
-	text(&s.Prefix, "prefix", "tasks whose key begins with `TEXT`")
-	text(&s.Kind, "kind", "tasks of the `KIND`")
-	text(&s.Group, "group", "tasks of the `GROUP`, such as a tenant")
-	text(&s.Failure, "failure", "tasks whose last error contains `TEXT`, or belongs to that group of failures")
+	textFlag(f, &s.Prefix, "prefix", "tasks whose key begins with `TEXT`")
+	textFlag(f, &s.Kind, "kind", "tasks of the `KIND`")
+	textFlag(f, &s.Group, "group", "tasks of the `GROUP`, such as a tenant")
+	textFlag(f, &s.Failure, "failure", "tasks whose last error contains `TEXT`, or belongs to that group of failures")
 	f.BoolVar(&s.Repeating, "repeating", false, "tasks with more than one run left")
 	if !state {
 		return
@@ -57,6 +51,14 @@ func (s *search) defineQuery(f *flag.FlagSet, state bool) {
 // given reports whether any search flag was set.
 func (s *search) given() bool {
 	return s.all || s.Prefix != "" || s.Kind != "" || s.Group != "" || s.Failure != "" || s.Repeating || s.State != durable.AnyState
+}
+
+// textFlag defines a flag whose value is text as quoteText writes it.
+func textFlag(f *flag.FlagSet, to *string, name, usage string) {
+	f.Func(name, usage, func(value string) (err error) {
+		*to, err = unquoteText(value)
+		return err
+	})
 }
 
 // someKeys is like keysOf, but requires at least one argument. Without one, it returns the question as an error.

@@ -525,7 +525,8 @@ $("bulk-stop").addEventListener("click", calmBulk);
 
 // ---- the history: attempts that have ended
 
-const histories = { task: { number: 0, query: {}, next: "", pages: 1 }, list: { number: 0, query: {}, next: "", pages: 1 } };
+const nothingRead = { query: {}, next: "", pages: 1, shown: "", task: "", kind: "", again: 0 };
+const histories = { task: { number: 0, ...nothingRead }, list: { number: 0, ...nothingRead } };
 
 // readPast shows the first page of attempts that match the query, or the page that begins after the given place.
 async function readPast(id, q, after) {
@@ -566,9 +567,7 @@ function pastRow(p, withKey) {
 
 function forgetPast(id) {
   clearTimeout(histories[id].again);
-  histories[id].number++;
-  histories[id].query = {};
-  Object.assign(histories[id], { shown: "", kind: "", again: 0, pages: 1 });
+  Object.assign(histories[id], nothingRead, { number: histories[id].number + 1 });
   $(id + "-past-rows").replaceChildren();
   $(id + "-past").hidden = $(id + "-past-more").hidden = true;
   if (id === "list") $("list-history").hidden = true;

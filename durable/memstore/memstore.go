@@ -202,7 +202,8 @@ func (s *Store) Notes(over engine.Range) iter.Seq2[engine.Record, error] {
 	order, err := s.snapshot(s.notes)
 	return func(yield func(engine.Record, error) bool) {
 		for note, err := range walk(order, err, engine.Record{Key: over.From}, func(r engine.Record) (in, more bool) {
-			return over.To == "" || r.Key < over.To, over.To == "" || r.Key < over.To
+			in = over.To == "" || r.Key < over.To
+			return in, in
 		}) {
 			if over.Bare {
 				note.Data = nil

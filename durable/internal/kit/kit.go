@@ -271,8 +271,8 @@ func (k *Kit) Gone(key string) {
 	}
 }
 
-// look reads the task with the given key. If the kit has an engine, look reads from it directly, so that injected link faults
-// do not affect the result.
+// look reads the task with the given key. If the kit has an engine, look reads from it directly, so that injected link
+// faults do not affect the result.
 func (k *Kit) look(key string) (i durable.Info, ok bool) {
 	k.T.Helper()
 	if k.Engine == nil {

@@ -46,7 +46,7 @@ type Writer struct {
 	notes  Notebook
 	node   string
 	now    func() int64    // the time of the store or the engine, in nanoseconds since 1970
-	failed func(error)     // called when a write fails and the one before did not
+	failed func(error)     // see NewWriter
 	full   chan struct{}   // signals that many attempts are waiting
 	life   context.Context // done when Stop is called
 	end    context.CancelFunc
@@ -57,7 +57,7 @@ type Writer struct {
 
 	// The goroutine owns the fields below.
 	unsent []block   // blocks that have not been written, or whose write has failed
-	fails  bool      // the last write has failed
+	fails  bool      // failed has been called since the last write that succeeded
 	sweep  time.Time // when to look whether to sweep
 }
 
@@ -160,9 +160,9 @@ func (w *Writer) run() {
 			err = errors.Join(w.trimKinds(), w.sweepAll())
 		}
 		if err != nil && !w.fails && w.life.Err() == nil {
+			w.fails = true
 			w.failed(err)
 		}
-		w.fails = w.fails || err != nil
 	}
 }
 

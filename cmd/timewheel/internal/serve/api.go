@@ -352,11 +352,8 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	of := durable.Query{Prefix: q.Get("prefix"), Kind: q.Get("kind"), Group: q.Get("group"), After: q.Get("after"), Limit: limit}
-	if err := c.mayUse(of.Prefix); err != nil {
+	if err := c.mayList(of.Prefix, of.Kind); err != nil {
 		return err
-	}
-	if of.Kind != "" && !c.hasKind(of.Kind) {
-		return noRight(of.Kind)
 	}
 	if state := q.Get("state"); state != "" {
 		if of.State, err = durable.ParseState(state); err != nil {
@@ -374,6 +371,18 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return writeJSON(w, page)
+}
+
+// mayList returns an error unless the caller may list tasks with the key, or with keys that begin with it, and, if kind
+// is not empty, of that kind.
+func (c *caller) mayList(keys, kind string) error {
+	if err := c.mayUse(keys); err != nil {
+		return err
+	}
+	if kind != "" && !c.hasKind(kind) {
+		return noRight(kind)
+	}
+	return nil
 }
 
 // page returns the limit of a list. Its parameters are limit, after and the given ones.

@@ -3,10 +3,10 @@
 package serve
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -33,9 +33,7 @@ func newAttemptResponse(r durable.PastRun) attemptResponse {
 		Kind: r.Kind, Group: r.Group, Outcome: r.Outcome(), Token: escape(r.Token.String()), Attempt: r.Attempt.Attempt,
 		Due: r.Due.UTC(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Node: r.Node, Failure: r.Failure, Note: r.Note,
 	}
-	if a.Key = r.Key; !utf8.ValidString(r.Key) {
-		a.Key, a.KeyBase64 = "", []byte(r.Key)
-	}
+	a.Key, a.KeyBase64 = keyFields(r.Key)
 	return a
 }
 
@@ -56,15 +54,8 @@ func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if outcomes := q.Get("outcome"); outcomes != "" {
 		of.Outcomes = strings.Split(outcomes, ",")
 	}
-	keys := of.Prefix
-	if of.Key != "" {
-		keys = of.Key // a right to the key is enough
-	}
-	if err := c.mayUse(keys); err != nil {
+	if err := c.mayList(cmp.Or(of.Key, of.Prefix), of.Kind); err != nil { // a right to the key is enough
 		return err
-	}
-	if of.Kind != "" && !c.hasKind(of.Kind) {
-		return noRight(of.Kind)
 	}
 	found, err := a.s.History(r.Context(), of)
 	if err != nil {

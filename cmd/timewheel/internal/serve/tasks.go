@@ -97,6 +97,14 @@ type failed struct {
 	Text string    `json:"text"`
 }
 
+// keyFields returns a key as text, or as bytes if it is not UTF-8.
+func keyFields(key string) (text string, bytes []byte) {
+	if !utf8.ValidString(key) {
+		return "", []byte(key)
+	}
+	return key, nil
+}
+
 func newTaskResponse(i durable.Info, payload bool) taskResponse {
 	t := taskResponse{
 		Kind: i.Kind, State: i.State.String(), Next: utc(i.Next), Interval: i.Interval.Seconds(), Cron: i.Cron,
@@ -107,9 +115,7 @@ func newTaskResponse(i durable.Info, payload bool) taskResponse {
 	for _, f := range i.Failed {
 		t.Failed = append(t.Failed, failed{f.At.UTC(), f.Text})
 	}
-	if t.Key = i.Key; !utf8.ValidString(i.Key) {
-		t.Key, t.KeyBase64 = "", []byte(i.Key)
-	}
+	t.Key, t.KeyBase64 = keyFields(i.Key)
 	switch {
 	case !payload:
 	case utf8.Valid(i.Payload) && json.Valid(i.Payload):
