@@ -1312,7 +1312,7 @@ func TestScheduler_pastAttempts(t *testing.T) {
 			put(t, s, task)
 		}
 		put(t, s, many(1, "ok", "ok", time.Second)...)
-		time.Sleep(30 * time.Second)
+		time.Sleep(40 * time.Second) // the last attempt is written five seconds after its end
 		page := func(q string) historyJSON {
 			t.Helper()
 			return answer[historyJSON](t, ask(h, "GET", "/api/history?scheduler=tasks"+q, nil), 200)
