@@ -31,9 +31,10 @@ LIBRARY := ./... ./ttlcache/... ./dashboard/... ./durable/... ./durable/pebble/.
 	./metrics/... ./otel/... ./cmd/timewheel/...
 ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 
-# CONCURRENT are the packages that start goroutines, but for the stores, which take long under the race detector. Of
+# CONCURRENT and ENGINES are the packages that start goroutines, but for the stores, which take long under the race detector. Of
 # package durable RACES are the tests in which most goroutines meet; the others have few that these have not.
-CONCURRENT := ./... ./ttlcache/... ./dashboard/... ./durable/engine/... ./durable/memengine ./durable/memstore
+CONCURRENT := ./... ./ttlcache/... ./dashboard/...
+ENGINES    := ./durable/engine/... ./durable/memengine ./durable/memstore
 RACES      := Contract|History|Simulation|AtTheSameTime|atTheSameTime|Shutdown|Stop|Crash|Cancel|Wait|whileTasksChange|ofAllNodes
 
 # TEST runs tests. Those that every change must pass are in short mode, and nightly has all of each. go vet is a
@@ -199,11 +200,13 @@ lint: ## staticcheck, in every module
 
 .PHONY: race
 race: ## The short tests of what starts goroutines under the race detector
-	@$(MAKE) --no-print-directory -j2 -O race-concurrent race-durable
-
-.PHONY: race-concurrent race-durable
-race-concurrent:
 	$(TEST) -race -short $(CONCURRENT)
+	@$(MAKE) --no-print-directory -j2 -O race-durable race-engines
+
+# These run in virtual time, so they may share the machine.
+.PHONY: race-durable race-engines
+race-engines:
+	$(TEST) -race -short $(ENGINES)
 race-durable:
 	$(TEST) -race -short -run '$(RACES)' ./durable
 
