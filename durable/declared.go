@@ -50,9 +50,9 @@ type SetResult struct {
 // the program starts.
 //
 //   - A declared task that does not exist is added.
-//   - An existing task with a different Kind, Payload, Group, Interval, Cron or Jitter is changed. It keeps its number of
-//     missed periods, and remains paused if it is paused. It also keeps its due time, unless Interval, Cron or Jitter has
-//     changed or the task is parked: then it is due as if it were added.
+//   - An existing task with a different Kind, Payload, Group, Interval, Cron or Jitter is changed. It keeps its number
+//     of missed periods, and remains paused if it is paused. It also keeps its due time, unless Interval, Cron or
+//     Jitter has changed or the task is parked: in those cases it is due as if it had just been added.
 //   - A run in progress of a changed task is not interrupted, but its result no longer counts. The next run follows at the
 //     next due time.
 //   - An existing task with the same definition is left alone, even if it is parked. Delay, At, Trace, and the Jitter of a

@@ -17,10 +17,10 @@ import (
 // and its [NodeReport].Drained is true. Once its Running is also 0, the node can be stopped without causing a run to be
 // repeated.
 //
-// The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later Drain of
-// another node forgets the name if the drain is older than a day and no node has the name. Draining a drained node has
-// no effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take
-// over the tasks, so the error wraps [errors.ErrUnsupported].
+// The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later call of
+// Drain deletes drains that are more than a day old and whose name no node has. Draining a drained node has no effect.
+// If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the tasks, so the
+// error wraps [errors.ErrUnsupported].
 func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !s.reads.enter() {
 		return stopped(ErrStopped, "Drain", node)
@@ -50,8 +50,8 @@ func (s *Scheduler) Drain(ctx context.Context, node string) error {
 // drainedFor is how long the name of a drained node is kept while no node has it.
 const drainedFor = 24 * time.Hour
 
-// Undrain ends the effect of Drain. Within two seconds, nodes with that name start runs again. For a limit of all nodes,
-// such a node counts as one that has just joined. If the name is not drained, Undrain has no effect.
+// Undrain undoes the effect of Drain. Within two seconds, nodes with that name start runs again. For a limit across all
+// nodes, such a node counts as a new member. If the name is not drained, Undrain has no effect.
 func (s *Scheduler) Undrain(ctx context.Context, node string) error {
 	return stopped(s.drain(ctx, func(names map[string]int64) { delete(names, node) }), "Undrain", node)
 }

@@ -19,19 +19,18 @@ import (
 // MaxHistory is the maximum number of attempts that a kind may keep. See [WithHistory].
 const MaxHistory = 100_000
 
-// WithHistory keeps a history of the kind's last attempts, which [Scheduler.History] returns. It keeps as many as
-// given, failed and successful ones, unless they ended longer than age ago. By default a kind has no history. attempts
-// is from 1 to MaxHistory, and age must be positive. If nodes give different values, the smallest number counts, and
-// each attempt is kept for the age of its own node.
+// WithHistory keeps a history of the kind's last attempts, which [Scheduler.History] returns. It keeps the given number
+// of attempts, successful and failed, but none that ended longer than age ago. By default a kind has no history.
+// attempts is from 1 to MaxHistory, and age must be positive. If nodes set different values, the smallest number
+// applies, and each attempt is kept for the age set on its own node.
 //
 // An attempt appears in the history within about five seconds of its end. The history is written apart from the tasks,
 // many attempts at a time, so that it costs little. A process that crashes therefore loses the last seconds of its
 // history, and its attempts in progress, but no task. While the engine is unavailable, a node remembers the attempts and
 // writes them later, and Shutdown takes up to two seconds longer.
 //
-// About an eighth more attempts may be there than the kind keeps, until it has written more. Attempts that are too old
-// are deleted within about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps a
-// history of any kind.
+// The history may hold up to an eighth more attempts than the kind keeps. Attempts that are too old are deleted within
+// about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps a history of any kind.
 //
 // An attempt takes a few dozen bytes besides its key and texts. A copy of a store by [Scheduler.Backup] contains the
 // history, but [Scheduler.Restore] does not bring it back. On a store that is not an [engine.Noter], Handle returns an
@@ -47,12 +46,13 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 	}
 }
 
-// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine. It says
-// how the handler returned. That does not count if the task was removed, moved or taken over in the meantime.
+// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine. It
+// describes how the handler returned, even if the result did not count because the task had been removed, moved or
+// taken over.
 //
-// Two entries are not of a call of the handler, and their Started is Ended. A task that was parked because the process
-// ended during its last attempt has Parked and a Failure that says so. A run that expired has Expired, and the number of
-// the attempt that did not start: see [Task].Expires.
+// Two types of entry are not for a handler call, and their Started equals their Ended. A task that was parked because
+// the process ended during its last attempt has Parked and a Failure that says so. A run that expired has Expired, and
+// the number of the attempt that did not start: see [Task].Expires.
 type PastRun struct {
 	Attempt
 	Group   string
@@ -104,7 +104,7 @@ func checkOutcomes(names []string) error {
 // A HistoryQuery selects attempts. An attempt must match all fields that are set.
 type HistoryQuery struct {
 	Kind     string
-	Key      string // of the task, which may be gone
+	Key      string // key of the task, which may no longer exist
 	Prefix   string // prefix of the key
 	Group    string
 	Node     string
@@ -121,11 +121,11 @@ type History struct {
 	Next string    // the After of the next page; empty if this is the last page
 }
 
-// History returns a page of the attempts that match the query, ordered by the time of their end, newest first. Kinds
-// have a history if they are handled with [WithHistory]. History works on any scheduler, including that of [Connect].
-// It reads the history of the kind, or of all kinds, from the newest attempt until the page is full, so a query that
-// few attempts match may read all. Attempts that cannot be read are left out, for example if a later version of this
-// package has written them. If After is not a Next, or the query is invalid, the error wraps ErrInvalidTask.
+// History returns a page of the attempts that match the query, ordered by the time of their end, newest first. Only
+// kinds handled with [WithHistory] have a history. History works on any scheduler, including that of [Connect]. It
+// reads the history of the kind, or of all kinds, from the newest attempt until the page is full, so a query that few
+// attempts match may read all. Attempts that cannot be read, for example because a later version of this package wrote
+// them, are omitted. If the query is invalid, or its After is not a Next, the error wraps ErrInvalidTask.
 func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error) {
 	from, err := q.validate()
 	if err != nil {

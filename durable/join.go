@@ -38,9 +38,9 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 
 // Connect returns a scheduler on which every verb and look-up works but which runs no tasks: Start returns an error.
 // The scheduler is not a member of the engine and is invisible to the nodes. It handles an unavailable engine as a node
-// does. Handle only makes a kind known to AddTask. A pause is in force on the nodes two seconds after PauseKind has
-// returned. [Scheduler.CatchUp] counts nothing here: use [Scheduler.Find] with the state [Waiting]. The caller must
-// close the engine after Shutdown.
+// does. Handle only makes a kind known to AddTask. A pause takes effect on the nodes within two seconds after PauseKind
+// has returned. [Scheduler.CatchUp] returns no overdue tasks: use [Scheduler.Find] with the state [Waiting]. The caller
+// must close the engine after Shutdown.
 //
 // As on a node, AddTask and SetTask refuse an unknown kind. A program that only adds tasks declares their kinds with
 // [KindOf] or [Scheduler.Declare].

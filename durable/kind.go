@@ -76,11 +76,10 @@ const (
 type KindOption func(*kind) error
 
 // WithRetry sets how many times a run is attempted before its task is parked, and how long to wait after each failed
-// attempt. The wait after the first failure is given by least. It doubles with each further failure until it reaches
-// the maximum given by most. Each wait is shortened at random by up to half. The default is 10 attempts, with waits
-// from one second to ten minutes. A run that is in progress when its process ends also uses up an attempt, whichever
-// task ended the process; see the section "At least once" of the package documentation. Both attempts and least must be
-// positive, and least must not exceed most.
+// attempt. The wait after the first failure is least. It doubles with each further failure, up to most. Each wait is
+// shortened at random by up to half. The default is 10 attempts, with waits from one second to ten minutes. A run that
+// is in progress when its process ends also uses up an attempt, whichever task ended the process; see the section "At
+// least once" of the package documentation. Both attempts and least must be positive, and least must not exceed most.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {

@@ -12,12 +12,12 @@ import (
 // Middleware once per kind. The returned handlers are called for every attempt, and must be safe for concurrent use.
 //
 // The returned handler receives the payload as stored, before [WithPayloadVersion] upgrades it. [WithTimeout] also
-// bounds the time that middleware takes. A panic of the handler passes through its middleware, which must use defer to
-// notice it, and a panic of a middleware counts as one of the handler. To record how attempts end, use [WithObserver].
+// bounds the time that middleware takes. A panic in the handler passes through its middleware, which can detect it with
+// defer. A panic in middleware counts as a panic in the handler. To record how attempts end, use [WithObserver].
 //
 // Middleware does not change the payloads of the tasks that a program adds. A program that stores encrypted payloads
-// encrypts them before AddTask, for example in the task that [Kind.Task] returns. A stored payload stays as it is, so
-// its key must remain known until its task is gone.
+// encrypts them before AddTask, for example in the task that [Kind.Task] returns. Stored payloads are not encrypted
+// again, so a program must keep each key until no task needs it.
 type Middleware func(next Handler) Handler
 
 // WithMiddleware wraps the handlers of all kinds. The first middleware is the outermost. Each call of WithMiddleware

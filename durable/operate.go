@@ -331,7 +331,7 @@ func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, ne
 // BulkReschedule reschedules all tasks that match the query, as [Scheduler.Reschedule] does. Each task becomes due
 // after(i) from now, where i is the number of tasks before it. For example, if after returns time.Duration(i)*d/n, n
 // tasks are spread evenly over the time d. after is called on the caller's goroutine. Paused tasks are left alone.
-// BulkReschedule is otherwise like [Scheduler.Bulk], except that another call reschedules all of the tasks again.
+// Otherwise BulkReschedule is like [Scheduler.Bulk], but another call reschedules all of the tasks again.
 func (s *Scheduler) BulkReschedule(ctx context.Context, q Query, after func(i int) time.Duration) (int, error) {
 	n, err := s.reschedule(ctx, q, after)
 	return n, stopped(err, "BulkReschedule", "")

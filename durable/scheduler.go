@@ -127,8 +127,8 @@ func (s *Scheduler) Start() error {
 // for the runs, and returns an error that contains their number. These runs are repeated later. On a node, the abandoned
 // attempt counts as failed, so a run is parked if it was the last attempt.
 //
-// If a kind has a history ([WithHistory]), Shutdown writes the rest of it, for up to two seconds on a node. If the store
-// is busy, Shutdown waits up to five more seconds, and then returns an error while the store is still
+// If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds on a node. If
+// the store is busy, Shutdown waits up to five more seconds, and then returns an error while the store is still
 // closing. After the store has failed, Shutdown waits at most five seconds in any case, and its error includes the
 // error from Err. A node leaves its engine without closing the engine, and abandons an acknowledgement that waits more
 // than five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is

@@ -61,9 +61,9 @@ const (
 //
 // Expires is for runs that are useless when they are late, such as sending a one-time code after an outage. No attempt
 // starts later than Expires after the due time of its run. When an attempt would be too late, the task is removed
-// instead, and [Stats].Expired counts it. A kind with [WithHistory] remembers which task it was.
-// This also applies to a retry, and to a run that was postponed with [Snooze]. A paused task, and a task whose kind has
-// no handler, stay until they could start. A task that repeats cannot expire; see [WithMissedAge].
+// instead, and [Stats].Expired counts it. This also applies to a retry, and to a run that was postponed with [Snooze].
+// If the kind has a history ([WithHistory]), the task appears there. While a task is paused, or its kind has no
+// handler, it is not removed. A repeating task cannot expire; see [WithMissedAge].
 type Task struct {
 	Key      string        // unique among live tasks; 1 to MaxKey bytes
 	Kind     string        // selects the handler; 1 to MaxKind bytes, none of them 0x1f

@@ -7,15 +7,15 @@ import (
 	"math"
 )
 
-// A Layout is the way in which a wheel stores waiting tasks. The layouts differ only in cost; the package documentation
+// A Layout determines how a wheel stores waiting tasks. The layouts differ only in cost; the package documentation
 // compares them.
 type Layout int
 
 const (
 	// Hashed is a single wheel whose slots store their tasks by circle.
 	Hashed Layout = iota
-	// Hierarchical is a wheel for tasks due soon, plus further wheels whose slots span more and more ticks. A further
-	// wheel is created when a delay needs it. Tasks move down from wheel to wheel as their due time approaches.
+	// Hierarchical is a wheel for tasks due soon, plus further wheels whose slots span increasing numbers of ticks. A
+	// further wheel is created when a delay needs it. Tasks move down from wheel to wheel as their due time approaches.
 	Hierarchical
 )
 
