@@ -40,8 +40,7 @@ func (g guard) allows(ip netip.Addr) bool {
 	return slices.ContainsFunc(g.networks, holds) || !g.only && ip.IsValid() && !slices.ContainsFunc(reserved, holds)
 }
 
-// control refuses connections to other addresses. It is called with the address of each connection, after the name is
-// resolved.
+// control refuses connections to other addresses. It is called with the resolved address of each connection.
 func (g guard) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

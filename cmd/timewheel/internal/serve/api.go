@@ -88,7 +88,7 @@ func (a *api) handler() http.Handler {
 	return a.protected(mux)
 }
 
-// protected refuses the requests of browsers on behalf of web pages, since no token does.
+// protected refuses requests that a browser sends on behalf of a web page. It is for a service without tokens.
 func (a *api) protected(next http.Handler) http.Handler {
 	foreign := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func (a *api) protected(next http.Handler) http.Handler {
 	})
 }
 
-// isOwnHost reports whether a site cannot point the name at this machine.
+// isOwnHost reports whether host is an IP address or localhost, which no web site can point at this machine.
 func isOwnHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -208,7 +208,7 @@ func noRight(kind string) error {
 	return problemf(http.StatusForbidden, "the token has no right to tasks of kind %q", kind)
 }
 
-// mayChange returns an error if the key has a task of a kind that the caller has no right to.
+// mayChange returns an error if there is a task with the key and the caller has no right to its kind.
 func (a *api) mayChange(ctx context.Context, c *caller, key string) error {
 	if c.all {
 		return nil
@@ -220,7 +220,7 @@ func (a *api) mayChange(ctx context.Context, c *caller, key string) error {
 	return err
 }
 
-// Changes. Each checks the rights.
+// Changes. Each checks the caller's rights.
 
 func (a *api) setTask(ctx context.Context, c *caller, t durable.Task) error {
 	if !c.hasKind(t.Kind) {

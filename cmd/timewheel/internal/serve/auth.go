@@ -33,8 +33,8 @@ func newCallers(tokens []*Token) (all []*caller) {
 	return all
 }
 
-// identify returns the caller of the request, or nil if its token is none of the callers'. It takes the same time for
-// every wrong token of a length.
+// identify returns the caller of the request, or nil if its token is unknown. It takes the same time for all unknown
+// tokens of the same length.
 func identify(callers []*caller, r *http.Request) (found *caller) {
 	if len(callers) == 0 {
 		return anyone

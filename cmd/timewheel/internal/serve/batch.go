@@ -56,8 +56,8 @@ func (d *deed) end(err error, done int) {
 	d.out.Status, d.out.Detail = p.Status, p.Detail
 }
 
-// batch applies a batch. A malformed line refuses all of it, before anything is done. Otherwise the outcome of each line
-// is a line of the answer.
+// batch applies a batch. If a line is malformed, it refuses the whole batch before changing anything. Otherwise it
+// answers with a line for each line of the batch.
 func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 	select {
 	case a.batches <- struct{}{}:

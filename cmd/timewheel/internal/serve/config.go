@@ -57,7 +57,7 @@ func (t *TLS) read() error {
 	return err
 }
 
-// forConnections returns a configuration whose connections begin with the certificate as last read.
+// forConnections returns a configuration that uses the certificate as last read.
 func (t *TLS) forConnections() *tls.Config {
 	return &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.pair.Load(), nil },
@@ -95,27 +95,27 @@ type Kind struct {
 	headers http.Header
 }
 
-// A Rate is that of durable.WithRate.
+// A Rate holds the arguments of durable.WithRate.
 type Rate struct {
 	Runs  int      `json:"runs"`
 	Per   Duration `json:"per"`   // 1s
 	Burst int      `json:"burst"` // Runs
 }
 
-// Retry is that of durable.WithRetry.
+// Retry holds the arguments of durable.WithRetry.
 type Retry struct {
 	Attempts int      `json:"attempts"`
 	Least    Duration `json:"least"`
 	Most     Duration `json:"most"`
 }
 
-// History is that of durable.WithHistory.
+// History holds the arguments of durable.WithHistory.
 type History struct {
 	Attempts int      `json:"attempts"` // 1000
 	Age      Duration `json:"age"`      // 24h
 }
 
-// Admin is the address of the operators.
+// Admin configures the address for operators.
 type Admin struct {
 	Listen   string   `json:"listen"`
 	TLS      *TLS     `json:"tls"`
@@ -207,7 +207,7 @@ func (c *Config) parse(text []byte, getenv func(string) string) error {
 	return errors.Join(k.problems...)
 }
 
-// A checker validates a configuration, completes it, and collects the problems.
+// A checker validates a configuration, fills in the defaults, and collects the problems.
 type checker struct {
 	config   *Config
 	getenv   func(string) string
@@ -379,7 +379,7 @@ func (k *checker) webhook(field string, of *Kind) {
 	}
 }
 
-// ownHeaders are the headers that a request has anyway.
+// ownHeaders are the headers that the client sets, so the configuration cannot.
 var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade",
 	"Te", "Keep-Alive", "Traceparent", "Tracestate"}
 
@@ -472,7 +472,7 @@ func (k *checker) secret(field string, s *Secret) {
 	}
 }
 
-// resolve reads a secret from the environment or from a file, and reports whether it could.
+// resolve reads a secret from the environment or from a file, and reports whether it succeeded.
 func (k *checker) resolve(field string, s *Secret) bool {
 	if name, is := strings.CutPrefix(string(*s), "env:"); is {
 		if *s = Secret(k.getenv(name)); *s == "" {
@@ -534,8 +534,8 @@ func (of *Kind) options() []durable.KindOption {
 	return opts
 }
 
-// workers returns how many runs all kinds together may have in progress. With as many workers no kind waits because the
-// receiver of another one hangs.
+// workers returns how many runs all kinds together may have in progress. With that many workers, a receiver that hangs
+// delays no other kind.
 func (c *Config) workers() (n int) {
 	for _, of := range c.Kinds {
 		n += of.Concurrency

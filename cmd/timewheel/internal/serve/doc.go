@@ -3,26 +3,27 @@
 // Package serve is the service of the command: durable timers for programs in any language. Callers add tasks over HTTP,
 // and the webhook of a task's kind is called when the task is due.
 //
-// It uses the public API of package durable and of its stores. Nothing in these packages knows it.
+// It uses only the public API of package durable and of its stores.
 //
 // # Callers
 //
 // A token has rights for prefixes of keys and for kinds. Without tokens every caller may do everything, so the service
-// then listens only on loopback or on a Unix socket. Bodies are bounded, and only read after the token is checked.
+// then listens only on loopback or on a Unix socket. Bodies are bounded, and are read only after the token has been
+// checked.
 //
-// The right to change a task of a kind is checked before the change, in a read of its own. A task that another caller
-// replaces in between, with one of another kind, can escape the check. Prefixes have no such gap.
+// The kind of an existing task is checked by a separate read before the change. If another caller replaces the task in
+// between with one of another kind, the change is made without a right to that kind. Prefixes have no such gap.
 //
 // # Webhooks
 //
-// The configuration names the URL of each kind, and a task cannot change it. Each connection checks its address, after
-// the name is resolved. Redirects are never followed, so there is no second target to check. Private addresses,
-// and addresses that are called without TLS, must be in the kind's networks.
+// The configuration names the URL of each kind, and a task cannot change it. The address of each connection is checked
+// after the name has been resolved. Redirects are never followed, so there is no second target to check. Private
+// addresses, and addresses called without TLS, must be in the kind's networks.
 //
-// The signature covers the headers that describe the run, each on a line of its own, and then the body. A key may contain
-// any character except that headers escape it, so no other separator keeps the parts apart.
+// The signature covers the headers that describe the run, each on a line of its own, and then the body. Headers escape
+// line feeds, so a line feed is an unambiguous separator.
 //
-// The status decides the outcome of an attempt. The body of the answer is read up to a small bound, for errors and for
-// the reuse of the connection. The pool has a worker for each run that the kinds together allow, so a hanging receiver
-// occupies only the share of its own kind.
+// The status decides the outcome of an attempt. At most 4 KiB of the answer's body is read, to quote it in errors and
+// to reuse the connection. The pool has as many workers as all kinds together may use, so a hanging receiver occupies
+// only those of its own kind.
 package serve

@@ -37,7 +37,7 @@ func newAttemptResponse(r durable.PastRun) attemptResponse {
 	return a
 }
 
-// A historyResponse is a page of attempts, the last first.
+// A historyResponse is a page of attempts, newest first.
 type historyResponse struct {
 	Attempts []attemptResponse `json:"attempts"`
 	Next     string            `json:"next,omitempty"` // after= of the next page; none if this is the last

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// misfits returns an error for each part of a JSON value that does not fit a type, with the path of the part. The value
-// is well-formed.
+// misfits returns an error for each part of a well-formed JSON value that does not fit a type, with the path of the
+// part.
 func misfits(path string, text []byte, t reflect.Type) (all []error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -55,7 +55,7 @@ func misfits(path string, text []byte, t reflect.Type) (all []error) {
 	return []error{fmt.Errorf("%s: %w", path, err)}
 }
 
-// partOf returns the type of a part of a map or of a struct, or nil if there is none of the name.
+// partOf returns the type of the named part of a map or struct, or nil if it has no such part.
 func partOf(t reflect.Type, name string) reflect.Type {
 	if t.Kind() == reflect.Map {
 		return t.Elem()

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A problem is an error with a status, and a problem document of RFC 9457 when it is written.
+// A problem is an error with an HTTP status. It is written as a problem document of RFC 9457.
 type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`

@@ -45,7 +45,7 @@ const (
 	checkEvery   = time.Second // whether the store has failed
 )
 
-// A Place is where the tasks are: a directory, or a database.
+// A Place is where the tasks are stored: a directory or a database.
 type Place struct {
 	Dir         string
 	DB          string
@@ -53,7 +53,7 @@ type Place struct {
 	Cluster     string
 	Connections int // to the database; 0 is the default of package postgres
 
-	scheduler func(opts []durable.Option) (*durable.Scheduler, error) // makes that of a test, in place of the others
+	scheduler func(opts []durable.Option) (*durable.Scheduler, error) // for tests: replaces the other fields
 }
 
 // A Server is the service. Open makes one.
@@ -70,7 +70,7 @@ type Server struct {
 	pages   context.CancelFunc // ends the open pages
 }
 
-// Open opens the tasks and the addresses. It runs and answers nothing yet.
+// Open opens the store or the database, and starts listening. No task runs, and no request is answered, before Run.
 func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Server, error) {
 	srv := &Server{cfg: cfg, log: log, close: func() {}}
 	recorder, attempts := dashboard.NewAttemptRecorder(), metrics.NewAttempts()
@@ -208,7 +208,7 @@ func answer(w http.ResponseWriter, err error) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// ready returns why callers should use another process, or nil.
+// ready returns an error if callers should use another process.
 func (srv *Server) ready() error {
 	if srv.ending.Load() {
 		return errors.New("the service is stopping")
@@ -230,9 +230,9 @@ func (srv *Server) AdminAddr() net.Addr {
 	return srv.adminAt.Addr()
 }
 
-// Run serves until ctx is done, and then drains: it accepts no further request, starts no further run, and waits for the
-// runs in progress. It returns an error if the store fails, or if runs are still in progress at the end of the drain.
-// Meanwhile it reads the certificates again at each signal of reload.
+// Run serves until ctx is done, and then drains: it accepts no further request, starts no further run, and waits for
+// the runs in progress. It returns an error if the store fails, or if runs are still in progress at the end of the
+// drain. It rereads the certificates at each signal of reload.
 func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := srv.s.Start(); err != nil {
 		return errors.Join(err, srv.drain(ctx))
@@ -267,7 +267,7 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 }
 
-// readCertificates reads the certificates again, for new connections. If that fails, the old one stays.
+// readCertificates rereads the certificates, for new connections. A certificate that cannot be read is not replaced.
 func (srv *Server) readCertificates() {
 	fields := map[string]*TLS{"tls": srv.cfg.TLS}
 	if a := srv.cfg.Admin; a != nil {
@@ -332,8 +332,8 @@ func listen(address string, with *TLS) (net.Listener, error) {
 	return tls.NewListener(l, with.forConnections()), nil
 }
 
-// listenUnix listens on a socket that the owner and the group of its file may use. It removes the socket of a process that
-// was killed.
+// listenUnix listens on a socket that the owner and the group of its file may use. It replaces the socket of a killed
+// process.
 func listenUnix(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {

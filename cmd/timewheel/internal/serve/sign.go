@@ -22,7 +22,7 @@ const (
 	headerSignature = "Timewheel-Signature"
 )
 
-// A message is what a webhook request says about a run, as in its headers.
+// A message holds the signed headers and the body of a webhook request.
 type message struct {
 	kind, key, token, attempt, fence, due string
 

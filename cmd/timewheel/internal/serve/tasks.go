@@ -30,7 +30,7 @@ type taskRequest struct {
 	Group         string          `json:"group"`
 }
 
-// task returns the task. With an interval and no times it runs until it is removed, as with a calendar.
+// task returns the task. A task with an interval but no times runs until it is removed, like a task with a calendar.
 func (t *taskRequest) task(key, trace string) (durable.Task, error) {
 	payload := []byte(t.Payload)
 	if t.PayloadBase64 != nil {
@@ -50,7 +50,7 @@ func (t *taskRequest) task(key, trace string) (durable.Task, error) {
 	return task, nil
 }
 
-// A rescheduleRequest has one of two times.
+// A rescheduleRequest has either a delay or a time.
 type rescheduleRequest struct {
 	Delay *Duration  `json:"delay"`
 	At    *time.Time `json:"at"`
@@ -68,7 +68,7 @@ func (t *rescheduleRequest) after(now time.Time) (time.Duration, error) {
 	return time.Duration(*t.Delay), nil
 }
 
-// A taskResponse is a task that exists. Durations are in seconds, and times in UTC.
+// A taskResponse is an existing task. Durations are in seconds, and times in UTC.
 type taskResponse struct {
 	Key           string          `json:"key,omitempty"`
 	KeyBase64     []byte          `json:"key_base64,omitempty"` // in place of key, if that is not UTF-8
@@ -133,7 +133,7 @@ func utc(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// decode reads one JSON value without unknown fields.
+// decode decodes a single JSON value and refuses unknown fields.
 func decode(text []byte, into any) error {
 	if !utf8.Valid(text) {
 		return problemf(http.StatusBadRequest, "the body is not UTF-8")

@@ -30,7 +30,7 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// A webhook calls the receiver of a kind. Its run is the handler of the kind.
+// A webhook calls the receiver of a kind. Its method run is the handler of the kind.
 type webhook struct {
 	kind    string // as in the header
 	of      *Kind
@@ -103,8 +103,8 @@ func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (
 	set(headerFence, m.fence)
 	set(headerDue, m.due)
 	set(headerSignature, m.sign(h.of.Secrets, now))
-	// The client repeats the request if an idle connection has just been closed. The token makes that safe. An empty
-	// list is not sent.
+	// With this header the client repeats the request if an idle connection has just been closed, which the token makes
+	// safe. An empty list is not sent.
 	req.Header["Idempotency-Key"] = nil
 	parent, state := splitTrace(run.Trace)
 	if parent != "" {
@@ -116,7 +116,7 @@ func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (
 	return req, nil
 }
 
-// judge returns the outcome that the answer asks for.
+// judge returns the error with which the handler ends, or nil if the answer completes the run.
 func (h *webhook) judge(resp *http.Response, body []byte, now time.Time) error {
 	code := resp.StatusCode
 	if code >= 200 && code <= 299 {
@@ -136,7 +136,7 @@ func (h *webhook) judge(resp *http.Response, body []byte, now time.Time) error {
 	return err
 }
 
-// retryAfter returns the wait of a header in seconds or as a date.
+// retryAfter returns the wait that a Retry-After header asks for, in seconds or as a date.
 func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if n, err := strconv.ParseUint(value, 10, 32); err == nil {
@@ -149,7 +149,7 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	return min(max(at.Sub(now), 0), mostWait), true
 }
 
-// unanswered returns the error of a request without an answer. The URL, which may contain secrets, is left out.
+// unanswered returns the error for a request without an answer. It omits the URL, which may contain secrets.
 func (h *webhook) unanswered(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("webhook: no answer: %w", cause)
@@ -173,7 +173,7 @@ func excerpt(body []byte) string {
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// splitTrace returns the headers of W3C Trace Context, which a task has with a space between them. They are empty if the
+// splitTrace splits the trace of a task at its space into the two headers of W3C Trace Context. Both are empty if the
 // first is not valid.
 func splitTrace(trace string) (parent, state string) {
 	parent, state, _ = strings.Cut(trace, " ")
