@@ -406,7 +406,7 @@ type groupJSON struct {
 	Last    *time.Time `json:"last"` // null if unknown
 }
 
-// A historyJSON is a page of attempts that have ended, the last first.
+// A historyJSON is a page of attempts that have ended, newest first.
 type historyJSON struct {
 	Now  time.Time  `json:"now"`
 	Past []pastJSON `json:"past"`

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 
-// Package past keeps the history of runs: it writes the attempts that have ended into notes of a store or an engine, and
-// reads them again.
+// Package past keeps the history of runs: it writes attempts that have ended into notes of a store or an engine, and
+// reads them.
 //
-// The history of a kind consists of blocks. A block is a note with attempts that ended on one node one after another:
-// blockBytes of them, or a single longer one. The name of the note is
+// The history of a kind consists of blocks. A block is a note with consecutive attempts of one node: up to blockBytes
+// of them, or a single longer one. The name of the note is
 //
 //	history/  hash of the kind  end of the last attempt  end of its age  random number  number of attempts
 //
 // in big-endian numbers, the last of 4 bytes and the others of 8. The first end is subtracted from the greatest number,
-// so the newest block of a kind comes first. The names alone show which blocks are surplus or too old. A write that is
-// repeated has the same names, so it does no harm if the first attempt took effect. The note
+// so the newest block of a kind comes first. The names alone show which blocks are surplus or too old. A repeated write
+// uses the same names, so it is harmless if the first one took effect. The note
 //
 //	history
 //
@@ -42,7 +42,7 @@ func historyOf(kind string) string {
 	return string(binary.BigEndian.AppendUint64([]byte(historyPrefix), h.Sum64()))
 }
 
-// A blockName is what the name of a block says.
+// A blockName is a decoded name of a block.
 type blockName struct {
 	ended int64 // when its last attempt ended
 	until int64 // when it is too old

@@ -23,8 +23,8 @@ func (e Entry) Compare(f Entry) int {
 		cmp.Compare(e.Generation, f.Generation), cmp.Compare(f.Seq, e.Seq), cmp.Compare(f.Attempt, e.Attempt))
 }
 
-// Read returns the first entries for which fits returns true, up to the limit. It reads the history of a kind, or of all
-// kinds if kind is empty, and leaves out blocks that it cannot read.
+// Read returns the first entries for which fits returns true, up to the limit. It reads the history of a kind, or of
+// all kinds if kind is empty, and omits blocks that it cannot read.
 func Read(ctx context.Context, from Notebook, kind string, limit int, fits func(Entry) bool) (all []Entry, err error) {
 	if kind != "" {
 		return readKind(ctx, from, historyOf(kind), limit, fits, nil)

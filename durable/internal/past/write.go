@@ -29,11 +29,11 @@ const (
 	trimmedEvery = 30 * time.Second
 	trimmedMost  = 100_000
 
-	// A sweep deletes the blocks of all kinds that are too old. Each node looks every sweptEvery, or sooner, whether there
-	// was one within half that time.
+	// A sweep deletes the blocks of all kinds that are too old. Every sweptEvery, or sooner, each node checks whether
+	// there was a sweep within half that time.
 	sweptEvery = 10 * time.Minute
 
-	// historyTimeout is how long a write, a trim or a sweep may take, and lastWrite how long the write in Stop.
+	// historyTimeout bounds a write, a trim or a sweep, and lastWrite bounds the write in Stop.
 	historyTimeout = 10 * time.Second
 	lastWrite      = 2 * time.Second
 
@@ -110,7 +110,8 @@ func (w *Writer) Kind(name string, most int, age time.Duration) *Kind {
 // Life returns a context that is done when Stop is called.
 func (w *Writer) Life() context.Context { return w.life }
 
-// Stop writes the waiting attempts, for two seconds at most on an engine. It is called after the last run has ended.
+// Stop writes the waiting attempts. On an engine it takes at most two seconds. It is called after the last run has
+// ended.
 func (w *Writer) Stop() {
 	w.mu.Lock() // Kind has started the goroutine, or will see that the Writer has ended
 	w.end()
@@ -121,7 +122,8 @@ func (w *Writer) Stop() {
 // Now returns the time of the store or the engine, in nanoseconds since 1970.
 func (k *Kind) Now() int64 { return k.to.now() }
 
-// Add adds an attempt. While the history cannot be written, Add forgets attempts before the last ones that the kind keeps.
+// Add adds an attempt. While the history cannot be written, Add forgets all but the last attempts, as many as the kind
+// keeps.
 func (k *Kind) Add(e task.Past) {
 	w := k.to
 	w.mu.Lock()
@@ -265,7 +267,7 @@ func (w *Writer) sweepAll() error {
 	return w.delete(historyPrefix, func(b blockName) bool { return b.until <= now })
 }
 
-// delete deletes the blocks for which the function returns true, of those whose names begin with the prefix.
+// delete deletes the blocks whose names begin with the prefix and for which the function returns true.
 func (w *Writer) delete(prefix string, is func(blockName) bool) error {
 	ctx, cancel := context.WithTimeout(w.life, historyTimeout)
 	defer cancel()

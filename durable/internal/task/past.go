@@ -34,8 +34,8 @@ type PastBlock struct {
 	Past       []Past
 }
 
-// Encode returns the block in a form that DecodePast reads, with the first attempts up to about the given number of
-// bytes, and the number of these attempts. It is at least 1 unless the block is empty.
+// Encode encodes the first attempts of the block, up to about the given number of bytes, and returns their number,
+// which is at least 1 unless the block is empty.
 func (b *PastBlock) Encode(most int) (data []byte, n int) {
 	data = appendString(appendString([]byte{PastFormat}, b.Kind), b.Node)
 	for n < len(b.Past) && (n == 0 || len(data) < most) {
@@ -61,7 +61,7 @@ func (p *Past) append(b []byte) []byte {
 	return appendString(appendString(b, p.Failure), p.Note)
 }
 
-// DecodePast decodes a block. A block that a later version has written has an error that wraps ErrVersion.
+// DecodePast decodes a block. For a block that a later version has written, the error wraps ErrVersion.
 func DecodePast(data []byte) (b PastBlock, err error) {
 	d := &decoder{b: data}
 	if version := d.byte(); version > PastFormat {
