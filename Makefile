@@ -311,6 +311,10 @@ bench-durable: redis postgres ## Compare package durable with its peers: writes 
 bench-cluster: postgres ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; an hour
 	cd bench && $(GO) run ./cluster -out CLUSTER.md
 
+.PHONY: serve-load
+serve-load: ## Put 10,000 tasks a second through timewheel serve, and report how late the webhooks are; needs a quiet machine
+	$(GO) run ./checks/serve
+
 .PHONY: peers
 peers: ## The tests of other timer libraries, on this one: downloads them; three minutes
 	PEERS=1 $(GO) test -count=1 -v -timeout 30m ./checks/peers

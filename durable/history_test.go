@@ -176,6 +176,66 @@ func TestHistory_ofTheLastSeconds(t *testing.T) {
 	})
 }
 
+// During a rolling deployment nodes keep different histories: the smallest number applies. A node without a history adds
+// nothing to it, and reads it as the others do.
+func TestHistory_duringARollingDeployment(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Engine = memengine.New()
+		deploy := func(name string, opts ...durable.KindOption) *kit.Node {
+			n := k.Join(nil, durable.WithNodeName(name)).Start()
+			n.Handle("k", ok, opts...)
+			k.After(10 * time.Second)
+			return n
+		}
+		run := func(key string, times int) {
+			for i := range times {
+				k.On().Add(durable.Task{Key: fmt.Sprint(key, i), Kind: "k", Delay: time.Duration(i+1) * 2 * time.Second})
+			}
+			k.After(time.Duration(times)*2*time.Second + 10*time.Second)
+		}
+		first := deploy("first")
+		run("a", 10)
+		if got := pastKeys(k, durable.HistoryQuery{}); len(got) > 0 {
+			t.Errorf("without a history there is %q", got)
+		}
+
+		second := deploy("second", durable.WithHistory(1000, 24*time.Hour))
+		run("b", 60)
+		found, err := first.History(ctx, durable.HistoryQuery{})
+		k.Must(err)
+		for _, r := range found.Runs {
+			if r.Node != "second" || r.Key[0] != 'b' {
+				t.Errorf("the history has %+v", r)
+			}
+		}
+		if n := len(found.Runs); n == 0 || n == 60 {
+			t.Errorf("the history has %d of 60 attempts on two nodes", n)
+		}
+
+		first.End()
+		k.Nodes = k.Nodes[1:]
+		deploy("third", durable.WithHistory(20, 24*time.Hour))
+		run("c", 100)
+		if n := len(pastKeys(k, durable.HistoryQuery{})); n < 20 || n > 60 {
+			t.Errorf("with 1,000 on one node and 20 on the other the history has %d", n)
+		}
+
+		second.End()
+		k.Nodes = k.Nodes[1:]
+		run("d", 100)
+		found, err = k.On().History(ctx, durable.HistoryQuery{})
+		k.Must(err)
+		if n := len(found.Runs); n < 20 || n > 30 {
+			t.Errorf("the history has %d, want some 20", n)
+		}
+		for _, r := range found.Runs {
+			if r.Node != "third" || r.Key[0] != 'd' {
+				t.Errorf("the history has %+v", r)
+			}
+		}
+	})
+}
+
 // bareStore hides what a store can do beyond [engine.Store].
 type bareStore struct{ engine.Store }
 

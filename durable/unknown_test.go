@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +51,46 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 		m.Link.Next("Commit Notes", memengine.Fault{Fail: true})
 		if err := m.PauseKind(ctx, "note"); err == nil || strings.Count(err.Error(), said) != 1 {
 			t.Errorf("PauseKind: %v", err)
+		}
+	})
+}
+
+// After a lost answer, a drain, its end or a set can be repeated.
+func TestUnknown_drainsAndSets(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		m := k.Nodes[0]
+		twice := func(name, method string, verb func() error, done func() bool) {
+			m.Link.Next(method, memengine.Fault{Lose: true})
+			if err := verb(); err != nil && !errors.Is(err, durable.ErrUnavailable) {
+				t.Errorf("%s, with a lost answer of %s: %v", name, method, err)
+			}
+			k.After(3 * time.Second)
+			if err := verb(); err != nil || !done() {
+				t.Errorf("%s once more: %v, done %v", name, err, done())
+			}
+		}
+		drained := func() bool {
+			nodes, err := m.Scheduler.Nodes(ctx)
+			k.Must(err)
+			return slices.ContainsFunc(nodes, func(n durable.NodeInfo) bool { return n.Name == "node 2" && n.Drained })
+		}
+		twice("Drain", "Commit Notes", func() error { return m.Drain(ctx, "node 2") }, drained)
+		twice("Undrain", "Commit Notes", func() error { return m.Undrain(ctx, "node 2") }, func() bool { return !drained() })
+		for i, method := range []string{"Commit", "Commit Notes"} {
+			set := durable.TaskSet{Prefix: "set/", Version: int64(i), Tasks: []durable.Task{
+				{Key: fmt.Sprint("set/", i), Kind: "note", Interval: hour}, {Key: "set/same", Kind: "note", Interval: hour},
+			}}
+			twice("Schedule", method, func() error {
+				_, err := m.Schedule(ctx, set)
+				return err
+			}, func() bool {
+				var keys []string
+				for info, err := range m.AllPrefix(ctx, "set/", "") {
+					k.Must(err)
+					keys = append(keys, info.Key)
+				}
+				return slices.Equal(keys, []string{set.Tasks[0].Key, "set/same"})
+			})
 		}
 	})
 }

@@ -57,7 +57,7 @@ func commands() []*command {
 		{"stats", look, "the number of tasks of each kind, and of overdue ones", "", nil, aboutStats,
 			defineStats},
 		{"failures", look, "why tasks fail, the largest group first", "", nil, aboutFailures, defineFailures},
-		{"history", look, "the attempts that have ended, the last first", "[KEY]", nil, aboutHistory, defineHistory},
+		{"history", look, "the attempts that have ended, newest first", "[KEY]", nil, aboutHistory, defineHistory},
 		{"nodes", look, "the processes of a cluster", "", nil, aboutNodes, defineNodes},
 		{"run-now", change, "make tasks due at once", "[KEY...]", nil, aboutRunNow, defineRunNow},
 		{"reschedule", change, "make the next run of tasks due at another time", "[KEY...]", nil, aboutReschedule,

@@ -14,10 +14,10 @@ import (
 )
 
 const aboutHistory = `
-It lists attempts, the last first, with how late they started and how long they took. A kind has a
+It lists attempts, newest first, with how late they started and how long they took. A kind has a
 history if its program asks for one (durable.WithHistory, or "history" in the configuration of
-serve). A task whose last run is over is gone, and its attempts are still here. -limit 1 with a key
-shows the last attempt of its task.
+serve). It also has attempts of tasks that no longer exist. With a key, -limit 1 shows the last
+attempt of its task.
 
   timewheel history order:42
   timewheel history -kind mail -outcome parked,expired -json | jq -r .failure | sort | uniq -c`

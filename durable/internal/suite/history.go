@@ -25,7 +25,7 @@ func past(k *kit.Kit, q durable.HistoryQuery) (all []string) {
 	return all
 }
 
-// The history has each attempt with its outcome, the last first, on every node.
+// The history has each attempt with its outcome, newest first, on every node.
 func historyOfOutcomes(t *testing.T, k *kit.Kit) {
 	keep := durable.WithHistory(100, time.Hour)
 	k.Handle("k", func(ctx context.Context, run durable.Run) error {
