@@ -26,8 +26,9 @@ const MaxHistory = 100_000
 //
 // An attempt appears in the history within about five seconds of its end. The history is written apart from the tasks,
 // many attempts at a time, so that it costs little. A process that crashes therefore loses the last seconds of its
-// history, and its attempts in progress, but no task. While the engine is unavailable, a node remembers the attempts and
-// writes them later, and Shutdown takes up to two seconds longer.
+// history, and its attempts in progress, but no task. While the engine is unavailable, a node remembers the last
+// attempts, at most twice as many as the kind keeps, and writes them later. Shutdown then takes up to two seconds
+// longer.
 //
 // The history may hold up to an eighth more attempts than the kind keeps. Attempts that are too old are deleted within
 // about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps a history of any kind.
