@@ -17,10 +17,10 @@ import (
 // and its [NodeReport].Drained is true. Once its Running is also 0, the node can be stopped without causing a run to be
 // repeated.
 //
-// The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later call of
-// Drain deletes drains that are more than a day old and whose name no node has. Draining a drained node has no effect.
-// If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the tasks, so the
-// error wraps [errors.ErrUnsupported].
+// The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later call to
+// Drain deletes drains that are more than a day old and match the name of no node. Draining a drained node has no
+// effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the tasks,
+// so the error wraps [errors.ErrUnsupported].
 func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !s.reads.enter() {
 		return stopped(ErrStopped, "Drain", node)

@@ -90,9 +90,8 @@ type ending struct {
 	whole  bool // the look reached the end of the stretch
 }
 
-// look calls the given function for each task in the stretch that matches the query, until the function returns false
-// or the time is up. A time of 0 means no limit. look moves the beginning of the stretch to the position where the next
-// look starts.
+// look calls the given function for each matching task in the stretch, until the function returns false or the time is
+// up. A time of 0 means no limit. look moves the beginning of the stretch to the position where the next look starts.
 func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	each func(view) (more bool),
 ) (e ending, err error) {

@@ -51,9 +51,9 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 // describes how the handler returned, even if the result did not count because the task had been removed, moved or
 // taken over.
 //
-// Two types of entry are not for a handler call, and their Started equals their Ended. A task that was parked because
-// the process ended during its last attempt has Parked and a Failure that says so. A run that expired has Expired, and
-// the number of the attempt that did not start: see [Task].Expires.
+// Two types of entry do not record a handler call. Their Started equals their Ended. A task that was parked because the
+// process ended during its last attempt has Parked and a Failure that says so. A run that expired has Expired, and the
+// number of the attempt that did not start: see [Task].Expires.
 type PastRun struct {
 	Attempt
 	Group   string

@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A live is a task that is in the wheel, in the backlog or running. The backend owns every field except state.
+// A live represents a task that is in the wheel, in the backlog or running. The backend owns every field except state.
 type live struct {
 	limit.Task
 	by        interface{ runTask(l *live) }

@@ -327,7 +327,7 @@ const (
 // A Result is the outcome of a batch. The batch was applied if Unmet is empty and Busy is false.
 type Result struct {
 	Unmet   []string  // the keys whose conditions do not hold
-	Busy    bool      // the batch met a lock; commit it again in a call of its own
+	Busy    bool      // the batch encountered a lock; commit it again in a separate call
 	Written []Written // one element per write if the batch was applied
 }
 

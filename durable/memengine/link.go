@@ -38,8 +38,9 @@ var ErrFault = errors.New("memengine: fault")
 // NewLink returns a link without faults.
 func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
 
-// Next queues faults for the next calls of a method of engine.Engine, such as "Confirm", or of "Count", one fault per
-// call. Faults that were queued earlier come first. Some methods have several names, one for each purpose:
+// Next queues faults, one per call, for the next calls to the named method: a method of engine.Engine, such as
+// "Confirm", or "Count". Faults that were queued earlier come first. Some methods have several names, one for each
+// purpose:
 //
 //	Commit   "Commit" of tasks, "Commit Notes"
 //	Claim    "Claim", "Claim Fair"

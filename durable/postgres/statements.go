@@ -32,8 +32,8 @@ import (
 // first, and LIMIT ends the search there.
 //
 // Each statement is planned once per connection, for any arguments and any number of tasks. Therefore no statement
-// leaves the planner a choice that is good only for a small number of tasks. The settings rule out whole-table scans,
-// and sorts where an index provides the order. LATERAL with LIMIT looks up each key separately.
+// leaves the planner a choice that is good only for a small number of tasks. The settings rule out whole-table scans.
+// They also rule out sorting where an index provides the order. LATERAL with LIMIT looks up each key separately.
 //
 // A task is updated at the row location (ctid) where it was locked. If another transaction has changed the task since
 // the statement began, that location is not in the statement's snapshot. The task is then left unchanged, as if it were

@@ -161,7 +161,7 @@ func (h *webhook) unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("webhook: no answer: %w", err)
 }
 
-// excerpt returns the beginning of a body for an error, with ": " before it.
+// excerpt returns ": " and the beginning of a body, to be appended to an error message.
 func excerpt(body []byte) string {
 	text := strings.ToValidUTF8(string(body[:min(len(body), mostExcerpt)]), "")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }), " ")
