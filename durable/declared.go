@@ -59,9 +59,9 @@ type SetResult struct {
 //     task with Interval are not compared.
 //   - A task under the prefix that is not declared is removed.
 //
-// During a rolling deployment, processes with the old and the new set start in any order. The highest version wins.
-// Once it is stored, Schedule changes nothing for a lower version, and sets SetResult.Newer. If two sets have the same
-// version, the last call wins.
+// During a rolling deployment, processes with the old set and processes with the new set may start in any order. The
+// highest version wins. Once it is stored, Schedule changes nothing for a lower version, and sets SetResult.Newer. If
+// two sets have the same version, the last call wins.
 //
 // The error wraps ErrInvalidTask or ErrUnknownKind, or is one that every verb can return. If Schedule returns
 // ErrUnavailable, its changes may or may not have taken effect. Calling it again is safe.

@@ -53,7 +53,7 @@ var engineAccounts = []account[*engine.Health]{
 		known(func(h engine.Health) float64 { return float64(h.Refused) })),
 }
 
-// known wraps a function of a source, so that it accepts a nil source and then returns NaN for unknown.
+// known wraps a function of a source so that it returns NaN, which means unknown, for a nil source.
 func known[S any](of func(s S) float64) func(s *S) float64 {
 	return func(s *S) float64 {
 		if s == nil {

@@ -128,7 +128,7 @@ func (l *loop) run() {
 	}
 }
 
-// setAlarm publishes and returns the instant at which the loop will check its inboxes even if nobody wakes it.
+// setAlarm publishes and returns the instant at which the loop will check its inboxes even if it is not woken.
 func (l *loop) setAlarm(busy bool, now uint64) uint64 {
 	alarm := uint64(never)
 	if busy {

@@ -52,7 +52,7 @@
 // [OpenPool] uses the mode of the pool. The default is cache_statement, which older versions of PgBouncer do not
 // support.
 //
-// Transactions use the isolation level read committed. On a direct connection, the engine sets this level if it is not
+// Transactions use the read committed isolation level. On a direct connection, the engine sets this level if it is not
 // the default. Behind a pooler, it must be the default of the role, because PgBouncer refuses the setting. Otherwise,
 // Open returns an error.
 //

@@ -240,8 +240,8 @@ func names(texts []string) [][]byte {
 	return all
 }
 
-// Confirm confirms starts. It does not wait for the disk, so the last starts before a server crash may not be counted.
-// A task that stays locked for longer than about 15 ms is not confirmed. See engine.Engine.
+// Confirm confirms starts. It does not wait for the disk, so the most recent starts before a server crash may go
+// uncounted. A task that stays locked for longer than about 15 ms is not confirmed. See engine.Engine.
 func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) (held []bool, now int64, err error) {
 	confirmed := make(map[engine.Claim]bool)

@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrSchema is returned by Open and OpenPool if the schema does not exist or has an older version, and they may not
-// migrate it. It is also returned if the schema belongs to another cluster. For a schema with a later version, the
-// error is durable.ErrVersion instead.
+// ErrSchema is returned by Open and OpenPool if the schema does not exist or has an older version, and they are not
+// allowed to migrate it. It is also returned if the schema belongs to another cluster. For a schema with a later
+// version, the error is durable.ErrVersion instead.
 var ErrSchema = errors.New("postgres: the schema does not fit")
 
 // The migrations are numbered from 1. They remove no table or column that the previous version uses, so its programs

@@ -373,8 +373,8 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, page)
 }
 
-// mayList returns an error unless the caller may list tasks with the key, or with keys that begin with it, and, if kind
-// is not empty, of that kind.
+// mayList returns an error unless the caller may list the tasks whose keys begin with keys and, if kind is not empty,
+// tasks of that kind.
 func (c *caller) mayList(keys, kind string) error {
 	if err := c.mayUse(keys); err != nil {
 		return err
