@@ -124,9 +124,10 @@ type History struct {
 
 // History returns a page of the attempts that match the query, ordered by the time of their end, newest first. Only
 // kinds handled with [WithHistory] have a history. History works on any scheduler, including that of [Connect]. It
-// reads the history of the kind, or of all kinds, from the newest attempt until the page is full, so a query that few
-// attempts match may read all. Attempts that cannot be read, for example because a later version of this package wrote
-// them, are omitted. If the query is invalid, or its After is not a Next, the error wraps ErrInvalidTask.
+// reads the history of the kind, or of all kinds, starting with the newest attempt, until the page is full. A query
+// that matches few attempts may therefore read the entire history. Attempts that cannot be read, for example because a
+// later version of this package wrote them, are omitted. If the query is invalid, or its After is not a Next, the error
+// wraps ErrInvalidTask.
 func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error) {
 	from, err := q.validate()
 	if err != nil {

@@ -43,8 +43,8 @@ func WithRate(n int, per time.Duration, burst int) KindOption {
 // All nodes must set the same n. An unused share is not lent to other nodes.
 //
 // If other nodes also handle the kind, a node takes its share only once all of them are certain to have seen it: after
-// the longest lease of any node ([WithLease]). The other nodes give up its share at once, so fewer runs are in progress
-// for that long after each join. When a node joins, runs in progress are not interrupted, so n can be exceeded until
+// the longest lease of any node ([WithLease]). The other nodes give up its share at once, so for that long after each
+// join fewer runs are in progress. When a node joins, runs in progress are not interrupted, so n can be exceeded until
 // they end. A run whose node has lost its lease can also exceed n. On an [engine.Store], the option works like
 // WithConcurrency.
 func WithClusterConcurrency(n int) KindOption {

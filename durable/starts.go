@@ -166,8 +166,8 @@ func (n *node) decide(l *live) *start {
 	return s
 }
 
-// ask asks the engine to confirm the claim, and reports whether the run may start. If the run may not start, ask makes
-// the live wait again.
+// ask asks the engine to confirm the claim, and reports whether the run may start. If the run may not start, ask puts
+// the task back into the waiting state.
 func (n *node) ask(l *live) bool {
 	l.asked = true
 	for range startTries {

@@ -50,7 +50,7 @@ func position(at, now, n uint64) (slot, circle int) {
 //
 // [Hashed] is scheme 6 of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). It has n slots, and
 // the number of a tick is the number of the circle in which the hand reaches it. The paper's scheme visits every task
-// of a slot in each circle. Here the levels, with a small w, give direct access to the tasks of one circle.
+// of a slot in each circle. Here the levels, for which w is small, give direct access to the tasks of one circle.
 //
 // [Hierarchical] is scheme 7, as in Kafka's timer. It has one slot, so the number of a tick is the tick itself, and w
 // is the number of slots that the user specified, up to 4,096. Each level is a wheel whose slots span one circle of the

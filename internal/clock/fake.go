@@ -36,7 +36,7 @@ func (c *Fake) Time(at uint64) time.Time {
 	return origin.Add(half).Add(half).Add(time.Duration(at % 2))
 }
 
-// SetWall sets the wall clock so that at the clock's origin it is ahead of the beginning of the year 2000 by the given
+// SetWall sets the wall clock so that, at the clock's origin, it shows the start of the year 2000 plus the given
 // duration. Nothing else changes.
 func (c *Fake) SetWall(ahead time.Duration) {
 	c.mu.Lock()

@@ -98,7 +98,7 @@ func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 type sighting struct {
 	version int64
 	since   time.Time // when the heartbeat was first read or written
-	from    time.Time // the Engine has read all members without a long gap since this time
+	from    time.Time // since this time, the Engine has read all members again and again, without a long gap
 }
 
 // watch returns the time left in the member's lease, and whether the member may be reaped. It derives both from the

@@ -94,10 +94,10 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 	return &next
 }
 
-// Interrupted returns the task after that many starts of its run ended in an unknown way: the process ended, or its
-// lease expired. Each start counts as a failed attempt, so that a task that crashes its process is not retried for
-// ever. If no attempts are left, the task is parked. Otherwise, its due time is unchanged. now is the time at which the
-// interruption was detected.
+// Interrupted returns the task as it is once that many starts of its run have ended in an unknown way: the process
+// ended, or its lease expired. Each start counts as a failed attempt, so that a task that crashes its process is not
+// retried for ever. If no attempts are left, the task is parked. Otherwise, its due time is unchanged. now is the time
+// at which the interruption was detected.
 func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	if starts == 0 {
 		return r

@@ -30,7 +30,7 @@ type Config struct {
 	Listen   string           `json:"listen"`   // host:port, or unix:PATH
 	TLS      *TLS             `json:"tls"`      // of Listen
 	Insecure bool             `json:"insecure"` // Listen may be beyond loopback without TLS
-	Tokens   []*Token         `json:"tokens"`   // of callers; none: every caller may do everything
+	Tokens   []*Token         `json:"tokens"`   // of callers; if there are none, every caller may do everything
 	Kinds    map[string]*Kind `json:"kinds"`
 	Admin    *Admin           `json:"admin"` // none: no metrics, health and page
 	Drain    Duration         `json:"drain"` // how long SIGTERM waits for runs in progress; 30s
