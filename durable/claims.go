@@ -83,8 +83,8 @@ func (n *node) claim() time.Duration {
 }
 
 // claimOverdue claims overdue tasks of the kinds for which the backlog has room. Tasks of slow kinds that already have
-// overdue tasks here are claimed separately. Such a claim takes no more tasks than the share of those kinds.
-// claimOverdue returns how long to wait before the next call.
+// overdue tasks here are claimed separately. Such a claim takes at most the share of these kinds. claimOverdue returns
+// how long to wait before the next call.
 func (n *node) claimOverdue() time.Duration {
 	t, room := n.room()
 	var kinds, slow, full []string

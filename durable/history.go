@@ -48,8 +48,7 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 }
 
 // A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine. It
-// describes how the handler returned, even if the result did not count because the task had been removed, moved or
-// taken over.
+// describes how the handler returned, even if that did not count because the task had been changed or taken over.
 //
 // Two types of entry do not record a handler call. Their Started equals their Ended. A task that was parked because the
 // process ended during its last attempt has Parked and a Failure that says so. A run that expired has Expired, and the

@@ -61,8 +61,8 @@ func (k *keeper) runTask(l *live) {
 	})
 }
 
-// leave tells the keeper that the kind of the task has no handler or is paused. The keeper sets the task aside, or runs
-// it if that has changed. If the task's start was counted, leave undoes the count.
+// leave reports to the keeper that the kind of the task has no handler or is paused. The keeper sets the task aside, or
+// runs it if that has changed. If the task's start was counted, leave undoes the count.
 func (k *keeper) leave(l *live, counted bool) {
 	_ = k.post(op{do: func(g *group) error {
 		key := l.Rec.Key

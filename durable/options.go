@@ -102,7 +102,7 @@ func WithCatchUp(n int) Option {
 	}
 }
 
-// WithoutKeyFilter turns off the key filter, which saves about 40 bytes of memory per task. Without the filter, the
+// WithoutKeyFilter turns off the key filter, which saves about 30 bytes of memory per task. Without the filter, the
 // scheduler must read the disk to determine that a key is free, so adds are slower.
 func WithoutKeyFilter() Option {
 	return func(c *config) error {

@@ -80,17 +80,6 @@ func TestFigures_anotherSource(t *testing.T) {
 		t.Errorf("of two columns the figure is %v", n)
 	}
 
-	waiting := rows(later, "wall, s")[1:]
-	waiting[0].pending = true
-	if found := compare(texts, waiting); len(found) > 0 {
-		t.Errorf("found are %q", found)
-	}
-	waiting = rows(later, "wall, ms")[1:]
-	waiting[0].pending = true
-	if found := compare(texts, waiting); len(found) != 4 || !strings.HasSuffix(found[0].what, "no longer pending") {
-		t.Errorf("found are %q", found)
-	}
-
 	if changed := repair(texts, found); !slices.Equal(changed, []string{"p.go"}) {
 		t.Errorf("changed are %q", changed)
 	}

@@ -95,14 +95,6 @@ func compare(texts map[string]string, rows []row) (problems []problem) {
 			problems = append(problems, problem{file: r.file, line: line, what: fmt.Sprintf(
 				"%q: its source %q is gone", r.text, r.by)})
 		}
-		missing := slices.ContainsFunc(r.figures, func(f figure) bool { return f.want == "" })
-		if r.pending && missing {
-			continue
-		}
-		if r.pending {
-			problems = append(problems, problem{file: r.file, line: line, what: fmt.Sprintf(
-				"%q: its source is there now, so the row in table_test.go is no longer pending", r.text)})
-		}
 		for i, f := range r.figures {
 			p := problem{file: r.file, from: at[2*i+2], to: at[2*i+3], want: f.want}
 			p.line = 1 + strings.Count(texts[r.file][:p.from], "\n")
@@ -185,12 +177,6 @@ func excepted(exceptions []exception, name, figure string) bool {
 	return slices.ContainsFunc(exceptions, func(e exception) bool { return e.file == name && slices.Contains(e.figures, figure) })
 }
 
-// notYet are the sources that are not yet in the form in which make bench-all writes them, with reasons.
-var notYet = map[string]string{
-	"bench/CLUSTER.md":         "smaller sizes",
-	"bench/durable/RESULTS.md": "two rounds, and no revision",
-}
-
 // Each source says how it was measured: with the command of the Makefile, in three rounds or more.
 func TestSources_areOfWholeRuns(t *testing.T) {
 	for _, name := range tracked.Generated {
@@ -198,11 +184,8 @@ func TestSources_areOfWholeRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch whole := s.isWhole(); {
-		case !whole && notYet[name] == "":
+		if !s.isWhole() {
 			t.Errorf("%s does not say its date and revision, three rounds or more, and the command of the Makefile", name)
-		case whole && notYet[name] != "":
-			t.Errorf("%s is of a whole run now: take it out of notYet", name)
 		}
 	}
 }

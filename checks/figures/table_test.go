@@ -13,7 +13,6 @@ type row struct {
 	file, text string
 	figures    []figure
 	by         string
-	pending    bool // the source does not yet have the figures; the row must change when it has them
 }
 
 // table returns the checked rows.
@@ -97,11 +96,11 @@ func table(t *testing.T) []row {
 				cluster.cell("Claims under a transaction held open", postgres, "overdue, p50, ms").per(1000).about(1),
 				cluster.find("before and after # tasks have been added, claimed").whole(),
 			}},
-		{file: "durable/postgres/doc.go", text: "A waiting task with a 16-byte key and a 100-byte payload takes about # bytes", pending: true,
+		{file: "durable/postgres/doc.go", text: "A waiting task with a 16-byte key and a 100-byte payload takes about # bytes",
 			figures: []figure{cluster.cell("The size of a waiting task", postgres, "many: all").about(1)}},
-		{file: "durable/postgres/doc.go", text: "A count takes # times as long", pending: true,
+		{file: "durable/postgres/doc.go", text: "A count takes # times as long",
 			figures: []figure{cluster.right(many, postgres, "few: count, ms", 2).about(1)}},
-		{file: "durable/postgres/read.go", text: "about # s per million tasks", pending: true,
+		{file: "durable/postgres/read.go", text: "about # s per million tasks",
 			figures: []figure{cluster.right(many, postgres, "few: count, ms", 1).per(10_000).about(1)}},
 
 		{file: "dashboard/doc.go", text: "For a wheel it is 0.15 % with a page open, and 0.03 % without. For a durable scheduler it is " +
@@ -119,7 +118,7 @@ func table(t *testing.T) []row {
 		{"| removes, 1,024 callers |", "remove"}, {"| SetTask of one key, 1,024 callers |", "set-one"}, {"| overdue runs |", "run"},
 	} {
 		a, b := durable.cell(c[1], keeper, "a second"), durable.cell(c[1], node, "a second")
-		rows = append(rows, row{file: "docs/design.md", text: c[0] + " # | # | # |", pending: true,
+		rows = append(rows, row{file: "docs/design.md", text: c[0] + " # | # | # |",
 			figures: []figure{a.whole(), b.whole(), b.over(a).digits(2)}})
 	}
 	return rows

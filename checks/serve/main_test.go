@@ -5,6 +5,7 @@ package main
 import (
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,10 @@ func (l *load) call(i int, due time.Time) {
 
 // The account notices each fault of a service.
 func TestReport(t *testing.T) {
+	service := exec.Command(os.Args[0], "-test.run=^$")
+	if err := service.Run(); err != nil {
+		t.Fatal(err)
+	}
 	for name, of := range map[string]struct {
 		calls []int         // the tasks called
 		late  time.Duration // of each
@@ -39,7 +44,7 @@ func TestReport(t *testing.T) {
 			for _, i := range of.calls {
 				l.call(i, time.Now().Add(-of.late))
 			}
-			switch err := l.report(n, time.Second, &os.ProcessState{}); {
+			switch err := l.report(n, time.Second, service.ProcessState); {
 			case of.want == "" && err != nil:
 				t.Error(err)
 			case of.want != "" && (err == nil || !strings.Contains(err.Error(), of.want)):

@@ -39,8 +39,7 @@ var ErrFault = errors.New("memengine: fault")
 func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
 
 // Next queues faults, one per call, for the next calls to the named method: a method of engine.Engine, such as
-// "Confirm", or "Count". Faults that were queued earlier come first. Some methods have several names, one for each
-// purpose:
+// "Confirm", or "Count". Faults that were queued earlier come first. Some methods have a name for each purpose:
 //
 //	Commit   "Commit" of tasks, "Commit Notes"
 //	Claim    "Claim", "Claim Fair"

@@ -94,7 +94,7 @@
 // # Costs
 //
 // A waiting task with a 16-byte key and a 100-byte payload takes about 400 bytes, including its index entries. Adding,
-// claiming or starting a task takes about as long with ten million waiting tasks as with 100,000. A count takes 100
+// claiming or starting a task takes about as long with ten million waiting tasks as with 100,000. A count takes 70
 // times as long; see [Engine.Count]. Each process with a dashboard or metrics counts separately, which keeps a core of
 // the server busy for up to a tenth of the time.
 package postgres

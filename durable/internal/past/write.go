@@ -110,8 +110,7 @@ func (w *Writer) Kind(name string, most int, age time.Duration) *Kind {
 // Life returns a context that is done when Stop is called.
 func (w *Writer) Life() context.Context { return w.life }
 
-// Stop writes the waiting attempts. On an engine it takes at most two seconds. It is called after the last run has
-// ended.
+// Stop writes the waiting attempts, on an engine for at most two seconds. It is called after the last run has ended.
 func (w *Writer) Stop() {
 	w.mu.Lock() // Kind has started the goroutine, or will see that the Writer has ended
 	w.end()
@@ -122,8 +121,7 @@ func (w *Writer) Stop() {
 // Now returns the time of the store or the engine, in nanoseconds since 1970.
 func (k *Kind) Now() int64 { return k.to.now() }
 
-// Add adds an attempt. While the history cannot be written, Add forgets all but the last attempts, as many as the kind
-// keeps.
+// Add adds an attempt. While the history cannot be written, Add forgets attempts that are older than the kind keeps.
 func (k *Kind) Add(e task.Past) {
 	w := k.to
 	w.mu.Lock()

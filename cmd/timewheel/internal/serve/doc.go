@@ -25,5 +25,5 @@
 //
 // The status decides the outcome of an attempt. At most 4 KiB of the answer's body is read, to quote it in errors and
 // to reuse the connection. The pool has as many workers as all kinds together may use, so a hanging receiver occupies
-// only those of its own kind.
+// only workers of its own kind.
 package serve
