@@ -139,9 +139,9 @@ func TestK2_askedWithoutAPause_isAlwaysThere(t *testing.T) {
 	eachLayout(t, func(t *testing.T) {
 		tw := startWheel(t, ms, 4)
 		done := make(chan struct{})
-		runs := 0
+		var runs atomic.Int32 // runs may overlap
 		must(t, tw.AddTask(every("k", ms, func(*timewheel.Task) {
-			if runs++; runs == 50 {
+			if runs.Add(1) == 50 {
 				close(done)
 			}
 		})))
