@@ -248,7 +248,7 @@ func TestPage_withControl_removesRunsAndReschedules(t *testing.T) {
 	address := serve(t, handlerOf(tw, nil, dashboard.AllowControl(everybody)))
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`document.querySelector("#next a")`)
-	p.do(chromedp.Evaluate(`document.querySelector("#next a").click()`, nil)) // at once, since each update replaces the list
+	js[bool](p, `!document.querySelector("#next a").click()`) // at once, since each update replaces the list
 	p.until(`!document.querySelector("#controls").hidden && !document.querySelector("#task").hidden`)
 
 	p.do(chromedp.Click(chromedp.CSS("#run")))
