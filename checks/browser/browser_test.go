@@ -248,7 +248,7 @@ func TestPage_withControl_removesRunsAndReschedules(t *testing.T) {
 	address := serve(t, handlerOf(tw, nil, dashboard.AllowControl(everybody)))
 	p := open(t, chrome(t), address, 1200, "light")
 	p.until(`document.querySelector("#next a")`)
-	js[bool](p, `!document.querySelector("#next a").click()`) // at once, since each update replaces the list
+	js[any](p, `document.querySelector("#next a").click()`) // in one step, because each update replaces the list
 	p.until(`!document.querySelector("#controls").hidden && !document.querySelector("#task").hidden`)
 
 	p.do(chromedp.Click(chromedp.CSS("#run")))
@@ -615,7 +615,7 @@ func TestPage_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	if got := js[string](p, `document.activeElement.id`); got != "runs-title" {
 		t.Errorf("where to look is %q", got)
 	}
-	p.do(chromedp.Click(chromedp.CSS("#runs a")))
+	js[any](p, `document.querySelector("#runs a").click()`) // as with #next
 	p.until(`page.view === "task" && document.querySelector("#task-message").textContent === "Its last run is in progress." &&
 		/^[1-9]/.test(document.querySelector("#task-runs td").textContent)`)
 
