@@ -80,6 +80,27 @@ func (l *load) run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(temp)
+	command, err := build(ctx, temp)
+	if err != nil {
+		return err
+	}
+	return l.measure(ctx, command, temp)
+}
+
+// build builds the command in the directory.
+func build(ctx context.Context, dir string) (command string, err error) {
+	root, err := library.Root()
+	if err != nil {
+		return "", err
+	}
+	command = filepath.Join(dir, "timewheel")
+	build := exec.CommandContext(ctx, "go", "build", "-o", command, "./cmd/timewheel")
+	build.Dir, build.Stderr = root, os.Stderr
+	return command, build.Run()
+}
+
+// measure puts the load on the command, which has its store in the directory.
+func (l *load) measure(ctx context.Context, command, dir string) error {
 	n := int(float64(l.rate) * l.time.Seconds())
 	n -= n % l.batch
 	l.late, l.called, l.left = make([]time.Duration, 0, n), make([]bool, n), n
@@ -91,7 +112,7 @@ func (l *load) run(ctx context.Context) error {
 	receiver := &http.Server{Handler: l}
 	go func() { _ = receiver.Serve(at) }()
 	defer receiver.Close()
-	service, err := l.start(ctx, temp, at.Addr().String())
+	service, err := l.start(command, dir, at.Addr().String())
 	if err != nil {
 		return err
 	}
@@ -115,25 +136,15 @@ func (l *load) run(ctx context.Context) error {
 	return l.report(n, added, service.ProcessState)
 }
 
-// start builds the command and starts the service.
-func (l *load) start(ctx context.Context, temp, receiver string) (*exec.Cmd, error) {
-	root, err := library.Root()
-	if err != nil {
-		return nil, err
-	}
-	command := filepath.Join(temp, "timewheel")
-	build := exec.CommandContext(ctx, "go", "build", "-o", command, "./cmd/timewheel")
-	build.Dir, build.Stderr = root, os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, err
-	}
-	config := filepath.Join(temp, "serve.json")
+// start starts the service.
+func (l *load) start(command, dir, receiver string) (*exec.Cmd, error) {
+	config := filepath.Join(dir, "serve.json")
 	text := `{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "http://` + receiver + `/", "networks": ["127.0.0.1/32"],
 		"secrets": ["a secret of the load"], "concurrency": 256}}}`
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(command, "serve", "-config", config, "-dir", filepath.Join(temp, "tasks"))
+	cmd := exec.Command(command, "serve", "-config", config, "-dir", filepath.Join(dir, "tasks"))
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err

@@ -56,10 +56,13 @@ func TestReport(t *testing.T) {
 
 // A small load passes through a service, in batches and one by one.
 func TestLoad(t *testing.T) {
+	command, err := build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, batch := range []int{1, 50} {
-		l := &load{rate: 200, time: time.Second / 2, batch: batch, callers: 4, lead: time.Second / 2, bound: time.Hour, payload: 100,
-			dir: t.TempDir()}
-		if err := l.run(t.Context()); err != nil {
+		l := &load{rate: 200, time: time.Second / 2, batch: batch, callers: 4, lead: time.Second / 2, bound: time.Hour, payload: 100}
+		if err := l.measure(t.Context(), command, t.TempDir()); err != nil {
 			t.Errorf("batch %d: %v", batch, err)
 		}
 	}
