@@ -92,6 +92,16 @@ func (r PastRun) Outcome() string {
 	return OutcomeSucceeded
 }
 
+// String returns the fields as one line. Times are in UTC.
+func (r PastRun) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q of kind %q, attempt %d: %s, due %s, %v late, took %v", r.Key, r.Kind, r.Attempt.Attempt,
+		r.Outcome(), r.Due.UTC().Format(time.RFC3339Nano), r.Started.Sub(r.Due), r.Ended.Sub(r.Started))
+	fprintNamed(&b, []named{{"failure", r.Failure}, {"note", r.Note}, {"group", r.Group}, {"on", r.Node}})
+	fmt.Fprintf(&b, ", token %v", r.Token)
+	return b.String()
+}
+
 func checkOutcomes(names []string) error {
 	for _, name := range names {
 		if !slices.Contains(Outcomes(), name) {

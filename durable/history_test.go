@@ -390,3 +390,28 @@ func TestHistory_readsEndWithShutdown(t *testing.T) {
 		k.Nodes = nil
 	})
 }
+
+// A line about an attempt says how it ended. The String method of its embedded Token does not hide the other fields.
+func TestPastRun_String(t *testing.T) {
+	due := time.Date(2026, 3, 1, 9, 0, 0, 0, time.FixedZone("", 3600))
+	sent := durable.Attempt{
+		Token: durable.Token{Key: "mail:42", Generation: 10, Seq: 7}, Kind: "mail", Attempt: 2,
+		Due: due, Started: due.Add(3 * time.Millisecond), Ended: due.Add(time.Second), Note: "sent",
+	}
+	failed := sent
+	failed.Note, failed.Failure = "", "connection refused"
+	for _, test := range []struct {
+		of   any
+		want string
+	}{
+		{sent, `"mail:42" of kind "mail", attempt 2: succeeded, due 2026-03-01T08:00:00Z, 3ms late, took 997ms, ` +
+			`note "sent", token a.7.mail:42`},
+		{durable.PastRun{Attempt: failed, Group: "tenant", Node: "shop-1"}, `"mail:42" of kind "mail", attempt 2: failed, ` +
+			`due 2026-03-01T08:00:00Z, 3ms late, took 997ms, failure "connection refused", group "tenant", on "shop-1", ` +
+			`token a.7.mail:42`},
+	} {
+		if got := fmt.Sprintf("%+v", test.of); got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}

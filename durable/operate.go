@@ -353,6 +353,9 @@ type Attempt struct {
 	Cancelled bool // the attempt failed after [Scheduler.Cancel] had cancelled it
 }
 
+// String returns the fields as one line. Times are in UTC.
+func (a Attempt) String() string { return PastRun{Attempt: a}.String() }
+
 // WithObserver calls f after each handler call, on the handler's goroutine. f must be quick and safe for concurrent
 // use, and must not panic. Packages metrics and dashboard provide observers.
 func WithObserver(f func(Attempt)) Option {

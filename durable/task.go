@@ -263,14 +263,22 @@ func (i Info) String() string {
 	if i.Expires > 0 {
 		fmt.Fprintf(&b, ", expires %v after it was due", i.Expires)
 	}
-	for _, named := range []struct{ name, value string }{{"note", i.Note}, {"group", i.Group}, {"held by", i.Node}} {
-		if named.value != "" {
-			fmt.Fprintf(&b, ", %s %q", named.name, named.value)
-		}
-	}
+	fprintNamed(&b, []named{{"note", i.Note}, {"group", i.Group}, {"held by", i.Node}})
 	fmt.Fprintf(&b, ", %d bytes of payload version %d, token %v", len(i.Payload), max(i.PayloadVersion, 1),
 		Token{i.Key, i.Generation, i.Seq})
 	return b.String()
+}
+
+// named is a text with a name.
+type named struct{ name, text string }
+
+// fprintNamed writes the texts that are not empty.
+func fprintNamed(b *strings.Builder, all []named) {
+	for _, n := range all {
+		if n.text != "" {
+			fmt.Fprintf(b, ", %s %q", n.name, n.text)
+		}
+	}
 }
 
 // A Failure is a failed attempt.

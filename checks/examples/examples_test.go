@@ -34,6 +34,8 @@ var exempt = map[string]string{
 	"durable.RunningError.Error":        byFmt,
 	"durable.RunningError.Unwrap":       "is called by package errors",
 	"durable.State.String":              byFmt,
+	"durable.Attempt.String":            byFmt,
+	"durable.PastRun.String":            byFmt,
 	"durable/memstore.Store.ByKey":      byScheduler,
 	"durable/memstore.Store.Failing":    byScheduler,
 	"durable/memstore.Store.Commit":     byScheduler,

@@ -104,20 +104,20 @@ func recordJSON(i durable.Info) taskJSON {
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
 		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
 		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: text(i.Trace),
-		Group: text(i.Group), Shift: seconds(i.Shift), Deadline: utc(i.Deadline), Note: i.Note,
+		Group: text(i.Group), Shift: seconds(i.Shift), Deadline: i.Deadline.UTC(), Note: i.Note,
 		Expires: seconds(i.Expires), Snoozes: i.Snoozes,
 	}
 	if i.PayloadVersion > 1 {
 		t.Version = i.PayloadVersion
 	}
-	t.Next = utc(i.Next)
+	t.Next = i.Next.UTC()
 	return t
 }
 
 // infoJSON returns the JSON form of a task for a list.
 func infoJSON(i durable.Info) taskJSON {
 	t := recordJSON(i)
-	t.State, t.Node, t.Started = i.State.String(), i.Node, utc(i.Started)
+	t.State, t.Node, t.Started = i.State.String(), i.Node, i.Started.UTC()
 	for _, f := range i.Failed {
 		t.Failed = append(t.Failed, failureJSON{f.At.UTC(), f.Text})
 	}

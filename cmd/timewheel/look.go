@@ -204,7 +204,7 @@ func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, unhandl
 		s.Unhandled = append(s.Unhandled, text(kind))
 	}
 	if late.tasks > 0 {
-		s.Overdue = &overdueJSON{late.tasks, utc(late.oldest)}
+		s.Overdue = &overdueJSON{late.tasks, late.oldest.UTC()}
 	}
 	return s
 }
@@ -240,7 +240,7 @@ type groupSumJSON struct {
 
 func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
 	if asJSON {
-		sum := func(g durable.GroupCounts) groupSumJSON { return groupSumJSON{g.Tasks, g.Due, utc(g.Oldest)} }
+		sum := func(g durable.GroupCounts) groupSumJSON { return groupSumJSON{g.Tasks, g.Due, g.Oldest.UTC()} }
 		j := groupsJSON{Groups: []groupCountJSON{}, More: g.More, Others: sum(g.Others), Cut: g.Cut}
 		for _, one := range g.Largest {
 			j.Groups = append(j.Groups, groupCountJSON{text(one.Kind), text(one.Group), sum(one)})
@@ -319,7 +319,7 @@ func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 	}
 	if asJSON {
 		for _, g := range found.Groups {
-			err := writeJSON(p.out, groupJSON{text(g.Kind), g.Text, g.Tasks, g.Parked, text(g.Example), utc(g.Last)})
+			err := writeJSON(p.out, groupJSON{text(g.Kind), g.Text, g.Tasks, g.Parked, text(g.Example), g.Last.UTC()})
 			if err != nil {
 				return err
 			}
@@ -340,13 +340,6 @@ func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 	}
 	t.write(p.out, p.width)
 	return nil
-}
-
-func utc(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC()
 }
 
 const aboutNodes = `

@@ -107,10 +107,10 @@ func keyFields(key string) (text string, bytes []byte) {
 
 func newTaskResponse(i durable.Info, payload bool) taskResponse {
 	t := taskResponse{
-		Kind: i.Kind, State: i.State.String(), Next: utc(i.Next), Interval: i.Interval.Seconds(), Cron: i.Cron,
+		Kind: i.Kind, State: i.State.String(), Next: i.Next.UTC(), Interval: i.Interval.Seconds(), Cron: i.Cron,
 		Times: i.Times, Group: i.Group, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
 		Token:   escape(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()),
-		Expires: i.Expires.Seconds(), Deadline: utc(i.Deadline), Started: utc(i.Started), Node: i.Node,
+		Expires: i.Expires.Seconds(), Deadline: i.Deadline.UTC(), Started: i.Started.UTC(), Node: i.Node,
 	}
 	for _, f := range i.Failed {
 		t.Failed = append(t.Failed, failed{f.At.UTC(), f.Text})
@@ -124,13 +124,6 @@ func newTaskResponse(i durable.Info, payload bool) taskResponse {
 		t.PayloadBase64 = i.Payload
 	}
 	return t
-}
-
-func utc(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC()
 }
 
 // decode decodes a single JSON value and refuses unknown fields.
