@@ -110,7 +110,7 @@ type hereJSON struct {
 	Missed      string        `json:"missed"`
 	Started     uint64        `json:"started"`
 	Succeeded   uint64        `json:"succeeded"`
-	Failed      uint64        `json:"failed"`    // failed attempts, without cancelled ones
+	Failed      uint64        `json:"failed"`    // failed attempts, excluding cancelled ones
 	Cancelled   uint64        `json:"cancelled"` // attempts that were cancelled and failed
 	Parked      uint64        `json:"parked"`
 	StartedRate *float64      `json:"started_rate"`

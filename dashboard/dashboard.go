@@ -70,7 +70,7 @@ func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
 }
 
 // Scheduler returns a source for a durable scheduler, either on a store or as a node of a cluster. The recorder may be
-// nil, in which case the page does not show the lateness, the run times and the last error of each kind.
+// nil, in which case the page does not show the lateness, the run times or the last error of each kind.
 func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 	src := Source{name: name, kind: "scheduler", nothing: s == nil}
 	src.open = func() shown { return newBoard(name, s, r) }
@@ -81,8 +81,8 @@ func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 }
 
 // WithEngine returns a copy of s that also reads the health of the scheduler's engine, such as one from package
-// durable/postgres. The page then reports when a crash of the engine's server can lose acknowledged tasks. WithEngine
-// has no effect on a wheel.
+// durable/postgres. The page then warns if a crash of the engine's server can lose acknowledged tasks. WithEngine has
+// no effect on a wheel.
 func (s Source) WithEngine(e engine.HealthReporter) Source {
 	open := s.open
 	s.open = func() shown {

@@ -58,10 +58,10 @@
 //	             start
 //
 // Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
-// of due tasks, and the backlog of each kind whose runs are waiting for a limit. They also report a store whose disk is
-// less than 5 % free. Below a kind whose runs are waiting for its limit, the page names the group with the most due
-// tasks. It shows how many due tasks the group has, how long they have been due, and how long the tasks of other groups
-// have waited.
+// of due tasks, and the backlog of each kind whose runs are waiting because of a limit. They also report a store whose
+// disk is less than 5 % free. Below a kind whose runs are waiting because of its limit, the page names the group with
+// the most due tasks. It shows how many due tasks the group has, how long they have been due, and how long the tasks of
+// other groups have waited.
 //
 // Next to each finding are links to the affected tasks and, if control is allowed, buttons. The buttons unpark the
 // tasks, pause the failing kind, or resume a paused kind.
@@ -81,15 +81,15 @@
 //
 // The handler reads the statistics of each wheel every five seconds and keeps the readings of the last hour: 720, which
 // take 0.12 MB per wheel. It stops reading once the wheel has been stopped and its last run has ended, or once the
-// handler is garbage. A recorder takes at most 0.8 MB, and adds some 100 ns to each run.
+// handler has been garbage-collected. A recorder takes at most 0.8 MB, and adds some 100 ns to each run.
 //
-// A durable scheduler is also read every five seconds. While pages show it, it is read every second, once for all of
-// them. An hour of readings takes 0.4 MB with 20 kinds and three nodes. No reading walks over all tasks.
+// A durable scheduler is also read every five seconds. While any page shows it, it is read every second, once for all
+// pages. An hour of readings takes 0.4 MB with 20 kinds and three nodes. No reading iterates over all tasks.
 //
 // A reading calls Stats, Counts, Nodes, Kinds, Paused and CatchUp, and looks up one key. It also searches for due tasks
 // of kinds that are paused or have no handler. A page also asks for the groups of due tasks of up to five kinds whose
-// runs are waiting for a limit. Slow queries are spaced out so that they take at most 1 % of the time. They are still
-// repeated at least every 15 s, unless that would take more than a tenth of the time.
+// runs are waiting because of a limit. Slow queries are spaced out so that they take at most 1 % of the time. They are
+// still repeated at least every 15 s, unless that would take more than a tenth of the time.
 //
 // Lists and grouped errors are read when they are opened or refreshed. Each read examines tasks for at most 150 ms, and
 // reports whether it was cut off. An open page rereads the errors when the number of failing tasks changes, which takes
@@ -101,8 +101,8 @@
 //
 // BenchmarkPage measures the CPU time of a process with a million tasks, including the reader, as a share of one core
 // of an AMD EPYC. For a wheel it is 0.15 % with a page open, and 0.03 % without. For a durable scheduler it is 0.1 % to
-// 0.3 %, and 0.1 % to 0.6 % without a page. An open page therefore adds less than the variation between measurements,
-// even if all tasks are parked, or are overdue and have no handler.
+// 0.3 % with a page open, and 0.1 % to 0.6 % without. An open page therefore adds less than the variation between
+// measurements, even if all tasks are parked, or are overdue and have no handler.
 //
 // A page in a hidden tab is not open. A request for the state as JSON counts as an open page for ten seconds. A page
 // that reads too slowly gets fewer updates, each of which includes everything it missed, and is eventually closed.
@@ -120,8 +120,8 @@
 // # JSON
 //
 // The data of the page is also available as JSON, under the handler's path. Times are in RFC 3339 format, and durations
-// are in seconds. A request names its wheel with wheel=, or its scheduler with scheduler=. Without a name, it uses the
-// first one. A request names a task by key or by id.
+// are in seconds. A request names its wheel with wheel=, or its scheduler with scheduler=. Without a name, the first
+// one is used. A request names a task by key or by id.
 //
 //	GET  api/sources              {"sources": [name, kind, health, stats], "control": whether this request may
 //	                              make changes}; the kind is wheel or scheduler
@@ -237,15 +237,15 @@
 //	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
 //	                       and started and failed per second, which are null for the first point
 //
-// A task of a scheduler has fields of durable.Info: key, kind, state, next (null if the task is parked or paused),
-// interval and cron. It has the fields times (-1 means forever), attempts (the number of failed attempts) and missed.
-// It also has failure, failed_at (null if unknown), node, started (null if the task is not running), generation (a
-// string) and seq.
+// A task of a scheduler has these fields of durable.Info: key, kind, state, next (null if the task is parked or
+// paused), interval and cron. It has the fields times (-1 means forever), attempts (the number of failed attempts) and
+// missed. It also has failure, failed_at (null if unknown), node, started (null if the task is not running), generation
+// (a string) and seq.
 //
 // A task of a wheel has key (empty for a timer), next, interval, times (-1 means forever), slot, circle, waiting and
-// paused, as in timewheel.Info. In a list, a key is cut after 256 bytes, and bytes that are not UTF-8 are replaced. For
-// a key changed in this way, exact is false. Its id identifies the task in requests, unless the key is longer than
-// 8 KiB. A request accepts any key, percent-encoded.
+// paused, as in timewheel.Info. In a list, a key is cut off after 256 bytes, and bytes that are not valid UTF-8 are
+// replaced. For a key changed in this way, exact is false. Its id identifies the task in requests, unless the key is
+// longer than 8 KiB. A request can contain any key, percent-encoded.
 //
 // An error is {"error": text}, with one of these statuses:
 //

@@ -18,8 +18,8 @@ import (
 
 // A TaskSet contains the repeating tasks that a program declares with [Scheduler.Schedule].
 type TaskSet struct {
-	// Prefix begins every key of the set, such as "cron/". It has 1 to MaxPrefix bytes. Every task whose key begins
-	// with Prefix belongs to the set, which has at most MaxSet tasks. The prefix of one set must not begin that of another.
+	// Prefix, such as "cron/", begins every key of the set. It has 1 to MaxPrefix bytes. Every task whose key begins
+	// with Prefix belongs to the set, which has at most MaxSet tasks. No set's Prefix may begin that of another.
 	Prefix string
 
 	// Version must increase with each deployment, as a build number does. The lowest version is 0. To go back to an

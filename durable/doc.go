@@ -89,7 +89,7 @@
 // # Declared schedules
 //
 // [Scheduler.Schedule] declares the repeating tasks of a program. It adds, changes and removes tasks until exactly the
-// declared ones exist, even during a rolling deployment. Schedule has an example.
+// declared ones exist, even during a rolling deployment. See the example of Schedule.
 //
 // # History
 //
@@ -128,7 +128,7 @@
 //
 // [WithConcurrency] bounds how many runs of a kind are in progress at the same time in a scheduler, and [WithRate]
 // bounds how often runs start. [WithClusterConcurrency] and [WithClusterRate] bound the runs of all nodes together. A
-// task that is waiting for a limit occupies no worker and delays no other kind. See the example of WithConcurrency.
+// task held back by a limit occupies no worker and delays no other kind. See the example of WithConcurrency.
 //
 //	err = s.Handle("mail.send", send, durable.WithConcurrency(50), durable.WithRate(100, time.Second, 20))
 //
@@ -196,7 +196,7 @@
 //     [ErrFenced] as the cause. [Run].Fence increases with each attempt, so that another system can reject the effects
 //     of an older attempt.
 //   - Pauses. Once PauseKind or PauseAll has returned nil, no paused task starts on that node, and after two seconds no
-//     paused task starts on any node. Tasks of a resumed kind start again within two seconds.
+//     paused task starts on any node. Tasks of a resumed kind can start again within two seconds.
 //   - Kinds. A node runs only the kinds that it handles, and leaves other kinds to other nodes.
 //   - Outages. An unavailable engine does not stop the scheduler. During an outage, verbs return [ErrUnavailable] and
 //     no run starts. Work continues when the engine is back. A verb that returned ErrUnavailable may or may not have

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Drain prevents nodes with that name from starting further runs, until [Scheduler.Undrain] is called. The drain takes
-// effect within two seconds after Drain has returned nil. Other nodes then take over the waiting tasks. Runs in
+// Drain prevents nodes with the given name from starting further runs until [Scheduler.Undrain] is called. The drain
+// takes effect within two seconds after Drain has returned nil. Other nodes then take over the waiting tasks. Runs in
 // progress end as usual, and their results count. A drained node stays a member: it renews its lease, its verbs work,
 // and its [NodeReport].Drained is true. Once its Running is also 0, the node can be stopped without causing a run to be
 // repeated.
 //
 // The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later call to
-// Drain deletes drains that are more than a day old and match the name of no node. Draining a drained node has no
-// effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the tasks,
-// so the error wraps [errors.ErrUnsupported].
+// Drain deletes drains that are more than a day old and do not match the name of any node. Draining a drained node has
+// no effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the
+// tasks, so the error wraps [errors.ErrUnsupported].
 func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !s.reads.enter() {
 		return stopped(ErrStopped, "Drain", node)
@@ -50,8 +50,8 @@ func (s *Scheduler) Drain(ctx context.Context, node string) error {
 // drainedFor is how long the name of a drained node is kept while no node has it.
 const drainedFor = 24 * time.Hour
 
-// Undrain undoes the effect of Drain. Within two seconds, nodes with that name start runs again. For a limit across all
-// nodes, such a node counts as a new member. If the name is not drained, Undrain has no effect.
+// Undrain undoes the effect of Drain. Within two seconds, nodes with the given name resume starting runs. For a limit
+// across all nodes, such a node counts as a new member. If the name is not drained, Undrain has no effect.
 func (s *Scheduler) Undrain(ctx context.Context, node string) error {
 	return stopped(s.drain(ctx, func(names map[string]int64) { delete(names, node) }), "Undrain", node)
 }

@@ -20,22 +20,22 @@ import (
 const MaxHistory = 100_000
 
 // WithHistory keeps a history of the kind's last attempts, which [Scheduler.History] returns. It keeps the given number
-// of attempts, successful and failed, but none that ended longer than age ago. By default a kind has no history.
-// attempts is from 1 to MaxHistory, and age must be positive. If nodes set different values, the smallest number
-// applies, and each attempt is kept for the age set on its own node.
+// of attempts, successful and failed, but none that ended more than age ago. By default a kind has no history. attempts
+// is from 1 to MaxHistory, and age must be positive. If nodes set different values, the smallest number applies, and
+// each attempt is kept for the age set on its own node.
 //
-// An attempt appears in the history within about five seconds of its end. The history is written apart from the tasks,
-// many attempts at a time, so that it costs little. A process that crashes therefore loses the last seconds of its
-// history, and its attempts in progress, but no task. While the engine is unavailable, a node remembers the last
+// An attempt appears in the history within about five seconds of its end. The history is written separately from the
+// tasks, many attempts at a time, so that it costs little. A process that crashes therefore loses the last few seconds
+// of its history, and its attempts in progress, but no task. While the engine is unavailable, a node remembers the last
 // attempts, at most twice as many as the kind keeps, and writes them later. Shutdown then takes up to two seconds
 // longer.
 //
 // The history may hold up to an eighth more attempts than the kind keeps. Attempts that are too old are deleted within
-// about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps a history of any kind.
+// about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps any history.
 //
-// An attempt takes a few dozen bytes besides its key and texts. A copy of a store by [Scheduler.Backup] contains the
-// history, but [Scheduler.Restore] does not bring it back. On a store that is not an [engine.Noter], Handle returns an
-// error that wraps [errors.ErrUnsupported].
+// An attempt takes a few dozen bytes in addition to its key and texts. A copy of a store made by [Scheduler.Backup]
+// contains the history, but [Scheduler.Restore] does not bring it back. On a store that is not an [engine.Noter],
+// Handle returns an error that wraps [errors.ErrUnsupported].
 func WithHistory(attempts int, age time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts < 1 || attempts > MaxHistory || age <= 0 {
@@ -47,12 +47,12 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 	}
 }
 
-// A PastRun is an attempt in the history. Its times are by the clock of the store's process or of the engine. It
-// describes how the handler returned, even if that did not count because the task had been changed or taken over.
+// A PastRun is an attempt in the history. Its times are taken from the clock of the store's process or of the engine.
+// It describes how the handler returned, even if that did not count because the task had been changed or taken over.
 //
-// Two types of entry do not record a handler call. Their Started equals their Ended. A task that was parked because the
-// process ended during its last attempt has Parked and a Failure that says so. A run that expired has Expired, and the
-// number of the attempt that did not start: see [Task].Expires.
+// Two types of entry do not record a handler call. Their Started equals their Ended. The entry of a task that was
+// parked because the process ended during its last attempt has Parked set and a Failure that says so. The entry of a
+// run that expired has Expired set, and the number of the attempt that did not start: see [Task].Expires.
 type PastRun struct {
 	Attempt
 	Group   string
@@ -131,12 +131,12 @@ type History struct {
 	Next string    // the After of the next page; empty if this is the last page
 }
 
-// History returns a page of the attempts that match the query, ordered by the time of their end, newest first. Only
-// kinds handled with [WithHistory] have a history. History works on any scheduler, including that of [Connect]. It
-// reads the history of the kind, or of all kinds, starting with the newest attempt, until the page is full. A query
-// that matches few attempts may therefore read the entire history. Attempts that cannot be read, for example because a
-// later version of this package wrote them, are omitted. If the query is invalid, or its After is not a Next, the error
-// wraps ErrInvalidTask.
+// History returns a page of the attempts that match the query, ordered by end time, newest first. Only kinds handled
+// with [WithHistory] have a history. History works on any scheduler, including that of [Connect]. It reads the history
+// of the kind, or of all kinds, starting with the newest attempt, until the page is full. A query that matches few
+// attempts may therefore read the entire history. Attempts that cannot be read, for example because a later version of
+// this package wrote them, are omitted. If the query is invalid, or its After is not a Next, the error wraps
+// ErrInvalidTask.
 func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error) {
 	from, err := q.validate()
 	if err != nil {

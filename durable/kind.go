@@ -17,11 +17,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A Handler performs a run. The run is complete when the handler returns nil. After an error, a panic or a call of
-// runtime.Goexit, the run is retried. The handler controls whether and when by returning an error from [Park] or
-// [RetryAfter]. ctx is done when the attempt times out ([WithTimeout]), when [Scheduler.Cancel] cancels the run, when
-// Shutdown stops waiting for it or, on a node, when the lease expires. context.Cause returns the reason: ErrCancelled,
-// ErrStopped or ErrFenced, or context.DeadlineExceeded after the timeout.
+// A Handler performs a run. The run is complete when the handler returns nil. After an error, a panic or a call to
+// runtime.Goexit, the run is retried. The handler controls whether and when this happens by returning an error from
+// [Park] or [RetryAfter]. ctx is done when the attempt times out ([WithTimeout]), when [Scheduler.Cancel] cancels the
+// run, when Shutdown stops waiting for it or, on a node, when the lease expires. context.Cause returns the reason:
+// ErrCancelled, ErrStopped or ErrFenced, or context.DeadlineExceeded after the timeout.
 type Handler func(ctx context.Context, run Run) error
 
 // A Run is one run of a task. Only Attempt and Fence differ from one attempt to the next.
@@ -52,7 +52,7 @@ type Token struct {
 	Seq        uint64 // increases with every run of the task; some numbers may be skipped
 }
 
-// String returns the generation, Seq and the key as one string, separated by dots.
+// String returns the generation, the number Seq and the key as one string, separated by dots.
 func (t Token) String() string { return fmt.Sprintf("%x.%d.%s", t.Generation, t.Seq, t.Key) }
 
 // Missed is a policy for runs of a repeating task that fall due while no process can run the task, while the task or
@@ -76,10 +76,10 @@ const (
 type KindOption func(*kind) error
 
 // WithRetry sets how many times a run is attempted before its task is parked, and how long to wait after each failed
-// attempt. The wait after the first failure is least. It doubles with each further failure, up to most. Each wait is
-// shortened at random by up to half. The default is 10 attempts, with waits from one second to ten minutes. A run that
-// is in progress when its process ends also uses up an attempt, whichever task ended the process; see the section "At
-// least once" of the package documentation. Both attempts and least must be positive, and least must not exceed most.
+// attempt. The wait after the first failure equals least. It doubles with each further failure, up to most. Each wait
+// is shortened at random by up to half. The default is 10 attempts, with waits from one second to ten minutes. A run
+// that is in progress when its process ends also uses up an attempt, whichever task ended the process; see "At least
+// once" in the package documentation. Both attempts and least must be positive, and least must not exceed most.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {

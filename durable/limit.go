@@ -42,10 +42,10 @@ func WithRate(n int, per time.Duration, burst int) KindOption {
 // that handles the kind gets an equal share of n. If n is less than the number of these nodes, some nodes get no share.
 // All nodes must set the same n. An unused share is not lent to other nodes.
 //
-// If other nodes also handle the kind, a node takes its share only once all of them are certain to have seen it: after
-// the longest lease of any node ([WithLease]). The other nodes give up its share at once, so for that long after each
-// join fewer runs are in progress. When a node joins, runs in progress are not interrupted, so n can be exceeded until
-// they end. A run whose node has lost its lease can also exceed n. On an [engine.Store], the option works like
+// If other nodes also handle the kind, a node takes its share only once all of them are certain to have seen the node:
+// after the longest lease of any node ([WithLease]). The other nodes give up its share at once, so fewer runs are in
+// progress for that long after each join. When a node joins, runs in progress are not interrupted, so n can be exceeded
+// until they end. A run whose node has lost its lease can also exceed n. On an [engine.Store], the option works like
 // WithConcurrency.
 func WithClusterConcurrency(n int) KindOption {
 	return func(k *kind) error { return concurrent(&k.Cluster, n) }

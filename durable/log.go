@@ -17,8 +17,9 @@ import (
 // parked tasks, kinds without a handler, a failed store, an unavailable engine, an expired lease, unreadable records,
 // handler panics, and notes from [Run.Complete]. It does not log successful runs without a note. Hooks of l may call
 // the scheduler. A slow logger does not delay the scheduler. Events that occur while the logger is busy are combined
-// into one line for each type of event. After the first parked task of a kind with an error, further ones are combined
-// into one line every ten seconds. If both WithLogger and [WithSlog] are used, the last one wins. l must not be nil.
+// into one line for each type of event. After the first task of a kind is parked with a given error, further ones are
+// combined into one line every ten seconds. If both WithLogger and [WithSlog] are used, the last one wins. l must not
+// be nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(c *config) error {
 		if l == nil {

@@ -109,10 +109,10 @@ type KindCounts struct {
 }
 
 // Counts returns the number of tasks of each kind. A store keeps the counts up to date. An engine has to count its
-// tasks. A count that took longer than 5 ms is reused for a hundred times its duration, up to 15 s, or for ten times
-// its duration if that is longer. A count that takes longer than 150 ms continues in the background, and Counts returns
-// the result of the previous count. Whole is false if there is no previous count, or if the engine has been unavailable
-// since then. In these cases the counts are 0 or out of date.
+// tasks. A count that took longer than 5 ms is reused for a hundred times its duration, but for at most 15 s or ten
+// times its duration, whichever is longer. A count that takes longer than 150 ms continues in the background, and
+// Counts returns the result of the previous count. Whole is false if there is no previous count, or if the engine has
+// been unavailable since then. In these cases the counts are 0 or out of date.
 func (s *Scheduler) Counts(ctx context.Context) (Counts, error) {
 	if !s.reads.enter() {
 		return Counts{}, stopped(ErrStopped, "Counts", "")
@@ -206,12 +206,12 @@ type NodeReport struct {
 	OldestWait time.Duration `json:"oldest_wait,omitempty"`
 	SinceStart time.Duration `json:"since_start,omitempty"`
 
-	// Busiest is the kind with the most runs in progress on the node. If several kinds have the same number, it is the
-	// kind with the longest run. Kinds that are not valid UTF-8 are ignored.
+	// Busiest is the kind with the most runs in progress on the node. If several kinds tie, it is the one with the
+	// longest run. Kinds that are not valid UTF-8 are ignored.
 	Busiest KindRuns `json:"busiest,omitzero"`
 }
 
-// KindRuns describes the runs of a kind that are in progress.
+// KindRuns describes a kind's runs in progress.
 type KindRuns struct {
 	Kind    string        `json:"kind"`
 	Running int           `json:"running"`
@@ -283,11 +283,11 @@ type KindCatchUp struct {
 }
 
 // CatchUp returns the number of overdue tasks. On a node it covers the whole engine. Tasks without a handler on this
-// scheduler and tasks of paused kinds are not included, so a scheduler of [Connect], which handles no kinds, has none.
-// CatchUp counts in the background, as often as
-// [Scheduler.Counts], and subtracts the tasks that have started since the count. A node estimates the starts on other
-// nodes. CatchUp waits up to 150 ms for a count. Until the first count is complete, Cut is true and the result covers
-// only the tasks found so far, in due order, so kinds whose tasks are due later may be missing.
+// scheduler and tasks of paused kinds are not included, so a scheduler made by [Connect], which handles no kinds,
+// counts none. CatchUp counts in the background, as often as [Scheduler.Counts], and subtracts the tasks that have
+// started since the count. A node estimates how many tasks have started on other nodes. CatchUp waits up to 150 ms for
+// a count. Until the first count is complete, Cut is true and the result covers only the tasks found so far, in due
+// order, so kinds whose tasks are due later may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {
 	c, err := s.catchUp(ctx)
 	return c, stopped(err, "CatchUp", "")
@@ -306,23 +306,23 @@ const (
 )
 
 // Bulk applies an action to all tasks that match the query, and returns the number of tasks that it changed. It ignores
-// Limit and For. A task that has changed since it was found is left alone and not counted, unless only its run has
-// started. When ctx is done, Bulk stops and returns the number of tasks changed so far. Another call continues with the
-// remaining tasks.
+// Limit and For. A task that has changed since it was found is left alone and not counted, unless the only change is
+// that its run has started. When ctx is done, Bulk stops and returns the number of tasks changed so far. Another call
+// continues with the remaining tasks.
 //
 // DoCancel asks all nodes once, regardless of the number of runs. On an engine, the answer takes up to half a second.
 // Like [Scheduler.Cancel], DoCancel acts on runs, even if their tasks have changed in the meantime. It cancels nothing
 // if the query's State is neither AnyState nor Running. Bulk returns the number of cancelled runs. The tasks of
 // cancelled runs run again, at once if the handlers return quickly. To prevent that, call [Scheduler.PauseKind] first.
-// A node of version 0.1 does not support DoCancel, and causes an error.
+// If any node runs version 0.1, which does not support DoCancel, Bulk returns an error.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	n, _, err := s.bulk(ctx, q, do, 0)
 	return n, stopped(err, "Bulk", "")
 }
 
-// BulkStep performs one step of a Bulk. It reads tasks for q.For, but at least one task. It returns the number of tasks
-// that it changed, and the value of After for the next step with the same query and action. That value is empty after
-// the last step. DoCancel takes a single step.
+// BulkStep performs one step of a Bulk. It reads tasks for q.For, but always reads at least one. It returns the number
+// of tasks that it changed, and the value of After for the next step with the same query and action. That value is
+// empty after the last step. DoCancel takes a single step.
 func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, next string, err error) {
 	n, next, err = s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
 	return n, next, stopped(err, "BulkStep", "")

@@ -93,8 +93,8 @@ func WithPoolSize(n int) Option {
 }
 
 // WithCatchUp sets how many overdue tasks may start per second after downtime. The default is 10,000, and the maximum
-// is a million. This limit protects the systems that handlers call. Tasks that fall due now do not need this
-// protection: they always go first, because overdue tasks run only on spare workers. n must be positive.
+// is a million. This limit protects the systems that handlers call. It does not need to protect tasks that fall due
+// now: they always go first, because overdue tasks run only on spare workers. n must be positive.
 func WithCatchUp(n int) Option {
 	return func(c *config) error {
 		c.catchUp = n
@@ -102,8 +102,8 @@ func WithCatchUp(n int) Option {
 	}
 }
 
-// WithoutKeyFilter turns off the key filter, which saves about 30 bytes of memory per task. Without the filter, the
-// scheduler must read the disk to determine that a key is free, so adds are slower.
+// WithoutKeyFilter saves about 30 bytes of memory per task by turning off the key filter. Without the filter, the
+// scheduler must read the disk to determine whether a key is free, so adding tasks is slower.
 func WithoutKeyFilter() Option {
 	return func(c *config) error {
 		c.prints = false
@@ -134,8 +134,8 @@ func nodeName() string {
 // WithLease sets the node's lease: how long the node may be unreachable before other nodes take over its tasks. The
 // default is 5 s. A node renews its lease every quarter of this time. A shorter lease detects a dead node sooner, but
 // requires more engine calls and causes needless takeovers when the engine or the network is slow. Other nodes notice a
-// new member at their next renewal, so a new member that dies before then is detected later. d must be at least 100 ms.
-// New ignores this option.
+// new member at their next renewal, so the death of a new member before then is detected later. d must be at least 100
+// ms. New ignores this option.
 func WithLease(d time.Duration) Option {
 	return func(c *config) error {
 		if d < leastLease {

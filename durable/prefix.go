@@ -15,8 +15,8 @@ import (
 // of tasks that it removed. The prefix "" matches all tasks. Every matching task that exists when the call begins is
 // removed, unless another call removes it first. A task that is added during the call may or may not be removed.
 // RemovePrefix removes tasks in key order, up to a thousand tasks or 16 MiB at a time. If ctx is done or another error
-// occurs, RemovePrefix stops and returns the error. Some of the last thousand tasks may then be removed but not
-// counted. Another call removes the remaining tasks.
+// occurs, RemovePrefix stops and returns the error. Some of the last thousand tasks may then have been removed but not
+// counted. Calling it again removes the remaining tasks.
 //
 // To remove the tasks that match a [Query], use [Scheduler.Bulk].
 func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error) {
@@ -27,7 +27,7 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 
 // ReschedulePrefix reschedules every task whose key begins with prefix, as [Scheduler.Reschedule] does for one task:
 // its next run is due after d. It returns the number of tasks that it moved. In other respects it is like
-// [Scheduler.RemovePrefix], but another call does not resume: it reschedules all of the tasks again.
+// [Scheduler.RemovePrefix], but calling it again does not resume: it reschedules all of the tasks again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
 		to := task.Later(s.below.now(), max(d, 0))
@@ -65,7 +65,7 @@ func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Se
 const manyAtOnce = 1024
 
 // GetMany returns the tasks with the given keys, in the order of the keys. A key without a task is skipped. Each task
-// is returned as it was at some time during the call. On a node, each thousand keys require one call to the engine.
+// is returned as it was at some time during the call. On a node, GetMany calls the engine once per thousand keys.
 func (s *Scheduler) GetMany(ctx context.Context, keys ...string) ([]Info, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

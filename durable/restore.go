@@ -11,9 +11,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Restore adds all of the tasks or none of them. Each task is added in the state of its record, including its next run,
-// failed attempts, missed periods and [Token]. A parked task stays parked, and a paused task stays paused. The records
-// may come from any [engine.Store] or [engine.Engine]. The kinds do not need handlers.
+// Restore adds all of the tasks or none of them. Each task is added in the state given by its record, including its
+// next run, failed attempts, missed periods and [Token]. A parked task stays parked, and a paused task stays paused.
+// The records may come from any [engine.Store] or [engine.Engine]. The kinds do not need handlers.
 //
 // Restore returns the same errors as AddTask. If a record cannot be read, the error wraps ErrCorrupt or ErrVersion.
 func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error {

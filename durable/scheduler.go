@@ -124,16 +124,15 @@ func (s *Scheduler) Start() error {
 
 // Shutdown prevents further runs from starting, waits until the runs in progress have ended and been acknowledged, and
 // closes the store. If ctx is done first, Shutdown cancels the contexts of the runs, closes the store without waiting
-// for the runs, and returns an error that contains their number. These runs are repeated later. On a node, the abandoned
-// attempt counts as failed, so a run is parked if it was the last attempt.
+// for the runs, and returns an error that contains the number of these runs. These runs are repeated later. On a node,
+// the abandoned attempt counts as failed, so a run is parked if it was the last attempt.
 //
 // If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds on a node. If
 // the store is busy, Shutdown waits up to five more seconds, and then returns an error while the store is still
-// closing. After the store has failed, Shutdown waits at most five seconds in any case, and its error includes the
-// error from Err. A node leaves its engine without closing the engine, and abandons an acknowledgement that waits more
-// than five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is
-// done first. If Shutdown is called in a handler or in the body of a loop over All, it waits for itself until ctx is
-// done.
+// closing. After the store has failed, Shutdown never waits more than five seconds, and its error includes the error
+// from Err. A node leaves its engine without closing the engine, and abandons an acknowledgement that waits more than
+// five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is done
+// first. If Shutdown is called in a handler or in the body of a loop over All, it waits for itself until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {
@@ -202,7 +201,7 @@ func (s *Scheduler) Err() error { return s.below.Err() }
 // once.
 //
 // The tasks are written in one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second
-// or more for [MaxBatch] bytes. Batches of a few thousand tasks are as fast and delay other verbs less.
+// or more for [MaxBatch] bytes. Batches of a few thousand tasks are just as fast and delay other verbs less.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {
@@ -285,10 +284,10 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 }
 
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at the
-// task's interval or by its calendar. A paused task stays paused, and has the new due time when it is resumed. A run in
-// progress is not interrupted, but its result no longer counts, and the next run may begin before that run ends.
-// Reschedule makes a parked task run again, with its full number of attempts. The next run is a new run with another
-// token, even if the earlier one was parked or was to be retried.
+// task's interval or according to its calendar. A paused task stays paused, and has the new due time when it is
+// resumed. A run in progress is not interrupted, but its result no longer counts, and the next run may begin before
+// that run ends. Reschedule makes a parked task run again, with its full number of attempts. The next run is a new run
+// with another token, even if the earlier one was parked or was waiting for a retry.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
 	to := task.Later(s.below.now(), max(d, 0))
 	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)

@@ -147,8 +147,8 @@ func (s *shares) beyond(rec *task.Record) bool {
 	return s.rest.cut.Before(p) || of != nil && of.cut.Before(p)
 }
 
-// Excess removes and returns a task that is to be left in the store, if there are too many held tasks or they are too
-// large. Otherwise it returns nil.
+// Excess removes and returns a task to leave in the store, if the held tasks are too many or too large. Otherwise it
+// returns nil.
 func (s *shares) Excess(most, bytes int) *limit.Task {
 	if n := s.Len(); n <= most && (n <= 1 || bytes <= limit.HeldBytes) {
 		return nil
@@ -228,7 +228,7 @@ func (s *shares) lift(of *share) {
 	s.change(of, func() { of.cut = uncut })
 }
 
-// Without checking the clock, Lacks reports whether a reading for the group is needed.
+// Lacks reports, without checking the clock, whether a reading for the group is needed.
 func (s *shares) Lacks(group string) bool {
 	of := s.of[group]
 	return of != nil && of.cut != uncut && (of.held.Len() == 0 || of.isSmall(s.most()))

@@ -46,13 +46,13 @@ type Stats struct {
 	Retried   uint64 // handler calls that were not the first attempt of their run
 	Succeeded uint64 // acknowledged calls that returned nil, in time or after a call to [Run.Complete]
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, while the task still existed
-	Snoozed   uint64 // calls that returned an error of [Snooze]
+	Snoozed   uint64 // calls that returned an error from [Snooze]
 
 	Commits   Timing // successful commits to the store or the engine
 	Changes   uint64 // tasks added, changed or removed by these commits
 	StoreSize int64  // bytes on disk, if the store is an [engine.SizeReporter]; 0 after Shutdown
-	DiskFree  int64  // free bytes on the disk of an [engine.SpaceReporter]; 0 if unknown, and after Shutdown
-	DiskSize  int64  // total bytes on that disk; 0 if unknown, and after Shutdown
+	DiskFree  int64  // free bytes on the disk of an [engine.SpaceReporter]; 0 if unknown or after Shutdown
+	DiskSize  int64  // total bytes on that disk; 0 if unknown or after Shutdown
 
 	Node *NodeStats // nil on a store
 }
@@ -111,14 +111,14 @@ type NodeStats struct {
 	Claimed       uint64 // tasks returned by claims
 	TakenOver     uint64 // expired nodes whose tasks this node has freed
 	StartsRefused uint64 // starts not confirmed because the task was removed, moved, locked or taken over
-	EndsRefused   uint64 // ends of runs that did not count because the task was removed, moved or taken over
+	EndsRefused   uint64 // run ends that did not count because the task was removed, moved or taken over
 }
 
 // A Timing counts calls and their durations.
 type Timing struct {
 	Count   uint64
 	Total   time.Duration
-	Buckets [TimingBuckets]uint64 // calls that took at most TimingBound(index) but longer than the previous bound
+	Buckets [TimingBuckets]uint64 // calls that took longer than the previous bound and at most TimingBound(index)
 }
 
 // TimingBuckets is the number of buckets of a Timing. Calls longer than the last bound are counted in Count but in no

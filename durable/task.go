@@ -40,13 +40,13 @@ const (
 //   - If the hour is a *, a run is due whenever the clock shows a matching minute. It is due twice if the clock shows
 //     that minute twice, and not at all if the clock skips it.
 //   - Otherwise, each matching minute of the calendar has one run, which is due when the clock first shows that minute
-//     or a later minute. So a skipped minute is due when the clock is set forward, and a repeated minute is due the
-//     first time. Minutes that become due at the same instant in this way share a run. A daily task runs once each day.
+//     or a later minute. So a skipped minute is due when the clock is set forward, and a repeated minute only the first
+//     time. Minutes that become due at the same instant in this way share a run. A daily task runs once each day.
 //
 // "0-23" and "*/2" do not count as a *. A task with Cron runs until it is removed, unless Times is set.
 //
-// [Next] computes due times in advance. Each process that runs the task needs the zone's data, from its machine or by
-// importing time/tzdata. If the data is missing, the task is parked when its next run is computed.
+// [Next] computes due times in advance. Each process that runs the task needs the zone's data, either from its machine
+// or from an import of time/tzdata. If the data is missing, the task is parked when its next run is computed.
 //
 // Jitter spreads the runs of many tasks over time. It delays the first run by a fraction of Jitter that depends only on
 // the key, so the delay is the same each time the task is added. Later runs follow at Interval, or with the same delay
@@ -207,7 +207,7 @@ type Info struct {
 	Generation     uint64    // as in Token
 	Seq            uint64    // as in Token: the number of the next run, or of the run in progress
 	Attempts       int       // failed attempts of the run with number Seq
-	Snoozes        int       // how often a handler has postponed that run: see [Snooze]
+	Snoozes        int       // how many times a handler has postponed that run: see [Snooze]
 	Missed         uint64    // number of periods that passed without a run
 	Parked         bool      // the task does not run until it is rescheduled or replaced
 	Failure        string    // the error of the last attempt, or empty

@@ -88,8 +88,8 @@ func Every(d time.Duration) TaskOption {
 	return func(t *Task) { t.Interval, t.Times = d, Forever }
 }
 
-// ByCalendar makes a task run by a calendar, such as "CRON_TZ=Europe/Berlin 30 2 * * *", until it is removed. [Task]
-// describes the format.
+// ByCalendar makes a task run according to a calendar, such as "CRON_TZ=Europe/Berlin 30 2 * * *", until it is removed.
+// [Task] describes the format.
 func ByCalendar(cron string) TaskOption { return func(t *Task) { t.Cron = cron } }
 
 // Declare makes AddTask and SetTask accept tasks of a kind that has no handler in this scheduler. Another process runs

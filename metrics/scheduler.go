@@ -34,8 +34,8 @@ func WithAttempts(a *Attempts) SchedulerOption {
 // cluster use the same name in the registries of their processes. After Shutdown, the scheduler reports no pending
 // tasks. NewSchedulerCollector panics if s is nil.
 //
-// A scrape reads counts that the scheduler maintains, or that it has read within the last few seconds. On a node, a
-// scrape waits at most four seconds for the engine and omits numbers that are still unknown after that time.
+// A scrape reads counts that the scheduler maintains or has read within the last few seconds. On a node, a scrape waits
+// at most four seconds for the engine and omits numbers that are still unknown after that time.
 func NewSchedulerCollector(s *durable.Scheduler, name string, opts ...SchedulerOption) prometheus.Collector {
 	if s == nil {
 		panic("metrics: the scheduler is nil")

@@ -133,7 +133,7 @@ func Inject(ctx context.Context, task *durable.Task) {
 }
 
 // Extract returns the span context that Inject has stored in the Trace field of a [durable.Task]. The result is not
-// valid if from contains no trace context.
+// valid if there is no trace context in from.
 func Extract(from string) trace.SpanContext {
 	parent, state, _ := strings.Cut(from, " ")
 	carrier := propagation.MapCarrier{traceparent: parent, tracestate: state}

@@ -10,7 +10,7 @@ import (
 // An Option configures a Pool created by [New].
 type Option func(*Pool) error
 
-// WithPanicHandler calls h when a job panics, with the recovered value and the stack, on the job's goroutine. The pool
+// WithPanicHandler calls h with the recovered value and the stack when a job panics, on the job's goroutine. The pool
 // continues to work. Without this option a panic is written to the standard logger of package log. A panic in h is also
 // written there. WithPanicHandler panics if h is nil.
 func WithPanicHandler(h func(value any, stack []byte)) Option {

@@ -15,9 +15,9 @@
 //
 // The goroutines come from github.com/panjf2000/ants. This package adds the queue, because a full ants pool either
 // blocks the submitter or refuses the job. It also limits how many workers are about to start at any time: starting a
-// goroutine for each of many short jobs costs more than the jobs themselves. A worker that starts takes a job and, if
-// more jobs are waiting, calls the next worker. So short jobs are all run by the few workers that get a processor. With
-// jobs that block, the pool grows as fast as processors become free.
+// goroutine for each of many short jobs costs more than the jobs themselves. When a worker starts, it takes a job and,
+// if more jobs are waiting, calls the next worker. So short jobs are all run by the few workers that get a processor.
+// With jobs that block, the pool grows as fast as processors become free.
 //
 // An idle pool holds no goroutines: its workers exit after a second without jobs.
 package pool

@@ -24,7 +24,7 @@ func (tw *TimeWheel) AddAt(at time.Time, task *Task) error {
 	return tw.add(e)
 }
 
-// SetAt is like [TimeWheel.AddAt], but replaces any live task with the same key as [TimeWheel.SetTask] does.
+// SetAt is like [TimeWheel.AddAt], but replaces any live task with the same key, as [TimeWheel.SetTask] does.
 func (tw *TimeWheel) SetAt(at time.Time, task *Task) error {
 	e, err := tw.entryAt("SetAt", at, task)
 	if err != nil {

@@ -40,10 +40,10 @@
 // set or the machine wakes up. By the wall clock, such a run can be early only if the clock was set back within the
 // last second. While the wall clock is being slowed, the run can be early by less than a tick.
 //
-// Only the first run follows the wall clock. Later runs follow at the task's Interval by the monotonic clock. A task
-// that has been rescheduled, or paused and resumed, no longer follows the wall clock. A task that follows the wall
-// clock takes about 60 bytes more than other tasks. When the clock is set, the loop moves all such tasks at once, which
-// takes slightly less than a second for a million tasks. Without such tasks the loop never reads the wall clock.
+// Only the first run follows the wall clock. Later runs follow at the task's Interval, measured by the monotonic clock.
+// A task that has been rescheduled, or paused and resumed, no longer follows the wall clock. A task that follows the
+// wall clock takes about 60 bytes more than other tasks. When the clock is set, the loop moves all such tasks at once,
+// which takes slightly less than a second for a million tasks. Without such tasks the loop never reads the wall clock.
 //
 // # Pausing, removing and waiting
 //
@@ -57,7 +57,7 @@
 // The number of slots limits neither the number of tasks nor their delays; see [New]. A live task takes 64 bytes, plus
 // about 65 bytes for its entries in the slot and the key map, plus the key itself. The cost of adding, removing and
 // rescheduling does not depend on the number of tasks. The cost of a tick depends only on the tasks due at that tick. A
-// wheel with nothing due soon sleeps.
+// wheel sleeps while nothing is due soon.
 //
 // [WithLayout] selects how waiting tasks are stored. Both layouts run the same tasks at the same times and differ only
 // in cost; see bench/RESULTS.md. Hashed, the default, takes 32 bytes per empty slot and about 1,100 bytes per slot in
@@ -87,8 +87,8 @@
 // # Lifecycle
 //
 // All methods may be called at any time. Tasks can be added before Start; their delays count from the call to AddTask.
-// After Stop, no run starts and adds return [ErrStopped], but the remaining tasks can still be inspected, removed or
-// drained.
+// After Stop, no run starts, and adding a task returns [ErrStopped], but the remaining tasks can still be inspected,
+// removed or drained.
 //
 // # What is not promised
 //
@@ -112,7 +112,7 @@
 // refers to neither the loop nor the TimeWheel. A method changes the index and the entry's state at once, on the
 // caller's goroutine. It then posts the entry to an inbox, and the loop places the entry in its slot or removes it. At
 // each tick the loop passes the due entries to the dispatcher, which returns those with further runs. The state of an
-// entry is one word, changed by compare-and-swap, so exactly one of a run and a removal wins.
+// entry is one word, changed by compare-and-swap, so if a run and a removal compete, exactly one wins.
 //
 // For details, see entry.go (states), loop.go (how the loop sleeps), layout.go (the wheel itself) and dispatch.go
 // (locks). Package internal/crew contains the queue and the rule for starting workers.

@@ -6,8 +6,8 @@ import "errors"
 
 // Methods return errors that wrap one of these errors and add details, so compare with [errors.Is].
 var (
-	// ErrInvalidTask means that an argument is invalid. The wrapping error names the argument and its value, and
-	// nothing has changed.
+	// ErrInvalidTask means that an argument is invalid. The wrapping error names the argument and its value. Nothing
+	// has changed.
 	ErrInvalidTask = errors.New("timewheel: invalid task")
 	// ErrDuplicateTaskKey means that a live task already has the key.
 	ErrDuplicateTaskKey = errors.New("timewheel: duplicate task key")

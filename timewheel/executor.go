@@ -12,8 +12,8 @@ import (
 //
 // The wheel submits one function for each due run. The function executes the run that has waited longest. If that run
 // was withdrawn and no other is waiting, the function does nothing. Submit may return an error to refuse the function:
-// the wheel then tries again a little later and loses no run. Submit may also block, or call the function before it
-// returns; neither delays the event loop. An accepted function must be called exactly once.
+// the wheel then tries again a little later and loses no run. Submit may also block, or call the function before
+// returning; neither delays the event loop. An accepted function must be called exactly once.
 type Executor interface {
 	Submit(func()) error
 }

@@ -86,7 +86,7 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithPanicHandler calls h when a job panics, with the task, the recovered value and the stack. If the job called
+// WithPanicHandler calls h with the task, the recovered value and the stack when a job panics. If the job called
 // runtime.Goexit, the value is an error that says so. h runs on the worker, after the panic has been logged; a panic in
 // h is also logged. If the option is given more than once, every handler is called. WithPanicHandler panics if h is
 // nil.
@@ -100,7 +100,7 @@ func WithPanicHandler(h func(task *Task, value any, stack []byte)) Option {
 	}
 }
 
-// WithErrorHandler calls h when a function passed to [JobFunc] returns an error, with the task and the error. The wheel
+// WithErrorHandler calls h with the task and the error when a function passed to [JobFunc] returns an error. The wheel
 // then does not log the error. h runs on the worker; a panic in h is logged. If the option is given more than once,
 // every handler is called. WithErrorHandler panics if h is nil.
 func WithErrorHandler(h func(task *Task, err error)) Option {

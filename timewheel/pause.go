@@ -8,7 +8,7 @@ import "time"
 // run that was waiting for a worker is withdrawn. A run in progress is not interrupted. Pausing a paused task does
 // nothing. The error wraps [ErrTaskKeyNotFound] or [ErrStopped].
 //
-// A paused task is live: its key stays taken, Exist, GetTaskTimes, Get, All and Len include it, and [Info] and [Stats]
+// A paused task is live: its key stays taken; Exist, GetTaskTimes, Get, All and Len include it; and [Info] and [Stats]
 // report it as paused. It is in no slot, so it costs nothing but memory, and Upcoming omits it. Reschedule changes how
 // long after Resume the task is due. SetTask replaces it with a task that is not paused. RemoveTask and Drain remove
 // it.

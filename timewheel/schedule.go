@@ -18,8 +18,8 @@ import (
 //
 // When AddTask returns nil, the task is live: Exist reports true and RemoveTask can remove it. Otherwise nothing has
 // changed, and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. If several
-// goroutines add the same key at once, exactly one of them succeeds. AddTask may be called before Start; the delay
-// counts from the call.
+// goroutines add the same key at once, exactly one of them succeeds. AddTask may be called before Start; the delay is
+// measured from the call.
 func (tw *TimeWheel) AddTask(task *Task) error {
 	e, err := tw.entryOf("AddTask", task)
 	if err != nil {

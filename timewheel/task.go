@@ -26,14 +26,14 @@ type Job func(task *Task)
 type Task struct {
 	// Key names the task. It must not be empty, and must be unique among the live tasks.
 	Key string
-	// Interval is the time from the start of one run to the start of the next, and before the first run unless Delay is
-	// set. It must not be negative, and must be positive if the task runs more than once or Delay is 0. An interval
-	// below one tick of the wheel counts as one tick.
+	// Interval is the time from the start of one run to the start of the next, and also the time before the first run
+	// unless Delay is set. It must not be negative, and must be positive if the task runs more than once or Delay is 0.
+	// An interval below one tick of the wheel counts as one tick.
 	Interval time.Duration
 	// Delay is the time before the first run; 0 means Interval. It must not be negative.
 	Delay time.Duration
-	// Times is the number of runs. 0 means one, Forever means until the task is removed, and every other
-	// negative number is an error.
+	// Times is the number of runs. 0 means one, Forever means until the task is removed, and any other negative number
+	// is an error.
 	Times int
 	// Job is called for each run. It must not be nil.
 	Job Job

@@ -72,8 +72,8 @@ func NewTimeWheel(tick time.Duration, slots int, opts ...Option) *TimeWheel {
 	return tw
 }
 
-// Start starts the wheel. The delays of tasks added earlier count from AddTask, so overdue tasks run at once, in tick
-// order. Start does nothing if the wheel is running or has been stopped: a stopped wheel cannot be restarted.
+// Start starts the wheel. The delays of tasks added before Start count from AddTask, so overdue tasks run at once, in
+// tick order. Start does nothing if the wheel is running or has been stopped: a stopped wheel cannot be restarted.
 func (tw *TimeWheel) Start() {
 	tw.mu.Lock()
 	begins := !tw.started && !tw.ended
@@ -102,8 +102,8 @@ func (tw *TimeWheel) Stop() {
 
 // Shutdown stops the wheel without cancelling any run, and waits until the runs in progress have ended or ctx is done.
 // It returns nil if the runs have ended. If ctx is done first, it returns an error that wraps the cause and says how
-// many runs are still in progress; a call to Stop then cancels their contexts. A job that calls Shutdown waits for
-// itself until ctx is done.
+// many runs are still in progress; calling Stop then cancels their contexts. A job that calls Shutdown waits for itself
+// until ctx is done.
 func (tw *TimeWheel) Shutdown(ctx context.Context) error {
 	if tw.halt() {
 		tw.report.log.lifecycle("stopped")

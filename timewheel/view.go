@@ -51,8 +51,8 @@ func (tw *TimeWheel) Hand() Hand {
 
 // Upcoming returns up to n live tasks, but no more than 8,192. Tasks waiting for a worker come first, longest wait
 // first, followed by tasks due within one circle of the wheel, in due order. Timers are included, with an empty key;
-// paused tasks are not. If not all tasks due at the same tick fit, it may return any of them. Upcoming examines at most
-// 8,192 tasks in the slots, including tasks postponed by Reschedule.
+// paused tasks are not. If the tasks due at the same tick do not all fit, it may return any of them. Upcoming examines
+// at most 8,192 tasks in the slots, including tasks postponed by Reschedule.
 func (tw *TimeWheel) Upcoming(n int) []Info {
 	n = min(n, maxVisit)
 	if n <= 0 {

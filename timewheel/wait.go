@@ -8,9 +8,9 @@ import (
 )
 
 // RemoveWait removes the live task with the given key, as [TimeWheel.RemoveTask] does, and waits until no run of the
-// key is in progress. It reports whether a run was in progress. It also waits for a task's last run, although that run
-// has already freed the key, and for runs of tasks that were replaced or removed earlier. It collects the runs once,
-// after the removal, so it does not wait for a run that a later task with the same key begins after that.
+// key is in progress. It reports whether a run was in progress. It also waits for a task's last run, even though that
+// run has already freed the key, and for runs of tasks that were replaced or removed earlier. It determines the runs to
+// wait for once, after the removal, so it does not wait for a later run of a new task with the same key.
 //
 // If there is neither a live task nor a run in progress, the error wraps [ErrTaskKeyNotFound]. If ctx is done before
 // the runs have ended, the error wraps the cause of ctx and running is true; the task is removed in any case. A job

@@ -16,7 +16,7 @@ type Config[K comparable, V any] struct {
 	// TTL is the time to live of values that are set without one of their own. It must be positive.
 	TTL time.Duration
 
-	// Jitter randomizes the time to live of every value, evenly within ± this fraction of it. Values set at the same
+	// Jitter randomizes the time to live of every value, uniformly within ± this fraction of it. Values set at the same
 	// instant then expire at different instants. Jitter must be at least 0 and less than 1.
 	Jitter float64
 
@@ -76,7 +76,7 @@ func (r Reason) String() string {
 // lookups.
 type Stats struct {
 	Hits, Misses      uint64 // lookups that found a value, lookups that did not
-	Loads, LoadErrors uint64 // calls of load functions, calls that failed or panicked
+	Loads, LoadErrors uint64 // calls to load functions, calls that failed or panicked
 
 	// Values that left the cache, by reason.
 	Expired, Replaced, Deleted, Evicted, Closed uint64

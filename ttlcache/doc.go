@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package ttlcache is an in-memory cache that uses a timing wheel to expire its values.
+// Package ttlcache provides an in-memory cache that uses a timing wheel to expire its values.
 //
 //	tw := timewheel.NewTimeWheel(10*time.Millisecond, 1024)
 //	tw.Start()
@@ -20,7 +20,7 @@
 // A key has one value and one deadline. Setting the key again moves the deadline, and leaves no old timer that could
 // remove the new value. A key that has been set, overwritten and expired leaves neither a timer nor memory behind.
 //
-// [Cache.GetOrLoad] calls the load function once for any number of callers that request a key at the same time.
+// [Cache.GetOrLoad] calls the load function once for any number of callers that request the same key at the same time.
 //
 // # Implementation
 //

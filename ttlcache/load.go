@@ -52,10 +52,10 @@ type loaded[V any] struct {
 // GetOrLoad returns the value of the key. If there is none, it calls load and stores the result with the TTL of the
 // [Config].
 //
-// If several callers request a key at the same time, load is called once. All of them get its value, its error or its
-// panic. An error is not stored. The panic in each caller has the original value but not the original stack. If load
-// ends its goroutine, GetOrLoad returns an error. A value that is set while load is running is newer and is kept. If
-// the key is deleted while load is running, the loaded value is not stored.
+// If several callers request the same key at the same time, load is called once. All of them get its value, its error
+// or its panic. An error is not stored. The panic in each caller has the original value but not the original stack. If
+// load ends its goroutine, GetOrLoad returns an error. A value that is set while load is running is newer and is kept.
+// If the key is deleted while load is running, the loaded value is not stored.
 //
 // The context passed to load carries the values of the first caller's ctx. It is done once no caller is waiting. If
 // load returns a result after that, the result is not stored. If a caller's own ctx is done, GetOrLoad returns at once

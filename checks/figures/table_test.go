@@ -104,7 +104,7 @@ func table(t *testing.T) []row {
 			figures: []figure{cluster.right(many, postgres, "few: count, ms", 1).per(10_000).about(1)}},
 
 		{file: "dashboard/doc.go", text: "For a wheel it is 0.15 % with a page open, and 0.03 % without. For a durable scheduler it is " +
-			"0.1 % to 0.3 %, and 0.1 % to 0.6 % without a page", by: "dashboard/cost_test.go: BenchmarkPage"},
+			"0.1 % to 0.3 % with a page open, and 0.1 % to 0.6 % without", by: "dashboard/cost_test.go: BenchmarkPage"},
 		{file: "dashboard/doc.go", text: "and adds some 100 ns to each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
 		{file: "dashboard/attempts.go", text: "and adds some 100 ns to each attempt.", by: "dashboard/recorder_test.go: BenchmarkAttemptRecorder"},
 		{file: "dashboard/recorder.go", text: "and adds some 100 ns to each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},

@@ -47,7 +47,7 @@ import (
 //   - A Commit at a revision, a Confirm or a Release has no effect if the task or note has changed. Confirming a claim
 //     twice counts one start.
 //   - A Claim or a Commit with Hold may assign a task to the member without its node receiving the result. The node
-//     checks for such tasks every four leases, and more often after an error.
+//     checks for such tasks every four lease lengths, and more often after an error.
 //   - A Renew does not replace a newer report. If the node is dead, a late Renew delays the takeover of its tasks.
 //   - A Join creates a member that is reaped once its lease expires.
 //   - A Leave or a Reap removes only members that were due to be removed.
@@ -210,11 +210,11 @@ type ClaimRequest struct {
 // Claims is the result of a call to [Engine].Claim.
 type Claims struct {
 	Tasks []Stored
-	Next  string // for a fair claim, the last group visited; empty after the last group
+	Next  string // for a fair claim, the last group visited; empty if it was the last of all
 	Now   int64  // the engine's time
 }
 
-// A HealthReporter is an [Engine] that reports its health. Package metrics exports it.
+// A HealthReporter is an [Engine] that reports its [Health], which package metrics exports.
 type HealthReporter interface {
 	Health(ctx context.Context) (Health, error)
 }
@@ -229,7 +229,7 @@ type Health struct {
 	Unflushed         bool          // a server crash may lose acknowledged tasks
 	Replicated        bool          // acknowledged tasks survive the loss of the server's machine
 	Standbys          int           // connected standbys that the server waits for before it acknowledges a commit
-	Refused           uint64        // connections to former primaries or other clusters that this process refused
+	Refused           uint64        // connections that this process refused, to former primaries or other clusters
 }
 
 // A KindCount holds the task counts of one kind. Kind is as in [Stored].

@@ -57,7 +57,7 @@ type KV interface {
 type Entry struct {
 	Key     string
 	Value   []byte
-	Version int64 // version of the write that put the entry; in a Tx, Commit ignores the old value and sets it
+	Version int64 // version of the write that put the entry; set by Commit, which ignores the value in a Tx
 }
 
 // A Tx is a set of writes that is applied if all its checks hold.

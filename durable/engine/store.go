@@ -93,9 +93,9 @@ type Backuper interface {
 	Backup(ctx context.Context, w io.Writer) error
 }
 
-// A Noter is a [Store] that also stores notes, which are values under names, as in an [Engine]. The scheduler keeps the
-// history of runs in notes. Without a Noter, durable.WithHistory is not available. A name has 1 to MaxNoteName bytes,
-// and its data at most MaxNote bytes. Notes are independent of the records and of the settings.
+// A Noter is a [Store] that also holds notes, which are values stored under names, as in an [Engine]. The scheduler
+// keeps the history of runs in notes. Without a Noter, durable.WithHistory is not available. A name has 1 to
+// MaxNoteName bytes, and its data at most MaxNote bytes. Notes are independent of the records and of the settings.
 type Noter interface {
 	// SetNotes puts the notes, and deletes those whose Data is nil, atomically. Like a Commit, it is durable once it
 	// returns nil. It may be called during a Commit, but only by one goroutine at a time, and with each name at most
@@ -133,7 +133,7 @@ type Change struct {
 	Due  int64 // the due time of the new record, or None
 	Data []byte
 
-	WasFailing bool // the current record was put with Failing
+	WasFailing bool // the current record was put with Failing set
 	Failing    bool // the new record is failing: an attempt of the task's run has failed
 }
 

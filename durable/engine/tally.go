@@ -28,7 +28,7 @@ func (t Tally) Add(kind string, due int64, failing bool, n int) {
 	}
 }
 
-// Kinds returns the counts in any order.
+// Kinds returns the counts in no particular order.
 func (t Tally) Kinds() []KindCount {
 	kinds := make([]KindCount, 0, len(t))
 	for _, k := range t {

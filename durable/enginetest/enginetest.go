@@ -26,7 +26,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Subject is an engine under test, without tasks and members, together with optional functions that act on it from
+// A Subject is an engine under test, without tasks or members, together with optional functions that act on it from
 // outside the contract.
 type Subject struct {
 	engine.Engine

@@ -15,8 +15,8 @@ import (
 )
 
 // A Link is a node's connection to an engine of any type. It forwards every call, and injects the faults that a test
-// requests. Give each node its own Link to cut off single nodes, or give all nodes the same Link to cut them all off at
-// once. Use [NewLink] to create one.
+// requests. Give each node its own Link to cut off individual nodes, or give all nodes the same Link to cut them all
+// off at once. Use [NewLink] to create one.
 type Link struct {
 	to engine.Engine
 
@@ -38,8 +38,8 @@ var ErrFault = errors.New("memengine: fault")
 // NewLink returns a link without faults.
 func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
 
-// Next queues faults, one per call, for the next calls to the named method: a method of engine.Engine, such as
-// "Confirm", or "Count". Faults that were queued earlier come first. Some methods have a name for each purpose:
+// Next queues faults, one per call, for the next calls to the named method: "Count" or a method of engine.Engine, such
+// as "Confirm". Faults that were queued earlier come first. Some methods have a name for each purpose:
 //
 //	Commit   "Commit" of tasks, "Commit Notes"
 //	Claim    "Claim", "Claim Fair"

@@ -76,7 +76,7 @@ type Doubt uint8
 const (
 	NoDoubt      Doubt = iota
 	MaybeRemoved       // the row under the task's key is missing or deleted
-	MaybeStale         // the row under the key has another due time, or it is unclear which version is later
+	MaybeStale         // the row under the key has a different due time, or it is unclear which version is later
 )
 
 func (d Doubt) String() string {

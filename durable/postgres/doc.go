@@ -12,9 +12,9 @@
 //
 // # Transactions
 //
-// [Engine.AddTaskTx], [Engine.RemoveTaskTx], [Engine.RescheduleTx] and [Engine.CompleteTx] make their changes in a
-// transaction of the program. It is either a pgx transaction or a database/sql transaction wrapped with [SQL]. The
-// changes and the program's own rows are committed together or not at all. If a handler completes its run with
+// [Engine.AddTaskTx], [Engine.RemoveTaskTx], [Engine.RescheduleTx] and [Engine.CompleteTx] make their changes in one of
+// the program's own transactions. This is either a pgx transaction or a database/sql transaction wrapped with [SQL].
+// The changes and the program's own rows are committed together or not at all. If a handler completes its run with
 // CompleteTx, its effects in that database happen exactly once.
 //
 // # The schema
@@ -23,8 +23,8 @@
 // and migrates the schema. Alternatively, call [Migrate] explicitly, or run the SQL returned by [Schema] with another
 // migration tool.
 //
-// Migrations remove no table or column that the previous version uses, so its programs continue to work during a
-// deploy. A program refuses a schema with a later version. Older programs that are still running have these
+// Migrations remove no table or column that the previous version uses, so programs of that version continue to work
+// during a deploy. A program refuses a schema with a later version. Older programs that are still running have these
 // limitations:
 //
 //   - A program that supports only version 2 runs paused tasks. Replace all such programs before relying on a pause.
@@ -95,6 +95,6 @@
 //
 // A waiting task with a 16-byte key and a 100-byte payload takes about 400 bytes, including its index entries. Adding,
 // claiming or starting a task takes about as long with ten million waiting tasks as with 100,000. A count takes 70
-// times as long; see [Engine.Count]. Each process with a dashboard or metrics counts separately, which keeps a core of
-// the server busy for up to a tenth of the time.
+// times as long with ten million as with 100,000; see [Engine.Count]. Each process with a dashboard or metrics counts
+// separately, which keeps a core of the server busy for up to a tenth of the time.
 package postgres

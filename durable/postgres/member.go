@@ -28,7 +28,7 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 }
 
 // Renew extends the member's lease, commits the renewal, and then reads the members. In a single transaction, two
-// members that renew at the same time could both miss the other's report. See engine.Engine.
+// members that renew at the same time could each miss the other's report. See engine.Engine.
 func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
@@ -88,15 +88,15 @@ func gone(id engine.MemberID) error {
 	return fmt.Errorf("postgres: member %d: %w", id, engine.ErrMemberGone)
 }
 
-// Leave removes the member. Tasks of the member that are locked by another transaction become free on a later Reap. See
+// Leave removes the member. Tasks of the member that are locked by another transaction are freed by a later Reap. See
 // engine.Engine.
 func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
 	_, err := e.end(ctx, e.batch(), e.sql.markLeft, int64(by))
 	return explain("leave", err)
 }
 
-// Reap removes the members whose leases have expired. Tasks of these members that are locked by another transaction
-// become free on a later Reap. See engine.Engine.
+// Reap removes the members whose leases have expired. Tasks of these members that are locked by another transaction are
+// freed by a later Reap. See engine.Engine.
 func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	var any bool
 	if err := e.control.QueryRow(ctx, e.sql.anythingDead).Scan(&any); err != nil || !any {

@@ -117,9 +117,9 @@ CREATE TABLE IF NOT EXISTS $schema.version (
 // nothing.
 //
 // If nodes are running, set a lock_timeout of less than a second, and run the SQL again when the timeout expires. While
-// the SQL waits for an open transaction, the nodes wait for the SQL. They also wait while it creates an index, unless
-// you run its CREATE INDEX with CONCURRENTLY beforehand. If CREATE INDEX CONCURRENTLY fails, it leaves an invalid
-// index: drop the index and create it again.
+// the SQL waits for an open transaction, the nodes wait for the SQL. They also wait while the SQL creates an index,
+// unless you first run its CREATE INDEX statement with CONCURRENTLY. If CREATE INDEX CONCURRENTLY fails, it leaves an
+// invalid index: drop the index and create it again.
 func Schema(opts ...Option) (string, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -141,8 +141,8 @@ func (c config) sql(text string) string {
 }
 
 // Migrate creates the schema, or migrates it to the version that this package needs. Open does the same unless
-// WithoutMigration is given. Any number of programs may migrate at the same time, while nodes of the previous version
-// are running.
+// WithoutMigration is given. Any number of programs may migrate at the same time, even while nodes of the previous
+// version are running.
 //
 // Migrate waits for open transactions. While it waits, it delays the nodes by at most 0.2 s in each second. It opens a
 // second connection to create indexes without delaying the nodes. The given connection must not be in a transaction.

@@ -24,13 +24,13 @@ type config struct {
 // lock.
 const clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 
-// WithSchema sets the name of the schema that contains the tables. The name must have 1 to 63 bytes. The default is
+// WithSchema sets the name of the schema that contains the tables. The name must be 1 to 63 bytes long. The default is
 // "timewheel".
 func WithSchema(name string) Option { return func(c *config) { c.schema = name } }
 
-// WithCluster sets the name of the cluster, which may have at most 63 bytes. The schema records the name with which it
-// was created, and Open refuses any other name, so that two clusters do not share a schema by mistake. The default is
-// the empty string.
+// WithCluster sets the name of the cluster, which may be at most 63 bytes long. The schema records the name with which
+// it was created, and Open refuses any other name, so that two clusters do not share a schema by mistake. The default
+// is the empty string.
 func WithCluster(name string) Option { return func(c *config) { c.cluster = name } }
 
 // WithConnections sets the maximum number of connections that an engine opens. n must be at least 4. The default is 16.

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrNotPrimary is returned for a connection to a server that must not be used. Such a server is in recovery, is on an
-// older timeline than the engine has already seen, or has the system identifier of another database cluster. The engine
-// therefore never writes to an old primary that returns after a standby was promoted.
+// ErrNotPrimary is returned for a connection to a server that must not be used. Such a server is in recovery, is on a
+// timeline older than one that the engine has already seen, or has the system identifier of another database cluster.
+// The engine therefore never writes to an old primary that returns after a standby has been promoted.
 var ErrNotPrimary = errors.New("postgres: the server is not the primary")
 
 // identity is SQL for the system identifier and the timeline of a server that is not in recovery. The timeline is a

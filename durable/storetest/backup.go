@@ -18,8 +18,8 @@ import (
 )
 
 // TestBackup tests whether a store satisfies the contract of [engine.Backuper]. It calls fresh for each test, as [Test]
-// does. It passes each copy to unpack. unpack returns a function that opens the copy, or returns an error if the copy
-// is incomplete.
+// does. It passes each copy to unpack, which returns a function that opens the copy or, if the copy is incomplete, an
+// error.
 func TestBackup(t *testing.T, fresh func(t *testing.T) Open, unpack func(t *testing.T, copy io.Reader) Open) {
 	for name, test := range map[string]func(t *testing.T, s *subject, unpack func(io.Reader) Open){
 		"backup of an empty store":     backupEmpty,

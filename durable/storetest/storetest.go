@@ -31,7 +31,7 @@ import (
 // closed.
 type Open func() (engine.Store, error)
 
-// Test runs the suite. It calls fresh for each test. fresh returns a function that opens a new store.
+// Test runs the suite. For each test, it calls fresh, which returns a function that opens a new store.
 func Test(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(t *testing.T, s *subject){
 		"empty":                         empty,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Package timewheeltest provides helpers for tests of programs that use package timewheel. It is for tests inside a
-// testing/synctest bubble, where time stands still while any goroutine is running. So a test that spans half an hour
-// takes microseconds and has the same outcome every time. The wheel must also be created and stopped inside the bubble.
+// Package timewheeltest provides helpers for testing programs that use package timewheel. They are for a
+// testing/synctest bubble, where time stands still while any goroutine runs. A test that spans half an hour takes
+// microseconds, with the same outcome every time. The wheel must also be created and stopped inside the bubble.
 //
-// [Advance] works with every scheduler of this module: a wheel, a durable scheduler with an in-memory store
+// [Advance] works with every scheduler in this module: a wheel, a durable scheduler with an in-memory store
 // (durable/memstore), or several nodes of a cluster (durable/memengine). The other functions operate on a wheel that
 // has been started. The All method of a durable scheduler lists its tasks in due order, with parked and paused tasks
 // last. To run the due tasks of a durable scheduler, call Advance with its tick, which is 10 ms by default; see
@@ -22,7 +22,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// Advance lets d pass in the bubble. When it returns, every run that has begun has either ended or is blocked. A run
+// Advance lets d pass in the bubble. When it returns, every run that has begun either has ended or is blocked. A run
 // that is due in the last tick of d may not have begun; see [RunDue]. Data that a run writes and the test reads must be
 // synchronized as usual, or the race detector reports a race.
 func Advance(d time.Duration) {

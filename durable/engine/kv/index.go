@@ -85,7 +85,7 @@ func (e *alone) loadSome(ctx context.Context) (more bool) {
 	return !e.all.whole
 }
 
-// Count implements [engine.Counter]. Once the index is loaded, it reads no tasks.
+// Count implements [engine.Counter]. Once the index is loaded, Count reads no tasks.
 func (e *alone) Count(ctx context.Context) ([]engine.KindCount, error) {
 	e.mu.Lock()
 	if !e.all.whole {

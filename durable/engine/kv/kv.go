@@ -27,9 +27,9 @@ import (
 )
 
 // New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV, New
-// starts a goroutine that scans the tasks once and keeps running even if ctx is done. The goroutine exits after the
-// scan or at its first error. Once the scan is complete, adding a task with an unused key reads nothing, and counting
-// reads no tasks.
+// starts a goroutine that scans the tasks once and does not stop when ctx is done. The goroutine exits after the scan
+// or at its first error. Once the scan is complete, adding a task with an unused key reads nothing, and counting reads
+// no tasks.
 func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if _, ok := kv.(engine.Exclusive); ok {
 		return newAlone(ctx, kv)

@@ -64,7 +64,7 @@ func (k *KV) Get(ctx context.Context, keys ...string) (found []engine.Entry, err
 // page is the number of entries that Scan reads atomically.
 const page = 128
 
-// Scan reads one page at a time, each later than the one before.
+// Scan reads one page at a time, so later pages may show a later state.
 func (k *KV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
 	return func(yield func(engine.Entry, error) bool) {
 		for from := from; ; {
