@@ -99,9 +99,9 @@ func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int6
 	})
 }
 
-// each applies a verb to every task in the stretch that matches the query, group by group, until no tasks are left or
-// the time is up. A time of 0 means no limit. A task for which verb returns nil is skipped. each returns the number of
-// tasks that it changed, and whether it reached the end of the stretch.
+// each applies a verb, group by group, to every task that is in the stretch and matches the query, until no tasks are
+// left or the time is up. A time of 0 means no limit. A task for which verb returns nil is skipped. each returns the
+// number of tasks that it changed, and whether it reached the end of the stretch.
 func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	verb func(*view) *verb,
 ) (n int, whole bool, err error) {

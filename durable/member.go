@@ -309,8 +309,8 @@ func (n *node) forget(t *term) {
 	call(n.look)
 }
 
-// undivide gives up the node's shares of the cluster limits, if it is still drained. It comes before the report, which may
-// take effect although its answer is lost.
+// undivide gives up the node's shares of the cluster limits, if it is still drained. It is called before the report is
+// sent, because the report may take effect even if its answer is lost.
 func (n *node) undivide() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

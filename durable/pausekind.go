@@ -132,8 +132,8 @@ func (g *group) setSettings(s settings) (err error) {
 
 func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }
 
-// adopt applies the settings. It rereads tasks that were set aside if their kind is resumed, or if their kind is paused
-// and has no handler.
+// adopt applies the settings. If a kind is resumed, or is paused and has no handler, adopt rereads its tasks that were
+// set aside.
 func (k *keeper) adopt(s settings) {
 	p := s.pauses
 	k.settings = s

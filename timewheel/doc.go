@@ -19,8 +19,8 @@
 // # Accuracy
 //
 // A run never starts before it is due. Its due time is the time of the call plus the delay, measured by the monotonic
-// clock. A run starts less than one tick late, plus scheduling and any wait for a free worker. Setting the wall clock
-// affects only tasks added with [TimeWheel.AddAt].
+// clock. A run starts less than one tick late, not counting scheduling and any wait for a free worker. Setting the wall
+// clock affects only tasks added with [TimeWheel.AddAt].
 //
 // Runs of a repeating task stay on a fixed grid: run k is due k-1 intervals after the first due time. Neither tick
 // boundaries nor late runs shift the grid.

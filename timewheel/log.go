@@ -11,8 +11,8 @@ import (
 
 // WithLogger makes the wheel log to l instead of logrus.StandardLogger(). Panics (with key and stack) and job errors
 // that no [WithErrorHandler] receives are logged as errors, refusals by the executor as warnings, and the wheel's own
-// start and stop as debug messages. The wheel never logs ticks, adds or runs. If both WithLogger and [WithSlog] are
-// given, the last one takes effect. WithLogger panics if l is nil.
+// start and stop as debug messages. The wheel never logs ticks, added tasks or runs. If both WithLogger and [WithSlog]
+// are given, the last one takes effect. WithLogger panics if l is nil.
 func WithLogger(l logrus.FieldLogger) Option {
 	if l == nil {
 		panic("timewheel: nil logger")

@@ -13,8 +13,8 @@ import (
 )
 
 // AddTask adds a copy of the task. The first run is due after Delay, or after Interval if Delay is 0. It never starts
-// early, and starts less than one tick late, plus scheduling and any wait for a worker. Later runs are due at multiples
-// of Interval after the first due time, regardless of tick boundaries, so lateness does not accumulate.
+// early, and starts less than one tick late, not counting scheduling and any wait for a worker. Later runs are due at
+// multiples of Interval after the first due time, regardless of tick boundaries, so lateness does not accumulate.
 //
 // When AddTask returns nil, the task is live: Exist reports true and RemoveTask can remove it. Otherwise nothing has
 // changed, and the error wraps [ErrInvalidTask], [ErrDuplicateTaskKey], [ErrFull] or [ErrStopped]. If several

@@ -24,8 +24,8 @@ type Cache[K comparable, V any] struct {
 	loads  loads[K, V]
 }
 
-// New returns an empty cache that uses the given wheel to expire its values. The wheel must be started. It may serve
-// other tasks and caches, and the cache does not stop it.
+// New returns an empty cache that uses the given wheel to expire its values. The caller must start the wheel. It may
+// serve other tasks and caches, and the cache does not stop it.
 //
 // After the wheel has been stopped, or its Drain has removed the cache's timers, values may stay in memory. Even then
 // no value is returned after its deadline. (Calling the Job of one of the cache's drained tasks creates a new timer for

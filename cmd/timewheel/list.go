@@ -270,7 +270,7 @@ const mostPayload = 4 << 10
 func payloadText(payload []byte) string {
 	shown := payload[:min(len(payload), mostPayload)]
 	for n := 0; n < utf8.UTFMax && len(shown) < len(payload) && !utf8.Valid(shown) && len(shown) > 0; n++ {
-		shown = shown[:len(shown)-1] // do not cut within a character
+		shown = shown[:len(shown)-1] // do not split a character
 	}
 	s := string(shown)
 	control := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }

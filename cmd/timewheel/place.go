@@ -107,8 +107,8 @@ func (l *place) store(mayMake bool) (*pebble.Store, error) {
 	return pebble.Open(l.dir)
 }
 
-// with calls do with a scheduler for the tasks. The scheduler runs no tasks and is not a node of a cluster. The context
-// passed to do is cancelled if the database does not answer.
+// with calls do, passing it a scheduler for the tasks. The scheduler runs no tasks and is not a node of a cluster. The
+// context passed to do is cancelled if the database does not answer.
 func (l *place) with(
 	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s *durable.Scheduler) error,
 ) error {

@@ -40,9 +40,10 @@ import (
 //
 // A killed process leaves traces that look like damage. A table or log that was being written is reported as
 // incomplete, but no acknowledged task is lost with it. Salvage also reads tables that the store no longer used but had
-// not yet deleted, because only the MANIFEST identifies them. These tables can bring back a removed task, or an earlier
-// state of a task, if other tables from the same time have already been deleted. Payload bytes can be mistaken for a
-// block or chunk if they have its exact form, including the checksum, and the bytes around them are damaged.
+// not yet deleted: only the MANIFEST, which it does not read, identifies them. These tables can bring back a removed
+// task, or an earlier state of a task, if other tables from the same time have already been deleted. Payload bytes can
+// be mistaken for a block or chunk if they have its exact form, including the checksum, and the bytes around them are
+// damaged.
 //
 // Salvage reads each file twice and holds one file at a time in memory: up to 128 MB, or more if a log contains a
 // larger commit. It also holds the keys of all rows in the files, including those of removed tasks, but never their
@@ -150,8 +151,8 @@ func (v version) later(than version) bool {
 	) > 0
 }
 
-// A salvager collects the latest version of every row, chooses the row that is the task of each key, and yields that
-// task while reading the files a second time.
+// A salvager collects the latest version of every row, chooses the row that represents each key's task, and yields the
+// tasks while reading the files a second time.
 type salvager struct {
 	files  vfs.FS
 	dir    string

@@ -44,8 +44,8 @@ type Crew struct {
 	unlock   func()
 	ants     *ants.Pool  // nil while there are no goroutines
 	idle     *time.Timer // releases the goroutines; nil until the crew is idle for the first time
-	starting int         // workers that have been called and not begun
-	workers  int         // workers that have begun and not ended
+	starting int         // workers that have been called but have not begun
+	workers  int         // workers that have begun but not ended
 	closed   bool
 }
 

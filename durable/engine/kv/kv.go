@@ -8,9 +8,8 @@
 // most one holder, and a removed task starts no further run, whatever the clocks show.
 //
 // On a KV that is an [engine.Clock], leases expire by that clock. On any other KV, each Engine times the members'
-// heartbeats with its own monotonic clock. It may reap a member whose heartbeat version has not changed for one and an
-// eighth times the member's lease. The reap fails if the version has changed. Due times are compared with the process's
-// own clock.
+// heartbeats with its own monotonic clock. It may reap a member whose heartbeat version has not changed for a lease and
+// an eighth. The reap fails if the version has changed. Due times are compared with the process's own clock.
 //
 // On a KV that is an [engine.Exclusive], members, claims and starts are held in memory. A claim writes nothing, a start
 // is a map lookup, and a Commit of any number of batches is a single Commit of the KV. For the next process, all tasks

@@ -14,7 +14,7 @@ import (
 type Lane[T any] struct {
 	split func(waiting []T) (group, left []T)
 	do    func(group []T)
-	few   int // requests that may wait do so while fewer than few are waiting
+	few   int // requests that may wait do so while fewer than this are waiting
 
 	mu       sync.Mutex // protects below
 	idle     *sync.Cond // signals that no call is in progress

@@ -176,8 +176,8 @@ func (b *Backlog) usedLocked() (n, size int) {
 	return n, size
 }
 
-// SlowMost returns the share of a kind that is not known to be quick: the maximum number of its tasks in the backlog.
-// The backlog holds fewer if they reach slowBytes.
+// SlowMost returns the maximum number of tasks in the backlog of each kind that is not known to be quick. The backlog
+// holds fewer if they reach slowBytes.
 func (b *Backlog) SlowMost() int { return max(b.Queue/8, 1) }
 
 // Takes reports whether the backlog accepts another task of the kind. If it does not, Wake receives a value when it

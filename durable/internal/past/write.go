@@ -23,7 +23,7 @@ const (
 	enoughWait   = 32
 	crowdWaits   = 4096
 
-	// After a node has written a part of 1/trimmedPart of a kind's history, it deletes the surplus, at most once in
+	// Once a node has written 1/trimmedPart of a kind's history, it deletes the surplus, at most once every
 	// trimmedEvery. After it has written trimmedMost attempts, it does so in any case.
 	trimmedPart  = 8
 	trimmedEvery = 30 * time.Second

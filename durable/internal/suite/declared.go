@@ -23,7 +23,7 @@ func nightly(version int64, names ...string) durable.TaskSet {
 	return set
 }
 
-// declares fails the test unless Schedule does that.
+// declares fails the test unless Schedule(set) returns want.
 func declares(t *testing.T, k *kit.Kit, set durable.TaskSet, want durable.SetResult) {
 	t.Helper()
 	got, err := k.On().Schedule(ctx, set)
@@ -133,7 +133,7 @@ func declaresRolling(t *testing.T, k *kit.Kit) {
 	exactly(t, k, "cron/", "both", "old")
 }
 
-// A task of a set that runs all the time does not keep the set from changing.
+// A task that runs all the time does not keep its set from changing.
 func declaresWhileRunning(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(30 * time.Millisecond); return nil })
 	set := durable.TaskSet{Prefix: "cron/"}

@@ -96,7 +96,7 @@ func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Ser
 	return srv, nil
 }
 
-// open makes the scheduler. It returns the engine if it reports its health.
+// open makes the scheduler. It returns the engine, or nil if the engine does not report its health.
 func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option) (_ engine.HealthReporter, err error) {
 	if place.scheduler != nil {
 		srv.s, err = place.scheduler(opts)
