@@ -196,12 +196,7 @@ func TestPeers_runEachTaskOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, err := measureLoad(peers[name], name, 100, 0, time.Minute)
-			if errors.Is(err, pgtest.ErrNotInstalled) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			pgtest.Must(t, err)
 			for _, count := range []string{"lost", "early", "duplicates", "left"} {
 				if f[count] != 0 {
 					t.Errorf("%s: %v", count, f[count])
@@ -223,12 +218,7 @@ func TestPeers_removeWhatTheyAdded(t *testing.T) {
 			t.Parallel()
 			size := sizes{live: 200, verbs: time.Minute}
 			f, err := measureRemoves(peers[name], name, size)
-			if errors.Is(err, pgtest.ErrNotInstalled) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			pgtest.Must(t, err)
 			if f["lost"] != 0 || f["extra"] != 0 || !(f["ops"] > 0) {
 				t.Errorf("figures: %v", f)
 			}
@@ -260,12 +250,7 @@ func TestMany_measuresEveryColumn(t *testing.T) {
 	t.Parallel()
 	size := sizes{few: 100, many: 300, cycles: 2000, verbs: 10 * time.Millisecond, sustain: time.Second, patience: time.Minute}
 	f, err := measureMany(peers[ours], ours, size)
-	if errors.Is(err, pgtest.ErrNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Must(t, err)
 	hasAll(t, tenMillion, size, f)
 	for _, count := range []string{"few_lost", "many_lost", "many_early", "many_cycle_lost", "many_cycle_duplicates"} {
 		if f[count] != 0 {
@@ -281,12 +266,7 @@ func TestHistory_measuresEveryColumn(t *testing.T) {
 	t.Parallel()
 	size := sizes{rate: 200, sustain: 2 * time.Second, patience: time.Minute}
 	f, err := measureHistory(peers[ours], ours, size)
-	if errors.Is(err, pgtest.ErrNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Must(t, err)
 	hasAll(t, historyCase, size, f)
 	if f["kept_lost"]+f["plain_lost"] != 0 || !(f["kept_notes_mb"] > f["plain_notes_mb"]) {
 		t.Errorf("figures: %v", f)
@@ -296,12 +276,7 @@ func TestHistory_measuresEveryColumn(t *testing.T) {
 // A task that was copied in is read and removed like an added one.
 func TestMany_copiesTasksAsTheyAreAdded(t *testing.T) {
 	s, err := pgtest.Start()
-	if errors.Is(err, pgtest.ErrNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Must(t, err)
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

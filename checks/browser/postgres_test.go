@@ -4,10 +4,8 @@ package browser
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -45,10 +43,7 @@ func (r *runs) count() (all, keys int) {
 // PostgreSQL crashes under two nodes, and is restarted.
 func TestScheduler_postgreSQLAway(t *testing.T) {
 	server, err := pgtest.Start()
-	if errors.Is(err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {
-		t.Skip(err)
-	}
-	must(t, err)
+	pgtest.Must(t, err)
 	t.Cleanup(func() { must(t, server.Close()) })
 	ran := &runs{of: make(map[string]int)}
 	var nodes []*durable.Scheduler

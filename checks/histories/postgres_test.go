@@ -4,10 +4,8 @@ package histories
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -28,12 +26,7 @@ func TestHistories_onPostgreSQL_areLinearizable(t *testing.T) {
 		rounds = 1
 	}
 	server, err := pgtest.Start()
-	if errors.Is(err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Must(t, err)
 	defer func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -59,10 +58,7 @@ func TestMain(m *testing.M) {
 func server(t *testing.T) string {
 	t.Helper()
 	shared.once.Do(func() { shared.Server, shared.err = pgtest.Start() })
-	if errors.Is(shared.err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {
-		t.Skip(shared.err)
-	}
-	check(t, shared.err)
+	pgtest.Must(t, shared.err)
 	return shared.URL()
 }
 

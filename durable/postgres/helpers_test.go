@@ -5,7 +5,6 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -56,12 +55,7 @@ func start(settings ...string) (*pgtest.Server, error) { return pgtest.Start(set
 
 func check(t testing.TB, err error) {
 	t.Helper()
-	if errors.Is(err, pgtest.ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Must(t, err)
 }
 
 // server returns the URL of the shared server. POSTGRES_URL names another, for the suites.

@@ -7,6 +7,7 @@ package pgtest
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,24 @@ import (
 
 // ErrNotInstalled means that there is no PostgreSQL or PgBouncer that can be started.
 var ErrNotInstalled = errors.New("pgtest: not installed")
+
+// Must ends the test if err is not nil. If err wraps ErrNotInstalled and the environment variable POSTGRES_REQUIRED is
+// not set, the test is skipped. Otherwise it fails.
+func Must(t interface {
+	Helper()
+	Skip(args ...any)
+	Fatal(args ...any)
+}, err error,
+) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNotInstalled) && os.Getenv("POSTGRES_REQUIRED") == "":
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
+}
 
 // User is the superuser of the servers. It needs no password.
 const User = "timewheel"

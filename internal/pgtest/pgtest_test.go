@@ -15,12 +15,7 @@ import (
 
 func TestServer_startsStopsAndStartsAgain(t *testing.T) {
 	s, err := Start()
-	if errors.Is(err, ErrNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -73,16 +68,13 @@ func TestPrograms_withoutAServer(t *testing.T) {
 // started returns a server that ends with the test, and a function that fails the test on an error.
 func started(t *testing.T) (*Server, func(error)) {
 	s, err := Start()
-	if errors.Is(err, ErrNotInstalled) {
-		t.Skip(err)
-	}
+	Must(t, err)
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	check(err)
 	t.Cleanup(func() { check(s.Close()) })
 	return s, check
 }
@@ -128,10 +120,7 @@ func TestServer_pausedOrHeld_answersLater(t *testing.T) {
 func TestStandby_isPromoted_afterTheLossOfThePrimary(t *testing.T) {
 	primary, check := started(t)
 	standby, err := primary.Standby()
-	if errors.Is(err, ErrNotInstalled) {
-		t.Skip(err)
-	}
-	check(err)
+	Must(t, err)
 	defer func() { check(standby.Close()) }()
 	check(primary.Kill())
 	if conn, err := net.Dial("tcp", primary.Addr()); err == nil {
@@ -140,4 +129,33 @@ func TestStandby_isPromoted_afterTheLossOfThePrimary(t *testing.T) {
 	}
 	check(standby.Promote())
 	check(primary.Restart())
+}
+
+// A verdict records how Must ends a test.
+type verdict string
+
+func (*verdict) Helper()        {}
+func (v *verdict) Skip(...any)  { *v += "skipped" }
+func (v *verdict) Fatal(...any) { *v += "failed" }
+
+// A missing server skips a test, but fails it where PostgreSQL is required. Every other error fails it.
+func TestMust(t *testing.T) {
+	for _, c := range []struct {
+		required string
+		err      error
+		want     verdict
+	}{
+		{"", nil, ""},
+		{"1", nil, ""},
+		{"", fmt.Errorf("start: %w", ErrNotInstalled), "skipped"},
+		{"1", fmt.Errorf("start: %w", ErrNotInstalled), "failed"},
+		{"", errors.New("refused"), "failed"},
+		{"1", errors.New("refused"), "failed"},
+	} {
+		t.Setenv("POSTGRES_REQUIRED", c.required)
+		var got verdict
+		if Must(&got, c.err); got != c.want {
+			t.Errorf("with POSTGRES_REQUIRED=%q, %v: %q, want %q", c.required, c.err, got, c.want)
+		}
+	}
 }
