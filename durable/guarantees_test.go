@@ -372,9 +372,10 @@ func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 		})
 		a.Start()
 		k.After(lease)
-		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: 600 * time.Millisecond},
+		const delay = 650 * time.Millisecond // no renewal and no claim coincides with the confirmation
+		a.Add(durable.Task{Key: "confirmed", Kind: "long", Delay: delay},
 			durable.Task{Key: "claimed", Kind: "note", Delay: 900 * time.Millisecond})
-		k.After(600*time.Millisecond + 2*tick + lease/2) // no renewal coincides with the confirmation
+		k.After(delay + 2*tick + lease/2)
 		ran, taken := k.Ran("confirmed"), <-takenOver
 		if len(taken) != 2 || taken[0].Key != "confirmed" || ran[0].Fence >= taken[0].Revision {
 			t.Errorf("another has taken over %+v, and these are the runs: %v", taken, ran)
