@@ -54,7 +54,7 @@ type SetResult struct {
 //     of missed periods, and remains paused if it is paused. It also keeps its due time, unless Interval, Cron or
 //     Jitter has changed or the task is parked: in those cases it is due as if it had just been added.
 //   - A run in progress of a changed task is not interrupted, but its result no longer counts. The next run follows at the
-//     next due time.
+//     next due time. If a crash of the database server has lost the start of that run, it is repeated with its token.
 //   - An existing task with the same definition is left alone, even if it is parked. Delay, At, Trace, and the Jitter of a
 //     task with Interval are not compared.
 //   - A task under the prefix that is not declared is removed.

@@ -111,6 +111,30 @@ func TestSchedule_ofATaskThatStartsMeanwhile(t *testing.T) {
 	})
 }
 
+// When the engine crashes, it loses the starts. A run in progress of a changed task is then repeated with its token, and
+// the first one can no longer end it.
+func TestSchedule_ofARunningTask_whoseStartACrashLost(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(10 * time.Second); return nil })
+		set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour, Delay: time.Second}}}
+		_, err := k.On().Schedule(ctx, set)
+		k.Must(err)
+		k.After(3 * time.Second)
+		k.Engine.Restart()
+		set.Version, set.Tasks[0].Payload = 1, []byte("x")
+		r, err := k.On().Schedule(ctx, set)
+		k.Must(err)
+		k.After(30 * time.Second)
+		calls := k.Runs()
+		if len(calls) != 2 || calls[0].Token != calls[1].Token || calls[1].Fence <= calls[0].Fence || string(calls[1].Payload) != "x" {
+			t.Errorf("%+v: the runs are %v", r, calls)
+		}
+		if i := k.Info("c/a"); i.Next.Before(time.Now().Add(50*time.Minute)) || string(i.Payload) != "x" {
+			t.Errorf("the changed task is %v", i)
+		}
+	})
+}
+
 // While a task of the set is locked, Schedule waits. Shutdown does not wait for it.
 func TestSchedule_shutdownEndsIt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -314,6 +315,9 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 	}
 	if !set && !declared {
 		l.changed(w, info, was, l.ended[old])
+	}
+	if declared { // it repeats a run whose start the engine has lost
+		maps.DeleteFunc(l.running[t], func(r *running, _ bool) bool { return r.at.Before(l.restart) })
 	}
 	if is := info.State == durable.Paused; is && !set && !l.paused[w.Key].is {
 		l.pause(w.Key, true, was.due)
