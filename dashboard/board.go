@@ -34,7 +34,7 @@ const (
 	noKey = "\x00"
 
 	maxKinds = 100 // maximum number of kinds in a reading
-	maxIdle  = 10  // maximum number of kinds without a handler, and of paused kinds, to search for due tasks
+	maxIdle  = 10  // maximum number of kinds without a handler to search for due tasks; the same again for paused kinds
 	idleTime = 50 * time.Millisecond
 	maxDue   = 1000 // maximum number of due tasks counted for each such kind
 

@@ -122,7 +122,7 @@ func (n *node) join(ctx context.Context) error {
 	return nil
 }
 
-// heard adjusts the clock to the engine's time in an answer.
+// heard adjusts the clock to the engine's time that an answer reports.
 func (n *node) heard(asked, now int64) {
 	answered := n.own()
 	n.count.calls.add(time.Duration(answered - asked))

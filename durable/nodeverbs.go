@@ -276,7 +276,7 @@ func unknown(err error) error {
 	return fmt.Errorf("%w (it may or may not have taken effect)", err)
 }
 
-// readBackFor is how long a verb whose answer was lost tries to find out whether it took effect.
+// readBackFor is how long readBackAs keeps checking whether a verb took effect after its answer was lost.
 const readBackFor = time.Second
 
 // next returns the first of several consecutive generations, whose number is most. Their low bits identify the member,

@@ -134,8 +134,8 @@ func nodeName() string {
 // WithLease sets the node's lease: how long the node may be unreachable before other nodes take over its tasks. The
 // default is 5 s. A node renews its lease every quarter of this time. A shorter lease detects a dead node sooner, but
 // requires more engine calls and causes needless takeovers when the engine or the network is slow. Other nodes notice a
-// new member at their next renewal, so the death of a new member before then is detected later. d must be at least 100
-// ms. New ignores this option.
+// new member only at their next renewal. If it dies before then, they take longer to detect its death. d must be at
+// least 100 ms. New ignores this option.
 func WithLease(d time.Duration) Option {
 	return func(c *config) error {
 		if d < leastLease {

@@ -201,7 +201,7 @@ func (s *Scheduler) Err() error { return s.below.Err() }
 // once.
 //
 // The tasks are written in one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second
-// or more for [MaxBatch] bytes. Batches of a few thousand tasks are just as fast and delay other verbs less.
+// or more for [MaxBatch] bytes. Adding them in batches of a few thousand takes no longer and delays other verbs less.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	recs, size, err := s.records(tasks)
 	if err != nil || len(recs) == 0 {

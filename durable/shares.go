@@ -13,7 +13,7 @@ import (
 )
 
 // shares holds the tasks that a keeper's limiter has in memory, by group. Other tasks that the feeds have passed stay
-// in the store, and shares records the positions beyond which they do. A group is in one of three states:
+// in the store. For these, shares records the positions beyond which they were left. A group is in one of three states:
 //
 //	unknown   no task of the group is held or left in the store; the group has no share
 //	whole     all tasks of the group are held
@@ -147,8 +147,8 @@ func (s *shares) beyond(rec *task.Record) bool {
 	return s.rest.cut.Before(p) || of != nil && of.cut.Before(p)
 }
 
-// Excess removes and returns a task to leave in the store, if the held tasks are too many or too large. Otherwise it
-// returns nil.
+// Excess checks whether the held tasks are too many or too large. If so, it removes one of them and returns it; that
+// task is left in the store. Otherwise it returns nil.
 func (s *shares) Excess(most, bytes int) *limit.Task {
 	if n := s.Len(); n <= most && (n <= 1 || bytes <= limit.HeldBytes) {
 		return nil

@@ -34,7 +34,7 @@ func TestString_ofStatsAndInfo_reads(t *testing.T) {
 	}
 	next := time.Date(2000, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
 	for want, i := range map[string]durable.Info{
-		`"a" of kind "k": scheduled, due 2000-01-02T02:04:05Z, every 1m0s, for ever, 3 bytes of payload version 1, token 10.2.a`: {
+		`"a" of kind "k": scheduled, due 2000-01-02T02:04:05Z, every 1m0s, forever, 3 bytes of payload version 1, token 10.2.a`: {
 			Key: "a", Kind: "k", State: durable.Scheduled, Next: next, Interval: time.Minute, Times: durable.Forever,
 			Payload: []byte("abc"), Generation: 16, Seq: 2},
 		`"a" of kind "k": running, started 2000-01-02T02:04:05Z, runs left: 1, 0 bytes of payload version 1, token 0.0.a`: {

@@ -247,7 +247,7 @@ func (i Info) String() string {
 		fmt.Fprintf(&b, ", shifted by %v", i.Shift)
 	}
 	if i.Times == Forever {
-		b.WriteString(", for ever")
+		b.WriteString(", forever")
 	} else {
 		fmt.Fprintf(&b, ", runs left: %d", i.Times)
 	}

@@ -40,8 +40,8 @@ func (e *RunningError) Unwrap() error { return e.err }
 // If there is neither a task nor a run in progress, the error wraps ErrTaskKeyNotFound. If ctx is done before a run has
 // ended, the error is a [*RunningError] that names the run and its node. If ctx is done before every node has answered,
 // and no node has reported a run, the error wraps only the context's error. In both cases the task has been removed. If
-// ctx is done earlier, the error is that of RemoveTask, and the task may still exist. Calling RemoveTaskWait again
-// waits for the same runs.
+// ctx is done before the removal, the error is the one that RemoveTask returns, and the task may still exist. Calling
+// RemoveTaskWait again waits for the same runs.
 //
 // If a node's lease expires, its runs count as ended when the node has been reaped. If a node shuts down, its runs
 // count as ended when the node has left. The contexts of those runs are done, but a handler that ignores its context

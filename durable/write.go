@@ -21,9 +21,9 @@ func NewWrite(t Task, now int64) (engine.Write, error) {
 	return rec.Write(engine.IfAbsent, 0), nil
 }
 
-// Rescheduled returns a write that makes the task's next run due at the given time of the engine's clock, as
-// [Scheduler.Reschedule] does. The write takes effect only if the task is unchanged. A time before 1970 counts as 1970.
-// The error wraps ErrCorrupt or ErrVersion.
+// Rescheduled returns a write that, like [Scheduler.Reschedule], makes the task's next run due at the given time, by
+// the engine's clock. The write takes effect only if the task is unchanged. A time before 1970 counts as 1970. The
+// error wraps ErrCorrupt or ErrVersion.
 func Rescheduled(s engine.Stored, to int64) (engine.Write, error) {
 	rec, err := task.Decode(s.Record)
 	if err != nil {

@@ -128,7 +128,7 @@ func newLayout(kind Layout, slots int, passed uint64) *layout {
 // place adds e, which must be in no slot.
 func (l *layout) place(e *entry) {
 	if e.at <= l.now {
-		panic("timewheel: entry placed at a tick that has passed") // a bug: the entry would wait for ever
+		panic("timewheel: entry placed at a tick that has passed") // a bug: the entry would wait forever
 	}
 	n := uint64(len(l.slots))
 	i := e.at % n

@@ -332,7 +332,7 @@ func TestLoop_oldClock_makesNoDifference(t *testing.T) {
 			plan{clock: start}.in(t, func(t *testing.T, w *rig) {
 				w.once("before start", time.Second)
 				w.Start()
-				w.once("for ever", math.MaxInt64)
+				w.once("forever", math.MaxInt64)
 				w.add(&Task{Key: "minutes", Interval: time.Minute, Times: Forever})
 				synctest.Wait()
 				w.advance(time.Second - 1)
@@ -347,7 +347,7 @@ func TestLoop_oldClock_makesNoDifference(t *testing.T) {
 					t.Errorf("after half an hour %+v, want 29 missed", s)
 				}
 				want := w.hand.Time(later(start, math.MaxInt64))
-				info, ok := w.Get("for ever")
+				info, ok := w.Get("forever")
 				if early := want.Sub(info.Next); !ok || early < 0 || early > 10*time.Millisecond {
 					t.Errorf("the farthest task is due at %v, want %v", info.Next, want)
 				}

@@ -84,7 +84,7 @@ func (i Info) String() string {
 		fmt.Fprintf(&b, ", every %v", i.Interval)
 	}
 	if i.Times == Forever {
-		b.WriteString(", for ever")
+		b.WriteString(", forever")
 	} else {
 		fmt.Fprintf(&b, ", runs left: %d", i.Times)
 	}

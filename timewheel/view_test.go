@@ -336,7 +336,7 @@ func TestString_ofStatsAndInfo_reads(t *testing.T) {
 	for want, i := range map[string]Info{
 		`"a": due 2000-01-02T03:04:05.006+01:00, in slot 7 after 2 more circles, runs left: 1`: {
 			Key: "a", Next: next, Slot: 7, Circle: 2, Times: 1},
-		`"a": due since 2000-01-02T03:04:05.006+01:00, waiting for a worker, every 1m0s, for ever`: {
+		`"a": due since 2000-01-02T03:04:05.006+01:00, waiting for a worker, every 1m0s, forever`: {
 			Key: "a", Next: next, Waiting: true, Interval: time.Minute, Times: Forever},
 		`"a": paused, due 2000-01-02T03:04:05.006+01:00 if it was resumed now, runs left: 2`: {
 			Key: "a", Next: next, Paused: true, Times: 2},

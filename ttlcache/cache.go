@@ -67,8 +67,8 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	c.outdate(key) // a load that began in the meantime did not see the value
 }
 
-// unfindable reports whether the key is not equal to itself, such as NaN. A value stored in a map under such a key can
-// be neither found nor deleted.
+// unfindable reports whether the key is not equal to itself, as is the case for NaN. A value stored in a map under such
+// a key can be neither found nor deleted.
 func unfindable[K comparable](key K) bool {
 	same := key
 	return key != same

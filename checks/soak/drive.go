@@ -210,7 +210,7 @@ func (h *hand) remove(key string, rec *record) {
 	case !errors.Is(err, timewheel.ErrTaskKeyNotFound):
 		h.fault(&h.unheard, "%s: RemoveTask: %v", key, err)
 	case rec != nil && rec.times == 0:
-		h.fault(&h.lost, "%s: it was to run for ever", key)
+		h.fault(&h.lost, "%s: it was to run forever", key)
 	case rec != nil: // it has had its last run
 		h.old = append(h.old, rec)
 		delete(h.records, key)
@@ -228,7 +228,7 @@ func (h *hand) reschedule(key string, rec *record) {
 	case err != nil && !errors.Is(err, timewheel.ErrTaskKeyNotFound):
 		h.fault(&h.unheard, "%s: Reschedule: %v", key, err)
 	case err != nil && rec != nil && rec.times == 0:
-		h.fault(&h.lost, "%s: it was to run for ever", key)
+		h.fault(&h.lost, "%s: it was to run forever", key)
 	}
 }
 
@@ -244,7 +244,7 @@ func (h *hand) removeWait(key string, rec *record) {
 		}
 		return
 	case err != nil && rec.times == 0:
-		h.fault(&h.lost, "%s: it was to run for ever", key)
+		h.fault(&h.lost, "%s: it was to run forever", key)
 	case err == nil && !running:
 		rec.end()
 	case err == nil:
@@ -276,7 +276,7 @@ func (h *hand) control(verb, key string, rec *record, err error) {
 	case err != nil && !errors.Is(err, timewheel.ErrTaskKeyNotFound):
 		h.fault(&h.unheard, "%s: %s: %v", key, verb, err)
 	case err != nil && rec != nil && rec.times == 0:
-		h.fault(&h.lost, "%s: it was to run for ever", key)
+		h.fault(&h.lost, "%s: it was to run forever", key)
 	}
 }
 

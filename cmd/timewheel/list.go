@@ -88,7 +88,7 @@ func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJS
 	return nil
 }
 
-// pageOfAll is the number of tasks held in memory at a time when all tasks are listed.
+// pageOfAll is the number of tasks held in memory at once while all tasks are being listed.
 const pageOfAll = 1000
 
 func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool) error {

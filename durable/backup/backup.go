@@ -28,7 +28,7 @@ import (
 // request is refused. A request that a browser sends on behalf of a web page is always refused. allow may be called
 // concurrently.
 //
-// A client that reads nothing for a minute is disconnected, so that it cannot delay Shutdown any longer.
+// A client that reads nothing for a minute is disconnected, so it can delay Shutdown by at most that long.
 func Handler(s *durable.Scheduler, allow func(*http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {

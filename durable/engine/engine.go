@@ -93,7 +93,7 @@ type Engine interface {
 
 	// Confirm starts runs. For each claim, it reports whether the run may start: the member must still hold the task at
 	// that revision, its lease must not have expired, and no transaction may have locked the task. Confirm sets
-	// Stored.Starts to Claim.Starts + 1, so that a task that crashes its process is not retried for ever. A claim that
+	// Stored.Starts to Claim.Starts + 1, so that a task that crashes its process is not retried forever. A claim that
 	// is confirmed twice, because a response was lost or late, counts as one start. Confirm also sets Stored.Started.
 	// Only these two fields change without a new revision, and only they may be lost when the engine crashes.
 	//

@@ -17,8 +17,8 @@ import (
 // cannot cross file systems.
 const backupName = "BACKUP"
 
-// Backup writes a copy of the store to w as a tar archive. When unpacked into an empty directory, the archive is a
-// store for [Open] that contains exactly the commits made up to one instant during the call.
+// Backup writes a copy of the store to w as a tar archive. Unpacked into an empty directory, the archive is a store
+// that [Open] can open. It contains exactly the commits made up to a single instant during the call.
 //
 // Commits wait for a few milliseconds while Backup links the files and copies the log. They do not wait for w. The
 // copied files stay on the disk until the whole archive has been written to w, even if the store no longer uses some of

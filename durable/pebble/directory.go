@@ -110,7 +110,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 		}
 		switch err := checkTable(files, files.PathJoin(dir, name)); {
 		case pebble.IsCorruptionError(err):
-			delete(now, name) // a listed file would count as damaged once its original bytes are restored
+			delete(now, name) // if listed, it would count as damaged once its original bytes are restored
 		case err != nil:
 			return nil, err
 		}

@@ -277,7 +277,7 @@ func damaged(err error) error {
 	return err
 }
 
-// check returns a read error, wrapped with ErrCorrupt if it indicates damage. In that case the store also fails.
+// check returns the read error, wrapped with ErrCorrupt if it indicates damage. In that case the store also fails.
 func (s *Store) check(err error) error {
 	if err = damaged(err); errors.Is(err, engine.ErrCorrupt) {
 		s.guard.fail(err)

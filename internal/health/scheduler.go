@@ -501,10 +501,10 @@ func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 	return few(all, "kinds fail")
 }
 
-// attemptsLately returns how many attempts of a kind have ended and failed within a period, and the length of the
-// period. It also returns the time of the reading that shows the first of these failures. The period is the longest, up
-// to Lately, in which most attempts failed and at least fewFailures did. So a kind that begins to fail is noticed after
-// a few attempts, however many succeeded before. attemptsLately returns zeros if there is no such period.
+// attemptsLately returns how many attempts of a kind ended within a period, how many of them failed, and the length of
+// the period. It also returns the time of the reading that shows the first of these failures. The period is the
+// longest, up to Lately, in which most attempts failed and at least fewFailures did. So a kind that begins to fail is
+// noticed after a few attempts, however many succeeded before. attemptsLately returns zeros if there is no such period.
 func attemptsLately(now SchedulerReading, past []SchedulerReading, k KindReading,
 ) (ended, failed uint64, within time.Duration, from time.Time) {
 	for len(past) > 0 && now.Time.Sub(past[0].Time) > Lately {

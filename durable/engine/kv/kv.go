@@ -61,7 +61,7 @@ func newBase(kv engine.KV) base {
 	return base{kv: kv, clock: clock, limits: kv.Limits()}
 }
 
-// A moment is the time of a call by the engine's clock and by the process's own.
+// A moment is the time of a call, according to both the engine's clock and the process's own.
 type moment struct {
 	now int64     // time by the engine's clock
 	up  int64     // time since which the KV has been up, or 0

@@ -14,8 +14,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// A shared is an Engine on a KV that any number of processes may use at the same time. It relies only on the KV for its
-// decisions.
+// A shared is an Engine on a KV that any number of processes may use at the same time. It bases its decisions on the KV
+// alone.
 type shared struct {
 	base
 

@@ -15,8 +15,8 @@ func (b *Backlog) Waits(t *Task) bool {
 	return queued
 }
 
-// Check returns the counts of the backlog and the limiters that disagree with the waiting tasks. It is for tests.
-// Nothing may change during the call.
+// Check compares the counts of the backlog and of the limiters with the waiting tasks, and returns the counts that
+// disagree. It is for tests. Nothing may change during the call.
 func (b *Backlog) Check(waiting []*Task, limiters []*Limiter) (wrong []string) {
 	same := func(what string, counted, is int) {
 		if counted != is {

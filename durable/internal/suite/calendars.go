@@ -78,7 +78,7 @@ func wrongCalendar(t *testing.T, k *kit.Kit) {
 	k.Gone("a")
 }
 
-// A calendar without Times repeats for ever.
+// A calendar without Times repeats forever.
 func calendarWithoutTimes(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { return nil })
 	k.After(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))

@@ -48,7 +48,7 @@ func debounces(t *testing.T, k *kit.Kit) {
 	k.After(9 * time.Second)
 	sets(k, task, 3, 9*time.Second)
 	is(k.RunsAfter(20*time.Second), began.Add(30*time.Second), "2")
-	none := durable.Task{Key: "b", Kind: "k", Delay: 10 * time.Second} // no MaxDelay: it can be postponed for ever
+	none := durable.Task{Key: "b", Kind: "k", Delay: 10 * time.Second} // no MaxDelay: it can be postponed forever
 	began = sets(k, none, 8, 5*time.Second)
 	is(k.RunsAfter(15*time.Second), began.Add(45*time.Second), "7")
 

@@ -13,7 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// soonAfter fails the test unless the calls are at these times, in order, or less than half a second later.
+// soonAfter fails the test unless there is one call for each of the given times, in order, at that time or less than
+// half a second after it.
 func soonAfter(t *testing.T, calls []kit.Call, times ...time.Time) {
 	t.Helper()
 	ok := len(calls) == len(times)

@@ -188,7 +188,7 @@ func decidesLate(t *testing.T, k *kit.Kit) {
 // An order is a payload.
 type order struct{ Number int }
 
-// kindOf registers the kind "k" on every node, and returns it as that of one of them.
+// kindOf registers the kind "k" on every node and returns the Kind of one of the nodes.
 func kindOf[T any](k *kit.Kit, h func(ctx context.Context, run durable.Run, payload T) error) durable.Kind[T] {
 	var all []durable.Kind[T]
 	for _, s := range k.Nodes {

@@ -96,7 +96,7 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 
 // Interrupted returns the task as it is once that many starts of its run have ended in an unknown way: the process
 // ended, or its lease expired. Each start counts as a failed attempt, so that a task that crashes its process is not
-// retried for ever. If no attempts are left, the task is parked. Otherwise, its due time is unchanged. now is the time
+// retried forever. If no attempts are left, the task is parked. Otherwise, its due time is unchanged. now is the time
 // at which the interruption was detected.
 func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	if starts == 0 {

@@ -87,7 +87,7 @@ type Kind struct {
 	ClusterConcurrency int               `json:"cluster_concurrency"`
 	ClusterRate        *Rate             `json:"cluster_rate"`
 	Retry              *Retry            `json:"retry"`
-	Missed             string            `json:"missed"`    // once, the default, skip or all
+	Missed             string            `json:"missed"`    // once (the default), skip or all
 	History            *History          `json:"history"`   // none: attempts are not kept
 	Elsewhere          bool              `json:"elsewhere"` // other nodes run the tasks
 
@@ -154,7 +154,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// The defaults, and the least size of secrets.
+// The defaults, and the minimum size of secrets.
 const (
 	defaultDrain       = 30 * time.Second
 	defaultTimeout     = 10 * time.Second
