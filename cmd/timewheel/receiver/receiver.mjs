@@ -33,9 +33,10 @@ export function verify(secret, headers, body, now = Date.now() / 1000) {
   return right ? '' : 'the signature is wrong';
 }
 
-// receiver returns a server that calls work(key, body) once for each token. done keeps the tokens. In production it is a
-// table of the database, written in the transaction of the work.
-export function receiver(secret, work, done = new Set()) {
+// receiver returns a server that calls work(key, body) once for each token, and answers when the work has ended. runs
+// keeps the promise of the work of each token, until the process ends. In production, work also writes the token into a
+// table of its database, in the same transaction, and does nothing if it is already there.
+export function receiver(secret, work, runs = new Map()) {
   return createServer((request, response) => {
     const parts = [];
     let size = 0;
@@ -44,20 +45,21 @@ export function receiver(secret, work, done = new Set()) {
       if (size > mostBody) request.destroy();
       else parts.push(part);
     });
-    request.on('end', () => {
+    request.on('end', async () => {
       const answer = (status, text) => response.writeHead(status, { 'Content-Type': 'text/plain' }).end(text + '\n');
       const body = Buffer.concat(parts);
       const refused = verify(secret, request.headers, body);
       if (refused !== '') return answer(401, refused);
       const token = request.headers['timewheel-token'];
-      if (done.has(token)) return answer(200, 'done before');
+      const again = runs.has(token);
+      if (!again) runs.set(token, (async () => work(decodeURIComponent(request.headers['timewheel-key']), body))());
       try {
-        work(decodeURIComponent(request.headers['timewheel-key']), body);
+        await runs.get(token);
       } catch (error) {
-        return answer(500, String(error)); // it is called again
+        runs.delete(token); // it is called again
+        return answer(500, String(error));
       }
-      done.add(token);
-      answer(200, 'done');
+      answer(200, again ? 'done before' : 'done');
     });
   });
 }

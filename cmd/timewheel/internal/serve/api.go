@@ -38,8 +38,8 @@ const (
 type api struct {
 	s       *durable.Scheduler
 	callers []*caller
+	anyone  *caller // without tokens
 	log     *slog.Logger
-	batches chan struct{} // has a place for each batch that may be read at the same time
 	counts  *prometheus.CounterVec
 }
 
@@ -62,7 +62,7 @@ var routes = []route{
 }
 
 func newAPI(s *durable.Scheduler, tokens []*Token, log *slog.Logger, counts *prometheus.CounterVec) *api {
-	return &api{s: s, callers: newCallers(tokens), log: log, batches: make(chan struct{}, mostBatches), counts: counts}
+	return &api{s: s, callers: newCallers(tokens), anyone: newAnyone(), log: log, counts: counts}
 }
 
 // handler returns the handler of all routes.
@@ -116,9 +116,9 @@ func isOwnHost(host string) bool {
 // serve checks the caller, and calls the route.
 func (a *api) serve(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := anyone
+		c := a.anyone
 		if rt.right != "" {
-			switch c = identify(a.callers, r); {
+			switch c = a.identify(r); {
 			case c == nil:
 				a.refuse(w, r, problemf(http.StatusUnauthorized, "the Authorization must be Bearer with a known token"))
 				return
@@ -351,8 +351,8 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	of := durable.Query{Prefix: q.Get("prefix"), Kind: q.Get("kind"), Group: q.Get("group"), After: q.Get("after"), Limit: limit}
-	if err := c.mayList(of.Prefix, of.Kind); err != nil {
+	of := durable.Query{Prefix: q.Get("prefix"), Group: q.Get("group"), After: q.Get("after"), Limit: limit}
+	if of.Kind, err = c.mayList(of.Prefix, q.Get("kind")); err != nil {
 		return err
 	}
 	if state := q.Get("state"); state != "" {
@@ -366,23 +366,29 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	}
 	page := listResponse{Tasks: []taskResponse{}, Next: found.Next}
 	for _, info := range found.Tasks {
-		if c.hasKind(info.Kind) {
-			page.Tasks = append(page.Tasks, newTaskResponse(info, false))
-		}
+		page.Tasks = append(page.Tasks, newTaskResponse(info, false))
 	}
 	return writeJSON(w, page)
 }
 
-// mayList returns an error unless the caller may list the tasks whose keys begin with keys and, if kind is not empty,
-// tasks of that kind.
-func (c *caller) mayList(keys, kind string) error {
-	if err := c.mayUse(keys); err != nil {
-		return err
+// mayList returns an error unless the caller may list the tasks of the kind whose keys begin with keys. Without a kind it
+// returns the caller's only one, or none if the caller has a right to all. It does not list several: the next of a page
+// shows the key of its last task, which the caller must be allowed to see.
+func (c *caller) mayList(keys, kind string) (string, error) {
+	if kind == "" && len(c.kinds) == 1 {
+		kind = c.kinds[0]
 	}
-	if kind != "" && !c.hasKind(kind) {
-		return noRight(kind)
+	switch err := c.mayUse(keys); {
+	case err != nil:
+		return "", err
+	case c.all:
+		return kind, nil
+	case kind == "":
+		return "", problemf(http.StatusBadRequest, "kind must be one of %s", strings.Join(c.kinds, ", "))
+	case !c.hasKind(kind):
+		return "", noRight(kind)
 	}
-	return nil
+	return kind, nil
 }
 
 // page returns the limit of a list. Its parameters are limit, after and the given ones.

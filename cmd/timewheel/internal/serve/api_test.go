@@ -5,6 +5,7 @@ package serve
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -203,6 +204,36 @@ func TestTokens_haveRights(t *testing.T) {
 	}
 	if info, _ := r.info("a/2"); info.Kind != "l" {
 		t.Errorf("the task is %v", info)
+	}
+}
+
+// A caller whose batches take long does not hold up another, and learns that further ones had no effect.
+func TestBatch_ofOneCaller_doesNotHoldUpAnother(t *testing.T) {
+	r := start(t, config(t, "127.0.0.1:1", strings.Replace(idle, "{", `{"tokens": [
+		{"name": "slow", "token": "sends very slowly", "prefixes": ["a/"], "kinds": ["k"], "rights": ["write"]},
+		{"name": "other", "token": "sends at once, as usual", "prefixes": ["b/"], "kinds": ["k"], "rights": ["write"]}],`, 1)))
+	for range mostBatches {
+		c, err := net.Dial("tcp", r.srv.Addr().String())
+		check(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, "POST /tasks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sends very slowly\r\n"+
+			"Content-Type: "+batchType+"\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
+		check(t, err)
+		answer := make([]byte, 100)
+		if n, err := c.Read(answer); err != nil || !strings.Contains(string(answer[:n]), "100 Continue") { // it is being read
+			t.Fatalf("the answer is %q, %v", answer[:n], err)
+		}
+	}
+	r.bearer = "sends at once, as usual"
+	lines := jsonLines(t, r.must(200, "POST", "/tasks", `{"op": "add", "key": "b/1", "kind": "k", "delay": "1h"}`))
+	equal(t, "the outcome", lines[0]["status"], any(201.0))
+	r.bearer = "sends very slowly"
+	got := r.do("POST", "/tasks", `{"op": "add", "key": "a/1", "kind": "k", "delay": "1h"}`)
+	if got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "had no effect") {
+		t.Errorf("one batch too many: %+v", got)
+	}
+	if _, is := r.info("a/1"); is {
+		t.Error("it had an effect")
 	}
 }
 

@@ -15,36 +15,44 @@ type caller struct {
 	sum         [sha256.Size]byte // of the token
 	prefixes    []string
 	kinds       []string
-	all         bool // kinds
+	all         bool // kinds; kinds is then empty
 	read, write bool
+
+	batches chan struct{} // has a place for each batch that may be read at the same time
 }
 
-// anyone is the caller of a service without tokens.
-var anyone = &caller{prefixes: []string{""}, all: true, read: true, write: true}
+// newAnyone returns the caller of a service without tokens.
+func newAnyone() *caller {
+	return &caller{prefixes: []string{""}, all: true, read: true, write: true, batches: make(chan struct{}, mostBatches)}
+}
 
 func newCallers(tokens []*Token) (all []*caller) {
 	for _, t := range tokens {
 		all = append(all, &caller{
-			sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, kinds: t.Kinds,
-			all:  slices.Contains(t.Kinds, "*"),
+			sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, batches: make(chan struct{}, mostBatches),
 			read: slices.Contains(t.Rights, mayRead), write: slices.Contains(t.Rights, mayWrite),
 		})
+		if c := all[len(all)-1]; slices.Contains(t.Kinds, "*") {
+			c.all = true
+		} else {
+			c.kinds = t.Kinds
+		}
 	}
 	return all
 }
 
 // identify returns the caller of the request, or nil if its token is unknown. It takes the same time for all unknown
 // tokens of the same length.
-func identify(callers []*caller, r *http.Request) (found *caller) {
-	if len(callers) == 0 {
-		return anyone
+func (a *api) identify(r *http.Request) (found *caller) {
+	if len(a.callers) == 0 {
+		return a.anyone
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(token))
-	for _, c := range callers {
+	for _, c := range a.callers {
 		if subtle.ConstantTimeCompare(sum[:], c.sum[:]) == 1 {
 			found = c
 		}

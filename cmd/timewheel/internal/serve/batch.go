@@ -17,7 +17,8 @@ import (
 const (
 	mostBatch   = 8 << 20 // bytes of a batch
 	mostLines   = 10_000
-	mostBatches = 16   // that are read and applied at the same time
+	mostBatches = 8 // of one caller that are read and applied at the same time
+	batchWait   = 5 * time.Second
 	addsAtOnce  = 1000 // tasks of one AddTask
 	atOnce      = 64   // other changes of one batch at the same time
 	batchType   = "application/x-ndjson"
@@ -60,8 +61,12 @@ func (d *deed) end(err error, done int) {
 // answers with a line for each line of the batch.
 func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 	select {
-	case a.batches <- struct{}{}:
-		defer func() { <-a.batches }()
+	case c.batches <- struct{}{}:
+		defer func() { <-c.batches }()
+	case <-time.After(batchWait):
+		p := problemf(http.StatusServiceUnavailable, "%d batches of this caller are in progress; this one had no effect", mostBatches)
+		p.retry = true
+		return p
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}

@@ -381,7 +381,7 @@ func (k *checker) webhook(field string, of *Kind) {
 
 // ownHeaders are the headers that the client sets, so the configuration cannot.
 var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade",
-	"Te", "Keep-Alive", "Traceparent", "Tracestate"}
+	"Te", "Keep-Alive", "Traceparent", "Tracestate", "User-Agent", "Idempotency-Key"}
 
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {

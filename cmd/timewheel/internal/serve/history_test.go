@@ -60,13 +60,19 @@ func TestHistory_hasTheAttempts_ofTasksThatAreGone(t *testing.T) {
 		{"all all all all all", "outcome=parked", "a/parks parked"},
 		{"all all all all all", "key=a/other&outcome=failed", "a/other failed"},
 		{"all all all all all", "key=a/none", ""}, // its kind keeps none
-		{"kind k and m under a", "key=a/one", "a/one succeeded, a/one failed"},
-		{"kind k and m under a", "key=a/other", ""},
-		{"kind k and m under a", "prefix=a/&outcome=succeeded&limit=1", "a/one succeeded"},
+		{"kind k and m under a", "key=a/one&kind=k", "a/one succeeded, a/one failed"},
+		{"kind k and m under a", "key=a/other&kind=k", ""},
+		{"kind k and m under a", "prefix=a/&kind=k&outcome=succeeded&limit=1", "a/one succeeded"},
 	} {
 		r.bearer = c.token
 		if got := strings.Join(read(c.query), ", "); got != c.want {
 			t.Errorf("%s: the history is %s, want %s", c.query, got, c.want)
+		}
+	}
+	// A page of several kinds could show in its next what the token may not see.
+	for _, path := range []string{"/history?key=a/one", "/history?prefix=a/", "/tasks?prefix=a/"} {
+		if got := r.must(400, "GET", path, ""); !strings.Contains(got, "kind must be one of k, m") {
+			t.Errorf("%s: %s", path, got)
 		}
 	}
 }

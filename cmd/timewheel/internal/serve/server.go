@@ -197,7 +197,24 @@ func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source 
 	if a.Backup {
 		mux.Handle("/backup", backup.Handler(srv.s, allow))
 	}
-	return mux
+	return onHosts(a.Hosts, mux)
+}
+
+// onHosts refuses requests to other names of this machine, as the page does: a web site can point its name at this
+// machine. A request without a Host does not come from a browser.
+func onHosts(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.Host
+		if host, _, err := net.SplitHostPort(name); err == nil {
+			name = host
+		}
+		is := func(host string) bool { return host == "*" || strings.EqualFold(host, name) }
+		if r.Host != "" && !isOwnHost(r.Host) && !slices.ContainsFunc(hosts, is) {
+			http.Error(w, fmt.Sprintf("the host %q is none of admin.hosts", r.Host), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func answer(w http.ResponseWriter, err error) {
@@ -290,12 +307,14 @@ func (srv *Server) drain(ctx context.Context) error {
 	drain := time.Duration(srv.cfg.Drain)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.s.Shutdown(ctx) }() // at once, because clients may keep the requests waiting
 	callers, cancelCallers := context.WithTimeout(ctx, min(callersGrace, drain/2))
 	if srv.api.Shutdown(callers) != nil {
 		_ = srv.api.Close() // of clients that send or read too slowly
 	}
 	cancelCallers()
-	err := srv.s.Shutdown(ctx)
+	err := <-stopped
 	if srv.admin != nil {
 		srv.pages()
 		admin, cancelAdmin := context.WithTimeout(context.WithoutCancel(ctx), adminGrace)

@@ -31,6 +31,35 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
+// A client that sends nothing, or slowly, does not make further runs start while the service stops.
+func TestRun_drains_whileCallersAreSlow(t *testing.T) {
+	for name, sent := range map[string]string{
+		"nothing": "", "a part of a task": "PUT /tasks/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+			"Content-Length: 100\r\n\r\n{",
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := receiver(t, func(http.ResponseWriter, *http.Request) { t.Error("a webhook is called") })
+			r := start(t, config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1)))
+			c, err := net.Dial("tcp", r.srv.Addr().String())
+			check(t, err)
+			defer c.Close()
+			_, err = c.Write([]byte(sent))
+			check(t, err)
+			r.must(204, "PUT", "/tasks/a", `{"kind": "k", "delay": "1h"}`) // the connection is accepted before this one
+			stopped := make(chan error, 1)
+			go func() { stopped <- r.stop() }()
+			until(t, "the scheduler has stopped", func() bool { return errors.Is(r.srv.s.Reschedule(t.Context(), "a", 0), durable.ErrStopped) })
+			select {
+			case <-stopped:
+				t.Error("it has not waited for the client")
+			default:
+			}
+			check(t, c.Close())
+			check(t, <-stopped)
+		})
+	}
+}
+
 // At the end runs in progress are completed, and no other one starts.
 func TestRun_drains(t *testing.T) {
 	begun, end := make(chan bool, 10), make(chan bool)
@@ -121,7 +150,9 @@ func TestAdmin_hasMetricsHealthAndPage(t *testing.T) {
 		t.Errorf("the backup is %d with %d bytes", got.status, len(got.body))
 	}
 	r.must(403, "POST", "/api/pause-all", "scheduler=serve", "Content-Type", "application/x-www-form-urlencoded")
-	r.must(403, "GET", "/", "", "Host", "evil.example")
+	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/backup"} {
+		r.must(403, "GET", path, "", "Host", "evil.example")
+	}
 	r.url = api
 	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/", "/backup"} {
 		r.must(404, "GET", path, "")
@@ -280,32 +311,8 @@ func TestReload_readsTheCertificatesAgain(t *testing.T) {
 
 // The receiver on node, which README.md shows, checks the signature, and does the work of a token once.
 func TestReceiver_onNode_checksSignaturesAndTokens(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	cmd := exec.Command(node, filepath.Join("..", "..", "receiver", "receiver.mjs"))
-	cmd.Env = append(os.Environ(), "SECRET="+secret, "PORT=0")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	check(t, err)
-	check(t, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
-	lines := bufio.NewScanner(out)
-	next := func() string {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("it has ended: %v", lines.Err())
-		}
-		return lines.Text()
-	}
-	at := "127.0.0.1:" + strings.TrimPrefix(next(), "listening ")
+	process := nodeReceiver(t, "")
+	at, next := process.address, process.next
 
 	// The service calls it through a front that keeps the last request.
 	front := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -359,6 +366,84 @@ func TestReceiver_onNode_checksSignaturesAndTokens(t *testing.T) {
 		t.Errorf("a large body was answered with %d", resp.StatusCode)
 		resp.Body.Close()
 	}
+}
+
+// Work that ends later is waited for: if it fails the run fails, and requests with the same token share it.
+func TestReceiver_onNode_waitsForTheWork(t *testing.T) {
+	at := nodeReceiver(t, `
+import { receiver } from './receiver.mjs';
+let calls = 0;
+const server = receiver(process.env.SECRET, async () => {
+  const call = ++calls;
+  await new Promise((ready) => setTimeout(ready, 200));
+  console.log('call ' + call);
+  if (call === 1) throw new Error('the database is away');
+});
+server.listen(0, '127.0.0.1', () => console.log('listening ' + server.address().port));
+`)
+	front := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		statuses := make(chan int, 3)
+		for range cap(statuses) {
+			go func() {
+				status, _ := replay(t, at.address, r.Header, string(body))
+				statuses <- status
+			}()
+		}
+		want := map[string]int{"1": 500, "2": 200}[r.Header.Get(headerAttempt)]
+		for range cap(statuses) {
+			if got := <-statuses; got != want {
+				t.Errorf("attempt %s was answered with %d, want %d", r.Header.Get(headerAttempt), got, want)
+			}
+		}
+		w.WriteHeader(want)
+	})
+	r := start(t, config(t, front, simple))
+	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+	r.ends("a")
+	equal(t, "the work of the first attempt", at.next(), "call 1")
+	equal(t, "the work of the second attempt", at.next(), "call 2")
+}
+
+// A nodeProcess is a receiver on node.
+type nodeProcess struct {
+	address string
+	next    func() string // the next line of its output
+}
+
+// nodeReceiver starts receiver.mjs, or the script if it is not empty.
+func nodeReceiver(t *testing.T, script string) nodeProcess {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	cmd := exec.Command(node, "receiver.mjs")
+	if script != "" {
+		cmd = exec.Command(node, "--input-type=module", "--eval", script)
+	}
+	cmd.Dir = filepath.Join("..", "..", "receiver")
+	cmd.Env = append(os.Environ(), "SECRET="+secret, "PORT=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("it has ended: %v", lines.Err())
+		}
+		return lines.Text()
+	}
+	return nodeProcess{"127.0.0.1:" + strings.TrimPrefix(next(), "listening "), next}
 }
 
 func replay(t *testing.T, at string, h http.Header, body string) (int, string) {
