@@ -30,8 +30,9 @@ const MaxHistory = 100_000
 // attempts, at most twice as many as the kind keeps, and writes them later. Shutdown then takes up to two seconds
 // longer.
 //
-// The history may hold up to an eighth more attempts than the kind keeps. Attempts that are too old are deleted within
-// about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps any history.
+// The history is trimmed from time to time. It usually holds up to an eighth more attempts than the kind keeps for each
+// process that runs the kind, and up to twice as many more while many attempts end. Attempts that are too old are deleted
+// within about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps any history.
 //
 // An attempt takes a few dozen bytes in addition to its key and texts. A copy of a store made by [Scheduler.Backup]
 // contains the history, but [Scheduler.Restore] does not bring it back. On a store that is not an [engine.Noter],

@@ -415,3 +415,42 @@ func TestPastRun_String(t *testing.T) {
 		}
 	}
 }
+
+// It is bounded also while many runs end, and when every process writes only a few.
+func TestHistory_isBounded_atAHighRate(t *testing.T) {
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		const most = 50
+		k.Handle("k", ok, durable.WithHistory(most, time.Hour))
+		var tasks []durable.Task
+		for i, key := range names(1500) {
+			tasks = append(tasks, durable.Task{Key: key, Kind: "k", Delay: time.Second + time.Duration(i)*time.Second/60})
+		}
+		k.On().Add(tasks...)
+		for range 6 {
+			k.After(4 * time.Second)
+			if n := len(pastKeys(k, durable.HistoryQuery{Limit: 2000})); n < most || n > 3*most {
+				t.Errorf("the history has %d attempts, and the kind keeps %d", n, most)
+			}
+		}
+	})
+}
+
+func TestHistory_isBounded_overManyProcesses(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		const most, each = 160, 19
+		for life := range 20 {
+			k.Handle("k", ok, durable.WithHistory(most, time.Hour))
+			for _, key := range names(each) {
+				k.On().Add(durable.Task{Key: key, Kind: "k", Delay: time.Second})
+			}
+			k.After(10 * time.Second)
+			n := len(pastKeys(k, durable.HistoryQuery{Limit: 2000}))
+			if want := min(most, (life+1)*each); n < want || n > most+most/2 {
+				t.Errorf("after %d processes the history has %d attempts, and the kind keeps %d", life+1, n, most)
+			}
+			k.On().End()
+			k.Nodes = nil
+			k.Join(nil).Start()
+		}
+	})
+}

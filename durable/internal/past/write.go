@@ -24,10 +24,9 @@ const (
 	crowdWaits   = 4096
 
 	// Once a node has written 1/trimmedPart of a kind's history, it deletes the surplus, at most once every
-	// trimmedEvery. After it has written trimmedMost attempts, it does so in any case.
+	// trimmedEvery. After it has written as many attempts as the kind keeps, it does so in any case.
 	trimmedPart  = 8
 	trimmedEvery = 30 * time.Second
-	trimmedMost  = 100_000
 
 	// A sweep deletes the blocks of all kinds that are too old. Every sweptEvery, or sooner, each node checks whether
 	// there was a sweep within half that time.
@@ -101,6 +100,7 @@ func (w *Writer) Kind(name string, most int, age time.Duration) *Kind {
 		return nil
 	}
 	k := &Kind{to: w, name: name, most: most, age: age}
+	k.written = most // earlier processes may each have written less than makes a trim due
 	if w.kinds = append(w.kinds, k); len(w.kinds) == 1 {
 		w.ended.Go(w.run)
 	}
@@ -229,7 +229,7 @@ func (w *Writer) trimKinds() (all error) {
 	w.mu.Unlock()
 	for _, k := range kinds {
 		due := k.written*trimmedPart >= k.most && time.Since(k.trimmed) >= trimmedEvery
-		if due || k.written >= trimmedMost {
+		if due || k.written >= k.most {
 			k.written, k.trimmed = 0, time.Now()
 			n := 0
 			all = errors.Join(all, w.delete(historyOf(k.name), func(b blockName) bool {
