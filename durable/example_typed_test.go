@@ -3,13 +3,16 @@
 package durable_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -62,7 +65,8 @@ func ExampleKindOf() {
 	// 2 tasks wait
 }
 
-// A web server adds tasks, and another process runs them. The server declares the kind: it has no handler.
+// A web server adds tasks, and another process runs them. The server declares the kind: it has no handler. Hold is in
+// its second version. Without it, the other process would take the payload for one of the first.
 func ExampleKindOf_withoutHandler() {
 	ctx := context.Background()
 	engine := memengine.New() // or an engine of package durable/postgres
@@ -70,7 +74,7 @@ func ExampleKindOf_withoutHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	holds, err := durable.KindOf[Hold](server, "hold", nil)
+	holds, err := durable.KindOf[Hold](server, "hold", nil, durable.WithPayloadVersion(2, nil))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -183,9 +187,13 @@ func ExampleWithMiddleware() {
 	// mail "ada", attempt 2: <nil>
 }
 
-// A Vault encrypts payloads with AES-GCM. The first byte of a sealed payload names its key, so that keys can rotate: new
-// payloads have the newest key, and older ones still open.
-type Vault struct{ keys []cipher.AEAD }
+// A Vault encrypts payloads with AES-GCM. The first four bytes of a sealed payload are the number of its key, so that
+// keys can rotate: new payloads have the newest key, and older ones still open. A program adds the keys in the same
+// order after each start.
+type Vault struct {
+	mu   sync.RWMutex // handlers run while a key is added
+	keys []cipher.AEAD
+}
 
 // Add adds a key, which becomes the newest.
 func (v *Vault) Add(key []byte) error {
@@ -194,25 +202,47 @@ func (v *Vault) Add(key []byte) error {
 		return err
 	}
 	gcm, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.keys = append(v.keys, gcm)
-	return err
+	return nil
 }
 
-// Seal encrypts the payload of the task, and binds it to the key of the task: it opens in no other.
+// Seal encrypts the payload of the task, and binds it to the key of the task: it opens in no other. It is a
+// TaskOption.
 func (v *Vault) Seal(task *durable.Task) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
 	newest := len(v.keys) - 1
-	task.Payload = v.keys[newest].Seal([]byte{byte(newest)}, nil, task.Payload, []byte(task.Key))
+	number := binary.BigEndian.AppendUint32(nil, uint32(newest))
+	task.Payload = v.keys[newest].Seal(number, nil, task.Payload, []byte(task.Key))
+}
+
+// key returns the key that has sealed the payload, and the rest of the payload. It returns nil if there is none.
+func (v *Vault) key(payload []byte) (key cipher.AEAD, sealed []byte) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if len(payload) < 4 {
+		return nil, nil
+	}
+	if number := binary.BigEndian.Uint32(payload); int64(number) < int64(len(v.keys)) {
+		return v.keys[number], payload[4:]
+	}
+	return nil, nil
 }
 
 // Open is a middleware that decrypts the payloads. One that does not open parks its task.
 func (v *Vault) Open(next durable.Handler) durable.Handler {
 	return func(ctx context.Context, run durable.Run) error {
-		if len(run.Payload) == 0 || int(run.Payload[0]) >= len(v.keys) {
+		key, sealed := v.key(run.Payload)
+		if key == nil {
 			return durable.Park(errors.New("the key of the payload is unknown"))
 		}
 		var err error
-		run.Payload, err = v.keys[run.Payload[0]].Open(nil, nil, run.Payload[1:], []byte(run.Key))
-		if err != nil {
+		if run.Payload, err = key.Open(nil, nil, sealed, []byte(run.Key)); err != nil {
 			return durable.Park(fmt.Errorf("the payload does not open: %w", err))
 		}
 		return next(ctx, run)
@@ -231,28 +261,25 @@ func ExampleWithMiddleware_encryption() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	type card struct{ Number string }
 	done := make(chan string)
-	err = s.Handle("card", func(_ context.Context, run durable.Run) error {
-		done <- string(run.Payload)
+	cards, err := durable.KindOf(s, "card", func(_ context.Context, _ durable.Run, c card) error {
+		done <- c.Number
 		return nil
 	})
 	if err := errors.Join(err, s.Start()); err != nil {
 		log.Fatal(err)
 	}
 
-	first := durable.Task{Key: "card:1", Kind: "card", Payload: []byte("4111 1111"), Delay: 100 * time.Millisecond}
-	vault.Seal(&first)
-	err = s.AddTask(ctx, first)
+	err = cards.Add(ctx, "card:1", card{"4111 1111"}, durable.In(100*time.Millisecond), vault.Seal)
 	if err := errors.Join(err, vault.Add(newKey())); err != nil {
 		log.Fatal(err)
 	}
-	second := durable.Task{Key: "card:2", Kind: "card", Payload: []byte("5500 0000"), Delay: 200 * time.Millisecond}
-	vault.Seal(&second)
-	if err := s.AddTask(ctx, second); err != nil {
+	if err := cards.Add(ctx, "card:2", card{"5500 0000"}, durable.In(200*time.Millisecond), vault.Seal); err != nil {
 		log.Fatal(err)
 	}
 	stored, _, err := s.Get(ctx, "card:2")
-	fmt.Println(len(stored.Payload) > len("5500 0000"), err)
+	fmt.Println(!bytes.Contains(stored.Payload, []byte("5500")), err)
 	fmt.Println(<-done)
 	fmt.Println(<-done)
 	if err := s.Shutdown(ctx); err != nil {

@@ -163,6 +163,9 @@ func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
 			return nil, err
 		}
 	}
+	if h != nil && k.policy.Version > 1 && k.policy.Upgrade == nil {
+		return nil, fmt.Errorf("durable: the upgrade to version %d is nil", k.policy.Version)
+	}
 	return k, nil
 }
 

@@ -16,8 +16,8 @@ import (
 // defer. A panic in middleware counts as a panic in the handler. To record how attempts end, use [WithObserver].
 //
 // Middleware does not change the payloads of the tasks that a program adds. A program that stores encrypted payloads
-// encrypts them before AddTask, for example in the task that [Kind.Task] returns. Stored payloads are not encrypted
-// again, so a program must keep each key until no task needs it.
+// encrypts them before AddTask, for example in a [TaskOption] of [Kind.Add]: see the example of encryption. Stored payloads
+// are not encrypted again, so a program must keep each key until no task needs it.
 type Middleware func(next Handler) Handler
 
 // WithMiddleware wraps the handlers of all kinds. The first middleware is the outermost. Each call of WithMiddleware

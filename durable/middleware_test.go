@@ -115,7 +115,7 @@ func TestDeclare(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		client, err := durable.Connect(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
 		k.Must(err)
-		names, err := durable.KindOf[string](client, "k", nil, version2)
+		names, err := durable.KindOf[string](client, "k", nil, durable.WithPayloadVersion(2, nil))
 		k.Must(err)
 		k.Must(names.Add(ctx, "a", "ada", durable.In(time.Second)), names.Set(ctx, "a", "bob", durable.In(time.Second)))
 		task, err := names.Task("b", "cid", durable.Every(time.Minute))

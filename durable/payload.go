@@ -5,7 +5,6 @@ package durable
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -31,14 +30,11 @@ func (t *Task) setJSON(payload any) (err error) {
 // or a later process runs the task. Payloads can therefore change in a rolling deployment: nodes of the old version run
 // the old payloads, and nodes of the new version run all payloads.
 //
-// version must be from 2 to 1,000, and upgrade must not be nil.
+// version must be from 2 to 1,000. upgrade may be nil only if the kind has no handler here: see [Scheduler.Declare].
 func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]byte, error)) KindOption {
 	return func(k *kind) error {
-		switch {
-		case version < 2 || version > task.MostVersion:
+		if version < 2 || version > task.MostVersion {
 			return fmt.Errorf("durable: version %d of the payload; 2 to %d are allowed", version, task.MostVersion)
-		case upgrade == nil:
-			return errors.New("durable: upgrade is nil")
 		}
 		k.policy.Version, k.policy.Upgrade = version, upgrade
 		return nil

@@ -21,7 +21,7 @@ type Kind[T any] struct {
 // package encoding/json. For changes to T that break stored payloads, see [WithPayloadVersion].
 //
 // If h is nil, KindOf declares the kind, as [Scheduler.Declare] does. The process then adds tasks of the kind, and
-// other processes run them.
+// other processes run them. If their payloads have a version, pass it with [WithPayloadVersion] and a nil upgrade.
 func KindOf[T any](s *Scheduler, name string, h func(ctx context.Context, run Run, payload T) error,
 	opts ...KindOption,
 ) (Kind[T], error) {
@@ -63,14 +63,17 @@ func (k Kind[T]) Set(ctx context.Context, key string, payload T, opts ...TaskOpt
 
 // Task returns a task with the encoded payload and its version. Use it to add several tasks at once with
 // [Scheduler.AddTask], or to add a task in a transaction. If encoding the payload fails, the error wraps
-// ErrInvalidTask.
+// ErrInvalidTask. The options are applied in order, after the payload has been encoded, so an option may encrypt it.
 func (k Kind[T]) Task(key string, payload T, opts ...TaskOption) (Task, error) {
 	task := Task{Key: key, Kind: k.name}
 	task.PayloadVersion, _ = k.s.kinds.version(k.name)
+	if err := task.setJSON(payload); err != nil {
+		return Task{}, err
+	}
 	for _, o := range opts {
 		o(&task)
 	}
-	return task, task.setJSON(payload)
+	return task, nil
 }
 
 // A TaskOption sets fields of a task. [In], [At], [Every] and [ByCalendar] set when it is due. To set another field,
