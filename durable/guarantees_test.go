@@ -272,6 +272,27 @@ func TestD3_whatIsOverdueOfADeadNode_runsInTime(t *testing.T) {
 	}
 }
 
+// D3. Also with a lease that is long compared with the other waits, whenever the nodes have renewed theirs.
+func TestD3_withALongLease_runsInTime(t *testing.T) {
+	const long = 20 * time.Second
+	for after := time.Duration(0); after < long/4; after += sec {
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			k.Engine = memengine.New()
+			a := k.Join(nil, durable.WithLease(long)).Start()
+			k.After(after)
+			b := k.Join(nil, durable.WithLease(long)).Start()
+			k.After(2*long - after + tick) // node 1 has just renewed its lease
+			died := time.Since(k.Begin)
+			a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+			a.Link.SetDown(true)
+			k.After(2 * long)
+			if ran := k.Ran("k")[0]; ran.Node != b.Name || ran.At > died+long+sec/2 {
+				t.Errorf("node 1 died at %v; node 2, %v younger: %v", died, after, []kit.Call{ran})
+			}
+		})
+	}
+}
+
 // D3. A node that shuts down tries again to leave if the first call fails, so that its tasks run elsewhere at once.
 func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
