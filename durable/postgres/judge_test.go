@@ -160,6 +160,22 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 	return v
 }
 
+// order describes the two starts up to the given one, and when each was decided.
+func (s *story) order(last int) string {
+	var b strings.Builder
+	end := s.starts[last].At
+	for _, ev := range s.starts[last-1 : last+1] {
+		fmt.Fprintf(&b, "on %s %v before", ev.Node, time.Duration(end-ev.At))
+		for _, c := range s.confirms {
+			if c.Fence == ev.Fence {
+				fmt.Fprintf(&b, " (asked %v, decided %v before on %s)", time.Duration(end-c.From), time.Duration(end-c.At), c.Node)
+			}
+		}
+		b.WriteString("; ")
+	}
+	return b.String()
+}
+
 // judgeStarts checks the runs of one key.
 func (s *story) judgeStarts(clock clock, breaks func(promise, format string, args ...any)) {
 	for i, ev := range s.starts {
@@ -170,7 +186,7 @@ func (s *story) judgeStarts(clock clock, breaks func(promise, format string, arg
 			breaks("D1", "is due %v early", time.Duration(s.add.least(clock, ev.At)-ev.Due))
 		}
 		if i > 0 && ev.Fence <= s.starts[i-1].Fence {
-			breaks("D4", "starts with the fence %d after %d", ev.Fence, s.starts[i-1].Fence)
+			breaks("D4", "starts with the fence %d after %d: %s", ev.Fence, s.starts[i-1].Fence, s.order(i))
 		}
 		if i > 0 && ev.Token != s.starts[i-1].Token && !s.moving {
 			breaks("D5", "has the tokens %s and %s", ev.Token, s.starts[i-1].Token)
