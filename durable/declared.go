@@ -4,22 +4,18 @@ package durable
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
-	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A TaskSet contains the repeating tasks that a program declares with [Scheduler.Schedule].
 type TaskSet struct {
 	// Prefix, such as "cron/", begins every key of the set. It has 1 to MaxPrefix bytes. Every task whose key begins
-	// with Prefix belongs to the set, which has at most MaxSet tasks. No set's Prefix may begin that of another.
+	// with Prefix belongs to the set, which has at most MaxSet tasks. Schedule refuses a set if one of the two prefixes
+	// begins the other and it would remove a task of the other set, or the other set one of its tasks.
 	Prefix string
 
 	// Version must increase with each deployment, as a build number does. The lowest version is 0. To go back to an
@@ -27,7 +23,8 @@ type TaskSet struct {
 	Version int64
 
 	// Tasks lists the tasks in any order. Each task needs Cron or Interval and runs until it is removed, so its Times
-	// must be 0 or Forever.
+	// must be 0 or Forever. The same Payload must be the same bytes each time: one that is encrypted with a random nonce
+	// counts as changed.
 	Tasks []Task
 }
 
@@ -61,7 +58,7 @@ type SetResult struct {
 //
 // During a rolling deployment, processes with the old set and processes with the new set may start in any order. The
 // highest version wins. Once it is stored, Schedule changes nothing for a lower version, and sets SetResult.Newer. If
-// two sets have the same version, the last call wins.
+// two sets have the same version, the last call wins, and a warning is logged when it changes or removes tasks.
 //
 // The error wraps ErrInvalidTask or ErrUnknownKind, or is one that every verb can return. If Schedule returns
 // ErrUnavailable, its changes may or may not have taken effect. Calling it again is safe.
@@ -85,8 +82,35 @@ func (s *Scheduler) Schedule(ctx context.Context, set TaskSet) (SetResult, error
 type declaration struct {
 	prefix  string
 	version int64
-	records []*task.Record // without generations, with different keys
+	records []*task.Record  // without generations
+	named   map[string]bool // their keys, without duplicates
 	size    int
+	again   bool // the version is already stored; set by declare
+}
+
+// overlap returns an error if the set would remove this task of the other set, or the other set would remove tasks of
+// this one.
+func (d *declaration) overlap(other, key string) error {
+	removed := !d.named[key]
+	if len(other) < len(d.prefix) {
+		removed = !strings.HasPrefix(key, d.prefix) // otherwise this set has taken over the task
+	}
+	if !removed || !strings.HasPrefix(key, other) {
+		return nil
+	}
+	return fmt.Errorf("%w: set %q: it overlaps with the set %q, which has the task %q", ErrInvalidTask, d.prefix, other, key)
+}
+
+// tell reports changes to a set whose version has not increased.
+func (d *declaration) tell(to *reporter, r SetResult) {
+	if d.again && r.Changed+r.Removed > 0 {
+		to.note(func(n *notices) { n.set = d.prefix })
+	}
+}
+
+// overlaps reports whether the prefix of the set begins that of the other, or the other way round.
+func (d *declaration) overlaps(other string) bool {
+	return other != d.prefix && (strings.HasPrefix(other, d.prefix) || strings.HasPrefix(d.prefix, other))
 }
 
 func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
@@ -109,7 +133,9 @@ func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
 	for key := range twice {
 		return invalid("key %q occurs twice", key)
 	}
+	named := make(map[string]bool, len(recs))
 	for i, rec := range recs {
+		named[rec.Key] = true
 		if set.Tasks[i].Times == 0 {
 			rec.Times = Forever
 		}
@@ -124,7 +150,7 @@ func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
 			return invalid("task %q has MaxDelay, which is for SetTask", rec.Key)
 		}
 	}
-	return &declaration{prefix: set.Prefix, version: set.Version, records: recs, size: size}, nil
+	return &declaration{prefix: set.Prefix, version: set.Version, records: recs, named: named, size: size}, nil
 }
 
 // An existing is a task under the prefix of a set. rec is nil if there is none.
@@ -157,9 +183,7 @@ func (c *redeclared) count(r *SetResult) {
 // plan returns the changes that turn the existing tasks into the declared ones. number reserves n generations and
 // returns the first.
 func (d *declaration) plan(exist map[string]existing, now int64, number func(n int) uint64) (changes []redeclared) {
-	named := make(map[string]bool, len(d.records))
 	for _, rec := range d.records {
-		named[rec.Key] = true
 		switch was := exist[rec.Key]; {
 		case was.rec == nil:
 			next := *rec
@@ -170,7 +194,7 @@ func (d *declaration) plan(exist map[string]existing, now int64, number func(n i
 		}
 	}
 	for key, was := range exist {
-		if !named[key] {
+		if !d.named[key] {
 			changes = append(changes, redeclared{key: key, was: was})
 		}
 	}
@@ -181,16 +205,19 @@ func tooManyTasks(prefix string) error {
 	return fmt.Errorf("%w: set %q: more than %d tasks have the prefix", ErrInvalidTask, prefix, MaxSet)
 }
 
-// The keeper's part.
-
 // declare stores the changes in one commit, and the version after it.
 func (k *keeper) declare(ctx context.Context, d *declaration) (SetResult, error) {
 	done := make(chan SetResult, 1) // the keeper may still work on it when ask gives up
 	err := k.ask(ctx, op{size: d.size, do: func(g *group) error {
 		settings := g.settingsNow()
-		if was := settings.declared[d.prefix]; was > d.version {
+		was, stored := settings.declared[d.prefix]
+		if was > d.version {
 			done <- SetResult{Newer: was}
 			return nil
+		}
+		d.again = stored && was == d.version
+		if err := g.checkOverlaps(d, settings.declared); err != nil {
+			return err
 		}
 		exist, err := g.withPrefix(d.prefix)
 		if err != nil {
@@ -217,7 +244,28 @@ func (k *keeper) declare(ctx context.Context, d *declaration) (SetResult, error)
 	if err != nil {
 		return SetResult{}, err
 	}
-	return <-done, nil
+	r := <-done
+	d.tell(&k.report, r)
+	return r, nil
+}
+
+// checkOverlaps returns an error if the set or another one would remove tasks of the other.
+func (g *group) checkOverlaps(d *declaration, declared map[string]int64) error {
+	for other := range declared {
+		if !d.overlaps(other) {
+			continue
+		}
+		tasks, err := g.withPrefix(other)
+		if err != nil {
+			return err
+		}
+		for key := range tasks {
+			if err := d.overlap(other, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // withPrefix returns the tasks whose keys begin with prefix.
@@ -250,180 +298,4 @@ func (g *group) withPrefix(prefix string) (map[string]existing, error) {
 		}
 	}
 	return exist, nil
-}
-
-// The node's part.
-
-const (
-	// declaredNote begins the name of a set's note. Such names sort before the notes that nodes read periodically.
-	declaredNote = "declared "
-
-	// declareFor is how long one call may hold the note of a set. If its process ends, other calls wait that long. A
-	// call stops declareMargin before that, so that its last commit arrives in time.
-	declareFor    = 15 * time.Second
-	declareMargin = 3 * time.Second
-
-	// declareAtOnce is how many tasks one commit changes.
-	declareAtOnce = 256
-)
-
-// A declaredSet is the content of a set's note. Only the node that holds the note changes the set.
-type declaredSet struct {
-	Version int64  `json:"version"`
-	Holder  uint64 `json:"holder,omitempty"` // random number of the node that holds the note; 0 if none does
-	Until   int64  `json:"until,omitempty"`  // when the hold expires, by the engine's clock
-}
-
-// declare changes the tasks while it holds the note of the set, because a batch cannot contain both tasks and notes.
-func (n *node) declare(ctx context.Context, d *declaration) (r SetResult, err error) {
-	if !n.verbs.enter() {
-		return r, ErrStopped
-	}
-	defer n.verbs.leave()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(n.sends, func() { cancel(ErrStopped) })() // Shutdown waits no longer
-	unlock, err := n.bursts.lock(ctx, declaredNote+d.prefix)
-	if err != nil {
-		return r, context.Cause(ctx)
-	}
-	defer unlock()
-	for again := true; again && err == nil; {
-		if again, err = n.declareHeld(ctx, d, &r); again && err == nil {
-			err = pauseFor(ctx, notDoneEvery)
-		}
-	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return SetResult{}, context.Cause(ctx)
-	case err != nil:
-		return SetResult{}, err
-	case r.Newer == 0:
-		r.Unchanged = len(d.records) - r.Added - r.Changed
-	}
-	return r, nil
-}
-
-// declareHeld takes hold of the note, applies the set and releases the note. It reports whether it has to be called
-// again, because another node holds the note or the hold was too short.
-func (n *node) declareHeld(ctx context.Context, d *declaration, r *SetResult) (again bool, err error) {
-	name := declaredNote + d.prefix
-	stored, err := n.note(ctx, name)
-	if err != nil {
-		return false, n.unavailable(ctx, err)
-	}
-	var was declaredSet
-	if stored.Data != nil {
-		if err := json.Unmarshal(stored.Data, &was); err != nil {
-			return false, fmt.Errorf("%w: version of set %q: %w", ErrCorrupt, d.prefix, err)
-		}
-	}
-	switch {
-	case was.Version > d.version:
-		*r = SetResult{Newer: was.Version}
-		return false, nil
-	case was.Holder != 0 && was.Holder != n.holder && was.Until > n.clock.Earliest(n.own()):
-		return true, nil
-	}
-	held, cancel := context.WithTimeout(ctx, declareFor-declareMargin)
-	defer cancel()
-	revision, err := n.putSet(held, name, stored.Revision, declaredSet{d.version, n.holder, n.now() + int64(declareFor)})
-	if err != nil || revision == 0 {
-		return err == nil, err
-	}
-	sure, err := n.applySet(held, d, r)
-	if sure { // otherwise a commit may still arrive, and the note stays held until the hold expires
-		next := declaredSet{Version: d.version}
-		if err != nil {
-			next.Version = was.Version
-		}
-		brief, cancel := n.callContext()
-		defer cancel()
-		_, _ = n.putSet(brief, name, revision, next) // if this fails, the hold expires
-	}
-	if err != nil && ctx.Err() == nil && held.Err() != nil {
-		return true, nil
-	}
-	return false, err
-}
-
-// putSet writes the note of a set and returns its new revision. It returns 0 if the note has changed since it was read.
-func (n *node) putSet(ctx context.Context, name string, revision int64, set declaredSet) (int64, error) {
-	data, err := json.Marshal(set)
-	if err != nil {
-		return 0, err
-	}
-	results, err := n.engine.Commit(ctx, 0, []engine.Batch{{putNote(name, data, revision)}})
-	switch {
-	case err != nil:
-		return 0, n.unavailable(ctx, err)
-	case results[0].Busy || len(results[0].Unmet) > 0:
-		return 0, nil
-	}
-	return results[0].Written[0].Revision, nil
-}
-
-// applySet commits the changes, each in a batch of its own, so that a task that has changed since it was read does not
-// hold up the others. It repeats this until no change is left. sure reports whether no commit can take effect later.
-func (n *node) applySet(ctx context.Context, d *declaration, r *SetResult) (sure bool, err error) {
-	for {
-		exist := make(map[string]existing)
-		for v, err := range n.walk(ctx, stretch{order: byKey, from: d.prefix}) {
-			if err != nil {
-				return true, err
-			}
-			if !strings.HasPrefix(v.rec.Key, d.prefix) {
-				break
-			}
-			if exist[v.rec.Key] = (existing{v.rec, v.running, v.revision, v.starts > 0}); len(exist) > MaxSet {
-				return true, tooManyTasks(d.prefix)
-			}
-		}
-		left := 0
-		for some := range slices.Chunk(d.plan(exist, n.now(), n.next), declareAtOnce) {
-			batches := make([]engine.Batch, len(some))
-			for i, c := range some {
-				batches[i] = engine.Batch{c.write()}
-			}
-			results, err := n.engine.Commit(ctx, 0, batches)
-			switch {
-			case errors.Is(err, engine.ErrTooLarge):
-				return true, fmt.Errorf("%w: %w", ErrInvalidTask, err)
-			case err != nil:
-				return errors.Is(err, engine.ErrNotDone), n.unavailable(ctx, err)
-			}
-			for i, result := range results {
-				if result.Busy || len(result.Unmet) > 0 {
-					left++
-					continue
-				}
-				some[i].count(r)
-				switch {
-				case some[i].was.rec == nil:
-					n.count.added.Add(1)
-				case some[i].next == nil:
-					n.count.removed.Add(1)
-				}
-			}
-		}
-		if left == 0 {
-			return true, nil
-		}
-		if err := pauseFor(ctx, notDoneEvery); err != nil {
-			return true, err
-		}
-	}
-}
-
-// write returns the write of the change. It takes effect if the task is as it was. If a run has started since, the
-// changed task would repeat it, so the change is then planned again.
-func (c *redeclared) write() engine.Write {
-	if c.was.rec == nil {
-		return c.next.Write(engine.IfAbsent, 0)
-	}
-	w := completion(c.next, c.was.rec, c.was.revision)
-	if c.next != nil && !c.was.started {
-		w.If = engine.IfUnstarted
-	}
-	return w
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
+	"github.com/sirupsen/logrus"
 )
 
 // A large set whose tasks change all the time is still applied.
@@ -133,6 +136,77 @@ func TestSchedule_ofARunningTask_whoseStartACrashLost(t *testing.T) {
 			t.Errorf("the changed task is %v", i)
 		}
 	})
+}
+
+// A set is refused if it would remove the tasks of another set, or the other way round.
+func TestSchedule_overlappingSets(t *testing.T) {
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		declare := func(prefix string, keys ...string) error {
+			set := durable.TaskSet{Prefix: prefix}
+			for _, key := range keys {
+				set.Tasks = append(set.Tasks, durable.Task{Key: key, Kind: "k", Interval: time.Hour})
+			}
+			_, err := k.On().Schedule(ctx, set)
+			return err
+		}
+		refused := func(prefix string, keys ...string) {
+			t.Helper()
+			if err := declare(prefix, keys...); !errors.Is(err, durable.ErrInvalidTask) || !strings.Contains(err.Error(), "overlaps") {
+				t.Errorf("the set %q with %q: %v", prefix, keys, err)
+			}
+		}
+		k.Must(declare("cron/eu/", "cron/eu/a"), declare("other/", "other/a"))
+		refused("cron/", "cron/b")
+		refused("cron/eu/a/", "cron/eu/a/b")
+		k.Must(declare("cron/", "cron/b", "cron/eu/a"), declare("cron/", "cron/b", "cron/eu/a")) // has taken over the other's
+		refused("cron/eu/", "cron/eu/a")
+		refused("cron/", "cron/b")
+		k.Must(declare("cron/", "cron/eu/a"), declare("cron/eu/"), declare("cron/", "cron/b"), declare("cron/", "cron/c"))
+		for key, want := range map[string]bool{"cron/b": false, "cron/c": true, "cron/eu/a": false, "other/a": true} {
+			if is, err := k.On().Exist(ctx, key); is != want || err != nil {
+				t.Errorf("%s exists: %v, %v", key, is, err)
+			}
+		}
+	})
+}
+
+// A set that changes without a new version is reported, because a process with the earlier set would undo the change.
+func TestSchedule_sameVersion_isReported(t *testing.T) {
+	var reports atomic.Int32
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		if strings.Contains(e.Message, "without a new version") && e.Data["set"] == "c/" {
+			reports.Add(1)
+		}
+	}))
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		reports.Store(0)
+		set := durable.TaskSet{Prefix: "c/", Version: 3, Tasks: []durable.Task{
+			{Key: "c/a", Kind: "note", Interval: time.Hour}, {Key: "c/b", Kind: "note", Interval: time.Hour},
+		}}
+		for i, step := range []struct {
+			change func()
+			want   int32
+		}{
+			{func() {}, 0},
+			{func() {}, 0},
+			{func() { set.Version, set.Tasks[0].Payload = 4, []byte("x") }, 0},
+			{func() { set.Tasks[0].Payload = []byte("y") }, 1},
+			{func() {}, 1},
+			{func() { set.Tasks = set.Tasks[:1] }, 2},
+			{func() { set.Version, set.Tasks[0].Payload = 3, nil }, 2},
+		} {
+			step.change()
+			_, err := k.On().Schedule(ctx, set)
+			k.Must(err)
+			k.After(time.Second)
+			if got := reports.Load(); got != step.want {
+				t.Errorf("after step %d there are %d reports, want %d", i, got, step.want)
+			}
+		}
+	}, durable.WithLogger(log))
 }
 
 // While a task of the set is locked, Schedule waits. Shutdown does not wait for it.

@@ -58,13 +58,14 @@ type notices struct {
 	damaged   error    // why a task in the engine cannot be read
 	settings  error    // why the settings in the engine cannot be read
 	history   error    // why the history cannot be written
+	set       string   // the prefix of a set that was changed without a new version
 	later     int      // number of tasks with a later version
 	tooLate   error    // why the last of these tasks cannot be read
 }
 
 func (n *notices) empty() bool {
 	return n.unhandled == nil && n.parked == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
-		n.damaged == nil && n.settings == nil && n.history == nil && n.later == 0
+		n.damaged == nil && n.settings == nil && n.history == nil && n.set == "" && n.later == 0
 }
 
 // note adds to the pending notices. It does not wait for the logger.
@@ -202,6 +203,10 @@ func (r *reporter) write(n notices) {
 	}
 	if n.history != nil {
 		r.log.WithError(n.history).Warn("durable: the history of runs cannot be written, or older attempts deleted; it is tried again")
+	}
+	if n.set != "" {
+		r.log.WithField("set", n.set).
+			Warn("durable: Schedule has changed a set without a new version; a process with the earlier set can undo that")
 	}
 	if n.later > 0 {
 		r.log.WithError(n.tooLate).WithField("tasks", n.later).
