@@ -43,7 +43,7 @@ type fleet struct {
 	faults   map[string]int
 	restarts []int64 // when the server was restarted, or replaced
 	clock    clock
-	resumed  []event // the resumptions by quiet
+	own      []event // the resumptions by quiet, and the stops of processes
 }
 
 // A program is the test program, or one whose clock is wrong.
@@ -143,9 +143,7 @@ var faults = map[string]func(f *fleet, victim *node){
 		f.start()
 	},
 	"pause": func(f *fleet, victim *node) {
-		check(f.t, victim.cmd.Process.Signal(syscall.SIGSTOP))
-		time.Sleep(beyondLease())
-		check(f.t, victim.cmd.Process.Signal(syscall.SIGCONT))
+		f.stopped(victim, func() { time.Sleep(beyondLease()) })
 	},
 	// A start is held back until the lease of its node is over.
 	"stall": func(f *fleet, victim *node) { f.order(victim, "stall") },
@@ -212,12 +210,23 @@ func (f *fleet) restart() {
 // outage is a restart of the server, which takes longer than a lease. A node comes back after the others.
 func (f *fleet) outage(last *node) {
 	f.t.Helper()
-	check(f.t, last.cmd.Process.Signal(syscall.SIGSTOP))
-	check(f.t, f.server.Stop(pgtest.Fast))
-	time.Sleep(lease * 5 / 4)
-	f.restart()
-	time.Sleep(lease * 3 / 4)
-	check(f.t, last.cmd.Process.Signal(syscall.SIGCONT))
+	f.stopped(last, func() {
+		check(f.t, f.server.Stop(pgtest.Fast))
+		time.Sleep(lease * 5 / 4)
+		f.restart()
+		time.Sleep(lease * 3 / 4)
+	})
+}
+
+// stopped stops the process while meanwhile is called.
+func (f *fleet) stopped(n *node, meanwhile func()) {
+	f.t.Helper()
+	stop := event{What: "stop", Node: n.name, From: systemTime()}
+	check(f.t, n.cmd.Process.Signal(syscall.SIGSTOP))
+	meanwhile()
+	stop.At = systemTime()
+	f.own = append(f.own, stop)
+	check(f.t, n.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // fault causes a fault of one kind, or none.
@@ -250,7 +259,7 @@ func (f *fleet) run(nodes int, faults []string, between func() time.Duration) ve
 func (f *fleet) settle() (verdict, []event) {
 	f.t.Helper()
 	f.quiet()
-	events := append(f.events(), f.resumed...)
+	events := append(f.events(), f.own...)
 	v := judge(events, f.effects(), f.left(), f.restarts, f.clock)
 	v.measure(f)
 	f.clear()
@@ -296,7 +305,7 @@ func (f *fleet) resume(keys []string) {
 	s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))
 	check(f.t, err)
 	for _, key := range keys {
-		f.resumed = append(f.resumed, event{At: systemTime(), What: "call", Verb: "resume", Key: key})
+		f.own = append(f.own, event{At: systemTime(), What: "call", Verb: "resume", Key: key})
 		if err := s.Resume(ctx, key); !errors.Is(err, durable.ErrTaskKeyNotFound) {
 			check(f.t, err)
 		}
@@ -307,7 +316,7 @@ func (f *fleet) resume(keys []string) {
 // clear removes the data of the run.
 func (f *fleet) clear() {
 	f.t.Helper()
-	f.resumed = nil
+	f.own = nil
 	for _, name := range f.ledgers() {
 		check(f.t, os.Remove(name))
 	}

@@ -63,8 +63,9 @@ var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
 //	D2  a start is decided after a removal or a move has returned, or after a pause and before its resumption is
 //	    called
 //	D3  a task is left over
-//	D4  a start is decided after the member's lease; the fences of the starts of a key do not rise; a member is
-//	    reaped before the server has been up, or the primary, for its lease
+//	D4  a start is decided after the member's lease; the fences of the starts of a key do not rise, except that a
+//	    process which was stopped enters a run confirmed just before; a member is reaped before the server has
+//	    been up, or the primary, for its lease
 //	D5  two runs of a task that was not moved have different tokens
 //	D6  a task was added, was not removed, and was never completed; or is reported as a duplicate of itself
 //	D7  the effect of a run happens twice
@@ -78,6 +79,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 	}
 	stories := make(map[string]*story)
 	leases := make(map[int64][]event)
+	var stops []event
 	for _, ev := range events {
 		if ev.Err == "" {
 			v.counts[ev.What]++
@@ -85,6 +87,9 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			v.counts[ev.What+unknown]++
 		}
 		switch ev.What {
+		case "stop":
+			stops = append(stops, ev)
+			continue
 		case "lease":
 			leases[ev.Member] = append(leases[ev.Member], ev)
 			continue
@@ -139,7 +144,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 				breaks("D4", key, "is decided to start %v after the lease of %s", after, ev.Node)
 			}
 		}
-		s.judgeStarts(clock, func(promise, format string, args ...any) { breaks(promise, key, format, args...) })
+		s.judgeStarts(clock, stops, func(promise, format string, args ...any) { breaks(promise, key, format, args...) })
 		happened := s.ended || effects[key] > 0
 		added := s.add != nil && s.add.Err == ""
 		switch {
@@ -176,8 +181,19 @@ func (s *story) order(last int) string {
 	return b.String()
 }
 
+// wasStopped reports whether the process was stopped between the decision to start and the start. A node looks at its
+// lease just before it calls the handler, and a process can be stopped in between.
+func (s *story) wasStopped(start event, stops []event) bool {
+	const fresh = 150 * time.Millisecond // a confirmation is used for 100 ms
+	return slices.ContainsFunc(stops, func(stop event) bool {
+		return stop.Node == start.Node && stop.At <= start.At && slices.ContainsFunc(s.confirms, func(c event) bool {
+			return c.Fence == start.Fence && stop.From-int64(fresh) <= c.At && c.At <= stop.At
+		})
+	})
+}
+
 // judgeStarts checks the runs of one key.
-func (s *story) judgeStarts(clock clock, breaks func(promise, format string, args ...any)) {
+func (s *story) judgeStarts(clock clock, stops []event, breaks func(promise, format string, args ...any)) {
 	for i, ev := range s.starts {
 		if _, ahead := clock.known(ev.At, ev.At); ev.At+ahead < ev.Due {
 			breaks("D1", "starts %v early", time.Duration(ev.Due-ev.At-ahead))
@@ -185,7 +201,7 @@ func (s *story) judgeStarts(clock clock, breaks func(promise, format string, arg
 		if s.add != nil && ev.Due < s.add.least(clock, ev.At) {
 			breaks("D1", "is due %v early", time.Duration(s.add.least(clock, ev.At)-ev.Due))
 		}
-		if i > 0 && ev.Fence <= s.starts[i-1].Fence {
+		if i > 0 && ev.Fence <= s.starts[i-1].Fence && !s.wasStopped(ev, stops) {
 			breaks("D4", "starts with the fence %d after %d: %s", ev.Fence, s.starts[i-1].Fence, s.order(i))
 		}
 		if i > 0 && ev.Token != s.starts[i-1].Token && !s.moving {

@@ -45,7 +45,7 @@ const lease = time.Second
 type event struct {
 	At     int64
 	Node   string
-	What   string // add, remove, move, pause, resume: a verb has returned; call, lease, reap, alien, confirm, start, end
+	What   string // add, remove, move, pause, resume: a verb has returned; call, lease, reap, alien, confirm, start, end; stop: the process was stopped, from From to At
 	Verb   string `json:",omitempty"` // of call
 	Key    string
 	From   int64         `json:",omitempty"` // when the verb or the engine was called

@@ -82,6 +82,29 @@ func TestJudge_reapNotedAfterAnOutage(t *testing.T) {
 	}
 }
 
+// A process that was stopped may enter a run that was confirmed just before, and no other.
+func TestJudge_aStoppedProcess(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	const confirmed, other, start = 1000 * ms, 3000 * ms, 4000 * ms
+	for _, c := range []struct {
+		node     string
+		from, to int64 // it was stopped
+		breaks   bool
+	}{
+		{"a", confirmed + 50*ms, start - ms, false}, {"a", confirmed - ms, start - ms, false},
+		{"a", confirmed + 500*ms, start - ms, true}, {"a", confirmed - 500*ms, confirmed - ms, true}, {"b", confirmed + 50*ms, start - ms, true},
+		{"a", confirmed + 50*ms, start + ms, true},
+	} {
+		v := judge([]event{
+			{What: "confirm", Node: "a", Key: "k", Fence: 1, At: confirmed}, {What: "start", Node: "b", Key: "k", Fence: 2, At: other},
+			{What: "start", Node: "a", Key: "k", Fence: 1, At: start}, {What: "stop", Node: c.node, From: c.from, At: c.to},
+		}, nil, nil, nil, nil)
+		if got := strings.Contains(strings.Join(v.details, "\n"), "fence"); got != c.breaks {
+			t.Errorf("%+v: %v", c, v.details)
+		}
+	}
+}
+
 // Tasks are due by the clock of the server, even when another server with another clock replaces it.
 func TestJudge_theServersClock(t *testing.T) {
 	const at, promoted = int64(time.Hour), int64(time.Hour - 10*time.Second)
