@@ -71,6 +71,10 @@ func (h *webhook) run(ctx context.Context, run durable.Run) error {
 		return h.unanswered(ctx, err)
 	}
 	h.answers.WithLabelValues(strconv.Itoa(resp.StatusCode)).Inc()
+	if resp.StatusCode == http.StatusSwitchingProtocols { // the timeout does not bound the body
+		_ = resp.Body.Close()
+		return fmt.Errorf("webhook: answer %s", resp.Status)
+	}
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, mostAnswer)) // the status counts, even if the body breaks off
 	_ = resp.Body.Close()
 	err = h.judge(resp, body, time.Now())
@@ -129,24 +133,28 @@ func (h *webhook) judge(resp *http.Response, body []byte, now time.Time) error {
 	case code == http.StatusGone:
 		return durable.Park(err)
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		if d, ok := retryAfter(resp.Header.Get("Retry-After"), now); ok {
+		if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			now = at // by the receiver's clock
+		}
+		if d := retryAfter(resp.Header.Get("Retry-After"), now); d > 0 {
 			return durable.RetryAfter(d, err)
 		}
 	}
 	return err
 }
 
-// retryAfter returns the wait that a Retry-After header asks for, in seconds or as a date.
-func retryAfter(value string, now time.Time) (time.Duration, bool) {
+// retryAfter returns the wait that a Retry-After header asks for, in seconds or as a date. It returns 0 or less if there
+// is none.
+func retryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
-	if n, err := strconv.ParseUint(value, 10, 32); err == nil {
-		return min(time.Duration(n)*time.Second, mostWait), true
+	if n, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(n, uint64(mostWait/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
-		return 0, false
+		return 0
 	}
-	return min(max(at.Sub(now), 0), mostWait), true
+	return min(at.Sub(now), mostWait)
 }
 
 // unanswered returns the error for a request without an answer. It omits the URL, which may contain secrets.

@@ -87,7 +87,8 @@ func TestWebhook_statuses_decide(t *testing.T) {
 		{200, "", "done"}, {204, "", "done"}, {299, "", "done"},
 		{410, "", "parked"}, {410, "3600", "parked"},
 		{429, "3600", "later"}, {503, "3600", "later"}, {503, "Fri, 31 Dec 2100 23:59:59 GMT", "later"},
-		{429, "", "again"}, {503, "soon", "again"}, {500, "3600", "again"}, {400, "", "again"}, {404, "", "again"},
+		{503, "99999999999999999999", "later"},
+		{429, "", "again"}, {503, "soon", "again"}, {429, "0", "again"}, {503, "Fri, 31 Dec 1999 23:59:59 GMT", "again"}, {500, "3600", "again"}, {400, "", "again"}, {404, "", "again"},
 		{302, "", "again"}, {304, "", "again"},
 	} {
 		t.Run(fmt.Sprint(c.status, c.after), func(t *testing.T) {
@@ -191,6 +192,10 @@ func TestWebhook_toASlowOrLongReceiver_isBounded(t *testing.T) {
 		{"interim answers without end", "1h", drip("", "HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n"), "no answer"},
 		{"no HTTP", "1h", drip("hello\r\n\r\n", "hello"), "no answer"},
 		{"nothing", "1h", func(net.Conn) {}, "no answer"},
+		{"another protocol", "1h", func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			_, _ = io.Copy(io.Discard, c)
+		}, "answer 101 Switching Protocols"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := start(t, config(t, rawReceiver(t, c.answer), `{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "http://$R/?password=1",
