@@ -14,18 +14,21 @@ import (
 // Drain prevents nodes with the given name from starting further runs until [Scheduler.Undrain] is called. The drain
 // takes effect within two seconds after Drain has returned nil. Other nodes then take over the waiting tasks. Runs in
 // progress end as usual, and their results count. A drained node stays a member: it renews its lease, its verbs work,
-// and its [NodeReport].Drained is true. Once its Running is also 0, the node can be stopped without causing a run to be
-// repeated.
+// and its [NodeReport].Drained is true. Once its Running and Held are also 0, the node can be stopped without causing a
+// run to be repeated: the ends of its runs are stored.
 //
 // The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later call to
-// Drain deletes drains that are more than a day old and do not match the name of any node. Draining a drained node has
-// no effect. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the
+// Drain deletes drains that are more than a day old and do not match the name of any node. Draining a drained node only
+// renews its drain. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the
 // tasks, so the error wraps [errors.ErrUnsupported].
 func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !s.reads.enter() {
 		return stopped(ErrStopped, "Drain", node)
 	}
 	defer s.reads.leave()
+	if err := s.canDrain(); err != nil {
+		return err
+	}
 	nodes, err := s.below.nodes(ctx)
 	if err != nil {
 		return err
@@ -41,9 +44,7 @@ func (s *Scheduler) Drain(ctx context.Context, node string) error {
 				delete(names, name)
 			}
 		}
-		if names[node] == 0 {
-			names[node] = now
-		}
+		names[node] = now
 	}), "Drain", node)
 }
 
@@ -56,13 +57,20 @@ func (s *Scheduler) Undrain(ctx context.Context, node string) error {
 	return stopped(s.drain(ctx, func(names map[string]int64) { delete(names, node) }), "Undrain", node)
 }
 
+func (s *Scheduler) canDrain() error {
+	if _, store := s.below.(*keeper); store {
+		return fmt.Errorf("durable: a store has one node: %w", errors.ErrUnsupported)
+	}
+	return nil
+}
+
 // drain changes the names of drained nodes.
 func (s *Scheduler) drain(ctx context.Context, change func(names map[string]int64)) error {
 	if s.ending.Load() {
 		return ErrStopped
 	}
-	if _, store := s.below.(*keeper); store {
-		return fmt.Errorf("durable: a store has one node: %w", errors.ErrUnsupported)
+	if err := s.canDrain(); err != nil {
+		return err
 	}
 	return s.below.setAll(ctx, func(to *settings) {
 		names := make(map[string]int64, len(to.drained))

@@ -161,7 +161,7 @@ func TestDrain_onAStore_isRefused(t *testing.T) {
 	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
 		nodes, err := k.Scheduler.Nodes(ctx)
 		k.Must(err)
-		for _, err := range []error{k.Drain(ctx, nodes[0].Name), k.Undrain(ctx, nodes[0].Name)} {
+		for _, err := range []error{k.Drain(ctx, nodes[0].Name), k.Undrain(ctx, nodes[0].Name), k.Drain(ctx, "other")} {
 			if !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("it returns %v", err)
 			}

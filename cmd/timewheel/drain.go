@@ -106,9 +106,12 @@ func runningOn(ctx context.Context, s *durable.Scheduler, names []string) (n int
 				continue
 			}
 			there = true
-			if node.Drained {
-				n += node.Running
-			} else {
+			switch {
+			case node.Left < 0:
+				return 0, fmt.Errorf("node %s does not renew its lease: its runs may still be in progress", quoteText(name))
+			case node.Drained:
+				n += max(node.Running, node.Held) // it holds a task until the end of its run is stored
+			default:
 				n++
 			}
 		}
