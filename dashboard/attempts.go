@@ -41,8 +41,8 @@ func NewAttemptRecorder() *AttemptRecorder {
 }
 
 // Option returns the option that attaches the recorder to a scheduler. A recorder serves only one scheduler: if the
-// option is used for a second one, [durable.New] or [durable.Join] returns an error. The scheduler may have other
-// observers.
+// option is used a second time, [durable.New] or [durable.Join] returns an error. If they fail, make another recorder for
+// the next try. The scheduler may have other observers.
 func (r *AttemptRecorder) Option() durable.Option {
 	return once(&r.schedulers, "scheduler", durable.WithObserver(r.observe))
 }
@@ -54,7 +54,7 @@ func (r *AttemptRecorder) isWired() bool { return r.schedulers.Load() > 0 }
 func once[C any](used *atomic.Int32, what string, opts ...func(*C) error) func(*C) error {
 	return func(c *C) error {
 		if used.Add(1) > 1 {
-			return fmt.Errorf("dashboard: the recorder already belongs to a %s; make one for each %[1]s", what)
+			return fmt.Errorf("dashboard: the recorder already belongs to a %s, or to one that could not be opened; make one for each", what)
 		}
 		for _, o := range opts {
 			if err := o(c); err != nil {

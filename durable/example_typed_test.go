@@ -88,7 +88,7 @@ func ExampleKindOf_withoutHandler() {
 	// Output: true <nil>
 }
 
-// While the shop is closed, the handler postpones its run. The attempt does not count as failed.
+// While the shop is closed, the handler postpones its run, for at most an hour. The attempt does not count as failed.
 func ExampleSnooze() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -98,7 +98,7 @@ func ExampleSnooze() {
 	opens := time.Now().Add(50 * time.Millisecond)
 	done := make(chan bool)
 	err = s.Handle("call", func(_ context.Context, run durable.Run) error {
-		if left := time.Until(opens); left > 0 {
+		if left := time.Until(opens); left > 0 && run.Lateness() < time.Hour {
 			fmt.Println("closed")
 			return durable.Snooze(left)
 		}

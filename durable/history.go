@@ -21,13 +21,13 @@ const MaxHistory = 100_000
 
 // WithHistory keeps a history of the kind's last attempts, which [Scheduler.History] returns. It keeps the given number
 // of attempts, successful and failed, but none that ended more than age ago. By default a kind has no history. attempts
-// is from 1 to MaxHistory, and age must be positive. If nodes set different values, the smallest number applies, and
-// each attempt is kept for the age set on its own node.
+// is from 1 to MaxHistory, and age must be positive. If nodes set different values, the smallest number and the shortest
+// age apply.
 //
 // An attempt appears in the history within about five seconds of its end. The history is written separately from the
 // tasks, many attempts at a time, so that it costs little. A process that crashes therefore loses the last few seconds
 // of its history, and its attempts in progress, but no task. While the engine is unavailable, a node remembers the last
-// attempts, at most twice as many as the kind keeps, and writes them later. Shutdown then takes up to two seconds
+// attempts, at most three times as many as the kind keeps, and writes them later. Shutdown then takes up to two seconds
 // longer.
 //
 // The history is trimmed from time to time. It usually holds up to an eighth more attempts than the kind keeps for each
@@ -51,7 +51,8 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 // A PastRun is an attempt in the history. Its times are taken from the clock of the store's process or of the engine.
 // It describes how the handler returned, even if that did not count because the task had been changed or taken over.
 //
-// Two types of entry do not record a handler call. Their Started equals their Ended. The entry of a task that was
+// Two types of entry do not record a handler call, and did not count either if the task was changed at that moment. Their
+// Started equals their Ended. The entry of a task that was
 // parked because the process ended during its last attempt has Parked set and a Failure that says so. The entry of a
 // run that expired has Expired set, and the number of the attempt that did not start: see [Task].Expires.
 type PastRun struct {
@@ -234,10 +235,9 @@ func (k *kind) keepAttempt(a Attempt, rec *task.Record) {
 	if k.past == nil {
 		return
 	}
-	ended := k.past.Now()
 	k.past.Add(task.Past{
 		Key: a.Key, Group: rec.Group, Generation: a.Generation, Seq: a.Seq, Attempt: a.Attempt, Due: a.Due.UnixNano(),
-		Started: ended - int64(a.Ended.Sub(a.Started)), Ended: ended, Failure: a.Failure, Note: a.Note,
+		Started: a.Started.UnixNano(), Ended: a.Ended.UnixNano(), Failure: a.Failure, Note: a.Note,
 		Parked: a.Parked, Snoozed: a.Snoozed, Cancelled: a.Cancelled,
 	})
 }

@@ -454,3 +454,54 @@ func TestHistory_isBounded_overManyProcesses(t *testing.T) {
 		}
 	})
 }
+
+// The age may be as long as a Duration can be, and a shorter age than before applies to older attempts too.
+func TestHistory_forgets_byTheAgeOfNow(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		for i, c := range []struct {
+			age  time.Duration
+			want int // attempts after a day
+		}{{math.MaxInt64, 1}, {48 * time.Hour, 2}, {time.Hour, 0}} {
+			k.Handle("k", ok, durable.WithHistory(1000, c.age))
+			k.On().Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: time.Second})
+			k.After(24 * time.Hour)
+			if got := pastKeys(k, durable.HistoryQuery{}); len(got) != c.want {
+				t.Errorf("with the age %v the history has %q after a day, want %d attempts", c.age, got, c.want)
+			}
+			k.On().End()
+			k.Nodes = nil
+			k.Join(nil).Start()
+		}
+	})
+}
+
+// An engine's clock may differ from the process's. Lateness, observers and the history go by that of the engine.
+func TestAttempt_hasTheEnginesClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		var observed []durable.Attempt
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			k.Engine = memengine.New()
+			k.Engine.Step(ahead)
+			k.Join(nil, durable.WithObserver(func(a durable.Attempt) { observed = append(observed, a) })).Start()
+			late := time.Duration(-1)
+			k.Handle("k", func(_ context.Context, run durable.Run) error {
+				late = run.Lateness()
+				time.Sleep(time.Second)
+				return nil
+			}, durable.WithHistory(10, time.Hour))
+			k.On().Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
+			k.After(10 * time.Second)
+			h, err := k.On().History(ctx, durable.HistoryQuery{})
+			k.Must(err)
+			if len(observed) != 1 || len(h.Runs) != 1 || late < 0 || late > tick {
+				t.Fatalf("%v ahead: the run is %v late, observed are %v, and the history has %v", ahead, late, observed, h.Runs)
+			}
+			for _, a := range []durable.Attempt{observed[0], h.Runs[0].Attempt} {
+				if got := a.Started.Sub(a.Due); got != late || a.Ended.Sub(a.Started) != time.Second {
+					t.Errorf("%v ahead: %v late, want %v: %v", ahead, got, late, a)
+				}
+			}
+		})
+		observed = nil
+	}
+}

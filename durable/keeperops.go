@@ -54,7 +54,7 @@ func (k *keeper) runTask(l *live) {
 	if rec.Due <= began.UnixNano()-int64(overdueAfter) {
 		kind.overdue.note(l.Rec, began)
 	}
-	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, &h.ends), &k.cfg, func(o task.Outcome, ended time.Time) *task.Record {
+	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, began.UnixNano(), &h.ends), &k.cfg, k.now, func(o task.Outcome, ended time.Time) *task.Record {
 		next := rec.After(o, &kind.policy, ended.UnixNano(), rand.Float64())
 		k.conclude(l, next, attempted(o, next))
 		return next

@@ -29,7 +29,7 @@ type Run struct {
 	Token
 	Kind    string
 	Payload []byte    // must not be modified
-	Due     time.Time // when the run was due; a retry or Snooze does not change it
+	Due     time.Time // when the run was due, by the engine's clock; a retry or Snooze does not change it
 	Times   int       // runs left after this one, or Forever
 	Attempt int       // 1 for the first attempt; on a store, an attempt that a crash interrupted may not be counted
 	Missed  uint64    // periods without a run since the task was added
@@ -40,10 +40,15 @@ type Run struct {
 	// seen. Fence is 0 on an [engine.Store], because a single process needs no fence.
 	Fence int64
 
-	rec  *task.Record
-	of   *kind
-	ends *runEnd
+	called int64 // when the handler was called, by the clock of Due
+	rec    *task.Record
+	of     *kind
+	ends   *runEnd
 }
+
+// Lateness returns how long after Due the handler was called. It is correct even if the clocks of the process and the
+// engine differ, unlike [time.Since].
+func (r Run) Lateness() time.Duration { return time.Duration(r.called - r.Due.UnixNano()) }
 
 // A Token identifies a run. No other run of any task, in this process or a later one, has the same token.
 type Token struct {

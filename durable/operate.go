@@ -343,7 +343,7 @@ type Attempt struct {
 	Kind    string
 	Attempt int       // number of the attempt; 1 for the first
 	Due     time.Time // when the run was due or, for a retry, when the attempt was due
-	Started time.Time
+	Started time.Time // by the clock of Due: the engine's or, on a store, that of the process
 	Ended   time.Time
 	Failure string // why the attempt failed; empty if it succeeded
 	Note    string // the note from [Run.Complete]

@@ -34,8 +34,8 @@ func RetryAfter(d time.Duration, err error) error {
 
 // Snooze returns an error with which a handler postpones its run. The run is due again after d, or at once if d is not
 // positive. The attempt does not count as failed, so a run can be postponed without limit, and [WithRetry] does not
-// apply. The next attempt has the same token, the same number and the same Run.Due, so a handler can give up once too
-// much time has passed since Run.Due. The returned error may be wrapped. If errors from Snooze, [Park] and [RetryAfter]
+// apply. The next attempt has the same token, the same number and the same Run.Due, so a handler can give up once its
+// [Run.Lateness] is too great. The returned error may be wrapped. If errors from Snooze, [Park] and [RetryAfter]
 // wrap each other, the outermost one counts.
 func Snooze(d time.Duration) error {
 	return &verdict{error: fmt.Errorf("durable: snoozed for %v", max(d, 0)), snooze: true, wait: max(d, 0)}

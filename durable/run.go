@@ -22,7 +22,7 @@ func (k *kind) began(l *live) {
 // attempt calls the handler, and then calls end with the outcome and the time. end returns the task as it is after the
 // attempt. It is called regardless of what the handler does, and before the observers and the logger, which may also
 // panic.
-func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config,
+func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config, clock func() int64,
 	end func(task.Outcome, time.Time) *task.Record,
 ) {
 	whole := ctx
@@ -36,6 +36,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 	defer func() {
 		value := recover()
 		ended := time.Now()
+		ahead := time.Duration(clock() - ended.UnixNano()) // of the process's clock
 		took := ended.Sub(began)
 		k.Took(took)
 		if value != nil {
@@ -52,7 +53,7 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		if len(cfg.observers) > 0 || k.past != nil {
 			a := Attempt{
 				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.AttemptDue()),
-				Started: began, Ended: ended, Failure: o.Failure, Note: o.Note, Parked: parked,
+				Started: began.Add(ahead), Ended: ended.Add(ahead), Failure: o.Failure, Note: o.Note, Parked: parked,
 				Snoozed: o.Snooze, Cancelled: cancelled,
 			}
 			k.keepAttempt(a, run.rec)
@@ -87,7 +88,7 @@ func (k *kind) note(o task.Outcome, next *task.Record) (parked bool) {
 	return parked
 }
 
-func (k *kind) toRun(r *task.Record, fence int64, ends *runEnd) Run {
+func (k *kind) toRun(r *task.Record, fence, now int64, ends *runEnd) Run {
 	times := int(r.Times)
 	if times != Forever {
 		times--
@@ -102,6 +103,7 @@ func (k *kind) toRun(r *task.Record, fence int64, ends *runEnd) Run {
 		Missed:  r.Missed,
 		Trace:   r.Trace,
 		Fence:   fence,
+		called:  now,
 		rec:     r,
 		of:      k,
 		ends:    ends,

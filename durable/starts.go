@@ -126,7 +126,7 @@ func (n *node) runTask(l *live) {
 	if l.overdue || rec.Due <= n.overdueUntil() {
 		kind.overdue.note(l.Rec, began)
 	}
-	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, &h.ends), &n.cfg, func(o task.Outcome, _ time.Time) *task.Record {
+	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, n.now(), &h.ends), &n.cfg, n.now, func(o task.Outcome, _ time.Time) *task.Record {
 		next := rec.After(o, &kind.policy, n.now(), n.cfg.draw())
 		n.conclude(l, next, attempted(o, next), o.Failure == "" && !o.Snooze && h.ends.written.Load())
 		return next

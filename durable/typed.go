@@ -71,6 +71,9 @@ func (k Kind[T]) Task(key string, payload T, opts ...TaskOption) (Task, error) {
 		return Task{}, err
 	}
 	for _, o := range opts {
+		if o == nil {
+			return Task{}, fmt.Errorf("%w: option of %q is nil", ErrInvalidTask, key)
+		}
 		o(&task)
 	}
 	return task, nil
@@ -80,7 +83,8 @@ func (k Kind[T]) Task(key string, payload T, opts ...TaskOption) (Task, error) {
 // pass a function literal.
 type TaskOption func(*Task)
 
-// In makes the first run of a task due after d.
+// In makes the first run of a task due after d. In(0) has no effect: a repeating task is then first due by its interval or
+// calendar. To start it at once, use At with the current time.
 func In(d time.Duration) TaskOption { return func(t *Task) { t.Delay = d } }
 
 // At makes the first run of a task due at that time, or at once if the time has passed.

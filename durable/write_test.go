@@ -77,7 +77,7 @@ func TestRun_completion(t *testing.T) {
 		"long after, all": {rec, MissedAll, 145, "2 8 110 0 0"},
 		"the last":        {&last, MissedOnce, 105, ""},
 	} {
-		w := (&kind{policy: task.Policy{Attempts: 3, Missed: task.Missed(c.missed)}}).toRun(c.rec, 42, new(runEnd)).Completion(c.now)
+		w := (&kind{policy: task.Policy{Attempts: 3, Missed: task.Missed(c.missed)}}).toRun(c.rec, 42, 0, new(runEnd)).Completion(c.now)
 		got := ""
 		if w.Data != nil {
 			next, err := task.Decode(w.Record)

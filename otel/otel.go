@@ -99,7 +99,7 @@ func options(run durable.Run) []trace.SpanStartOption {
 			attribute.String("messaging.message.id", text(run.Token.String())),
 			attribute.String("timewheel.task.key", text(run.Key)),
 			attribute.Int("timewheel.run.attempt", run.Attempt),
-			attribute.Float64("timewheel.run.lateness", now.Sub(run.Due).Seconds()),
+			attribute.Float64("timewheel.run.lateness", run.Lateness().Seconds()),
 		),
 	}
 	if added := Extract(run.Trace); added.IsValid() {

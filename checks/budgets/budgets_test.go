@@ -39,7 +39,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 18627, "durable": 10978,
+	"all": 18648, "durable": 10997,
 	"durable/keeper.go": 609, "durable/memengine/memengine.go": 594,
 	"durable.node": 31, "durable.keeper": 33,
 }

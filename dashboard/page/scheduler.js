@@ -578,8 +578,9 @@ for (const id of ["task", "list"]) {
   $(id + "-past-more").firstChild.addEventListener("click", () => readPast(id, histories[id].query, histories[id].next));
 }
 
-// pastChanged reads the history of the shown task when the task is opened, and 6 s after that or after an attempt has
-// ended, since a node writes it within that time. It leaves further pages alone. With the kind it reads no other history.
+// pastChanged reads the history of the shown task when the task is opened. It reads it again 8 s after that and after each
+// attempt that has ended, since a node writes it within that time. While attempts keep ending, it reads it every 8 s. It
+// leaves further pages alone. With the kind it reads no other history.
 function pastChanged(ref, task) {
   const own = histories.task, of = JSON.stringify([page.scheduler, ref]);
   const now = task ? JSON.stringify([task.generation, task.seq, task.attempts, task.state]) : "";
@@ -593,12 +594,21 @@ function pastChanged(ref, task) {
   if (opened) {
     clearTimeout(own.again);
     own.again = 0;
+    own.more = false;
     readPast("task", q);
   }
-  own.again ||= setTimeout(() => {
+  if (own.again) {
+    own.more = true; // the pending read may be too soon
+    return;
+  }
+  const later = () => {
     own.again = 0;
-    if (page.view === "task" && own.shown === of && own.pages === 1) readPast("task", q);
-  }, 6000);
+    if (page.view !== "task" || own.shown !== of || own.pages !== 1) return;
+    readPast("task", q);
+    if (own.more) own.again = setTimeout(later, 8000);
+    own.more = false;
+  };
+  own.again = setTimeout(later, 8000);
 }
 
 // ---- one task

@@ -121,7 +121,7 @@ func (s *service) pay(ctx context.Context, id string) error {
 // giveBack is the handler for rechecks. In one transaction, it returns the units of an order to the stock and completes
 // its own run. This happens exactly once, even if this process is killed and another process starts the same run again.
 func (s *service) giveBack(ctx context.Context, run durable.Run) error {
-	late := time.Since(run.Due)
+	late := run.Lateness()
 	id := strings.TrimPrefix(run.Key, key(""))
 	select {
 	case <-time.After(s.work): // for example, a call to the payment provider

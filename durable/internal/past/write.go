@@ -23,8 +23,9 @@ const (
 	enoughWait   = 32
 	crowdWaits   = 4096
 
-	// Once a node has written 1/trimmedPart of a kind's history, it deletes the surplus, at most once every
-	// trimmedEvery. After it has written as many attempts as the kind keeps, it does so in any case.
+	// Once a node has written 1/trimmedPart of a kind's history, it deletes the surplus and the blocks that are too old,
+	// at most once every trimmedEvery. It also does so after it has written as many attempts as the kind keeps, and every
+	// sweptEvery, because the age of a kind may be shorter than when the blocks were written.
 	trimmedPart  = 8
 	trimmedEvery = 30 * time.Second
 
@@ -194,7 +195,7 @@ func (w *Writer) encode(all bool) {
 			for _, e := range left[:n] {
 				ended = max(ended, e.Ended)
 			}
-			name := blockName{ended, ended + int64(k.age), n}
+			name := blockName{ended, task.Later(ended, k.age), n}
 			w.unsent = append(w.unsent, block{k, engine.Record{Key: name.of(k.name), Data: data}, n})
 			left = left[n:]
 		}
@@ -228,13 +229,14 @@ func (w *Writer) trimKinds() (all error) {
 	kinds := slices.Clone(w.kinds)
 	w.mu.Unlock()
 	for _, k := range kinds {
-		due := k.written*trimmedPart >= k.most && time.Since(k.trimmed) >= trimmedEvery
-		if due || k.written >= k.most {
+		since := time.Since(k.trimmed)
+		if k.written*trimmedPart >= k.most && since >= trimmedEvery || k.written >= k.most || since >= sweptEvery {
 			k.written, k.trimmed = 0, time.Now()
-			n := 0
+			n, now := 0, w.now()
 			all = errors.Join(all, w.delete(historyOf(k.name), func(b blockName) bool {
 				n += b.n
-				return n-b.n >= k.most
+				old := task.Later(b.ended, k.age) <= now // b.until is of the age at that time
+				return old || n-b.n >= k.most
 			}))
 		}
 	}
