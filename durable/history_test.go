@@ -460,13 +460,13 @@ func TestHistory_forgets_byTheAgeOfNow(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		for i, c := range []struct {
 			age  time.Duration
-			want int // attempts after a day
-		}{{math.MaxInt64, 1}, {48 * time.Hour, 2}, {time.Hour, 0}} {
+			want int // attempts after half an hour
+		}{{math.MaxInt64, 1}, {2 * time.Hour, 2}, {10 * time.Minute, 0}} {
 			k.Handle("k", ok, durable.WithHistory(1000, c.age))
 			k.On().Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: time.Second})
-			k.After(24 * time.Hour)
+			k.After(30 * time.Minute)
 			if got := pastKeys(k, durable.HistoryQuery{}); len(got) != c.want {
-				t.Errorf("with the age %v the history has %q after a day, want %d attempts", c.age, got, c.want)
+				t.Errorf("with the age %v the history has %q after half an hour, want %d attempts", c.age, got, c.want)
 			}
 			k.On().End()
 			k.Nodes = nil
