@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path"
 	"strconv"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/internal/host"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -106,15 +105,13 @@ type Option func(*handler)
 // a local browser. The name "*" allows every name. Use it only on a server that authenticates every request.
 func AllowHosts(names ...string) Option {
 	return func(h *handler) {
-		for _, name := range names {
-			h.hosts[strings.ToLower(name)] = true
-		}
+		h.hosts = append(h.hosts, names...)
 	}
 }
 
 type handler struct {
 	sources  []shown
-	hosts    map[string]bool           // names allowed as the Host of a request, in lower case
+	hosts    []string                  // names allowed as the Host of a request
 	check    func(*http.Request) error // nil if the page is read-only
 	payloads func(*http.Request) error // nil if payloads are hidden
 	foreign  *http.CrossOriginProtection
@@ -162,7 +159,7 @@ func Handler(sources []Source, opts ...Option) http.Handler {
 		}
 		recorders[s.rec] = true
 	}
-	h := &handler{hosts: make(map[string]bool), foreign: http.NewCrossOriginProtection(), searching: make(turn, 1)}
+	h := &handler{foreign: http.NewCrossOriginProtection(), searching: make(turn, 1)}
 	for _, o := range opts {
 		o(h)
 	}
@@ -195,21 +192,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkHost returns an error if the Host is not allowed. An empty Host is allowed, because it cannot come from a
-// browser: every browser sends a Host.
+// checkHost returns an error if the Host is not allowed.
 func (h *handler) checkHost(hostport string) error {
-	host := hostport
-	if name, _, err := net.SplitHostPort(hostport); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if h.hosts[host] || h.hosts["*"] || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if host.IsAllowed(hostport, h.hosts) {
 		return nil
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return nil
-	}
-	return fmt.Errorf("the host %q is not allowed; AllowHosts can allow it", host)
+	return fmt.Errorf("the host %q is not allowed; AllowHosts can allow it", hostport)
 }
 
 // route returns the endpoint for a path, wherever the handler is mounted. It considers only the end of the path: a

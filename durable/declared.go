@@ -88,14 +88,14 @@ type declaration struct {
 	again   bool // the version is already stored; set by declare
 }
 
-// overlap returns an error if the set would remove this task of the other set, or the other set would remove tasks of
-// this one.
+// overlap returns an error if the set would remove the task with the key, which belongs to the other set, or the other
+// set would remove tasks of this one.
 func (d *declaration) overlap(other, key string) error {
 	removed := !d.named[key]
 	if len(other) < len(d.prefix) {
 		removed = !strings.HasPrefix(key, d.prefix) // otherwise this set has taken over the task
 	}
-	if !removed || !strings.HasPrefix(key, other) {
+	if !removed {
 		return nil
 	}
 	return fmt.Errorf("%w: set %q: it overlaps with the set %q, which has the task %q", ErrInvalidTask, d.prefix, other, key)

@@ -189,47 +189,49 @@ func (e slowEngine) Commit(ctx context.Context, by engine.MemberID, batches []en
 
 // drain -wait also waits until the ends of runs are stored, and gives up on a node that has died.
 func TestDrain_waitsForTheEnds_andNotForTheDead(t *testing.T) {
-	ctx := t.Context()
-	e := memengine.New()
-	link := memengine.NewLink(e)
-	s, err := durable.Join(ctx, link, durable.WithNodeName("web-1"), durable.WithLease(time.Second), durable.WithLogger(testkit.Quiet()))
-	check(t, err)
-	begun, end := make(chan bool, 1), make(chan bool)
-	check(t, s.Handle("k", func(context.Context, durable.Run) error { begun <- true; <-end; return nil }))
-	check(t, s.Start())
-	check(t, s.AddTask(ctx, durable.Task{Key: "a", Kind: "k"}))
-	<-begun
-	client, err := durable.Connect(ctx, e, durable.WithLogger(testkit.Quiet()))
-	check(t, err)
-	check(t, client.Drain(ctx, "web-1"))
-	until := func(what string, is func(n int, err error) bool) {
-		t.Helper()
-		for began := time.Now(); !is(runningOn(ctx, client, []string{"web-1"})); time.Sleep(20 * time.Millisecond) {
-			if time.Since(began) > 20*time.Second {
-				n, err := runningOn(ctx, client, []string{"web-1"})
-				t.Fatalf("%s: there are %d, %v", what, n, err)
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		e := memengine.New()
+		link := memengine.NewLink(e)
+		s, err := durable.Join(ctx, link, durable.WithNodeName("web-1"), durable.WithLease(time.Second), durable.WithLogger(testkit.Quiet()))
+		check(t, err)
+		begun, end := make(chan bool, 1), make(chan bool)
+		check(t, s.Handle("k", func(context.Context, durable.Run) error { begun <- true; <-end; return nil }))
+		check(t, s.Start())
+		check(t, s.AddTask(ctx, durable.Task{Key: "a", Kind: "k"}))
+		<-begun
+		client, err := durable.Connect(ctx, e, durable.WithLogger(testkit.Quiet()))
+		check(t, err)
+		check(t, client.Drain(ctx, "web-1"))
+		until := func(what string, is func(n int, err error) bool) {
+			t.Helper()
+			for began := time.Now(); !is(runningOn(ctx, client, []string{"web-1"})); time.Sleep(20 * time.Millisecond) {
+				if time.Since(began) > 20*time.Second {
+					n, err := runningOn(ctx, client, []string{"web-1"})
+					t.Fatalf("%s: there are %d, %v", what, n, err)
+				}
 			}
 		}
-	}
-	node := func() durable.NodeInfo {
-		nodes, err := client.Nodes(ctx)
-		check(t, err)
-		return nodes[0]
-	}
-	link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: strings.HasPrefix(method, "Commit")} })
-	close(end)
-	until("the handler has returned", func(int, error) bool { i := node(); return i.Drained && i.Running == 0 })
-	if n, err := runningOn(ctx, client, []string{"web-1"}); n != 1 || err != nil {
-		t.Errorf("before the end of the run is stored there are %d, %v", n, err)
-	}
-	link.SetFaults(nil)
-	until("the end is stored", func(n int, err error) bool { return n == 0 && err == nil })
-	link.SetDown(true)
-	until("it is dead", func(_ int, err error) bool {
-		return err != nil && strings.Contains(err.Error(), "does not renew its lease")
+		node := func() durable.NodeInfo {
+			nodes, err := client.Nodes(ctx)
+			check(t, err)
+			return nodes[0]
+		}
+		link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: strings.HasPrefix(method, "Commit")} })
+		close(end)
+		until("the handler has returned", func(int, error) bool { i := node(); return i.Drained && i.Running == 0 })
+		if n, err := runningOn(ctx, client, []string{"web-1"}); n != 1 || err != nil {
+			t.Errorf("before the end of the run is stored there are %d, %v", n, err)
+		}
+		link.SetFaults(nil)
+		until("the end is stored", func(n int, err error) bool { return n == 0 && err == nil })
+		link.SetDown(true)
+		until("it is dead", func(_ int, err error) bool {
+			return err != nil && strings.Contains(err.Error(), "does not renew its lease")
+		})
+		link.SetDown(false)
+		check(t, errors.Join(s.Shutdown(ctx), client.Shutdown(ctx)))
 	})
-	link.SetDown(false)
-	check(t, errors.Join(s.Shutdown(ctx), client.Shutdown(ctx)))
 }
 
 // A drained node runs nothing further. drain -wait ends when its last run has ended.

@@ -28,15 +28,14 @@ func newAnyone() *caller {
 
 func newCallers(tokens []*Token) (all []*caller) {
 	for _, t := range tokens {
-		all = append(all, &caller{
-			sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, batches: make(chan struct{}, mostBatches),
+		c := &caller{
+			sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, kinds: t.Kinds, batches: make(chan struct{}, mostBatches),
 			read: slices.Contains(t.Rights, mayRead), write: slices.Contains(t.Rights, mayWrite),
-		})
-		if c := all[len(all)-1]; slices.Contains(t.Kinds, "*") {
-			c.all = true
-		} else {
-			c.kinds = t.Kinds
 		}
+		if slices.Contains(t.Kinds, "*") {
+			c.kinds, c.all = nil, true
+		}
+		all = append(all, c)
 	}
 	return all
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/host"
 	"github.com/seed581295f1/timewheel/metrics"
 )
 
@@ -200,16 +201,10 @@ func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source 
 	return onHosts(a.Hosts, mux)
 }
 
-// onHosts refuses requests to other names of this machine, as the page does: a web site can point its name at this
-// machine. A request without a Host does not come from a browser.
+// onHosts refuses requests to other names, as the page does.
 func onHosts(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := r.Host
-		if host, _, err := net.SplitHostPort(name); err == nil {
-			name = host
-		}
-		is := func(host string) bool { return host == "*" || strings.EqualFold(host, name) }
-		if r.Host != "" && !isOwnHost(r.Host) && !slices.ContainsFunc(hosts, is) {
+		if !host.IsAllowed(r.Host, hosts) {
 			http.Error(w, fmt.Sprintf("the host %q is none of admin.hosts", r.Host), http.StatusForbidden)
 			return
 		}

@@ -38,8 +38,7 @@ func TestRun_drains_whileCallersAreSlow(t *testing.T) {
 			"Content-Length: 100\r\n\r\n{",
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := receiver(t, func(http.ResponseWriter, *http.Request) { t.Error("a webhook is called") })
-			r := start(t, config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1)))
+			r := start(t, config(t, receiver(t, fail(t)), strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1)))
 			c, err := net.Dial("tcp", r.srv.Addr().String())
 			check(t, err)
 			defer c.Close()
@@ -153,6 +152,7 @@ func TestAdmin_hasMetricsHealthAndPage(t *testing.T) {
 	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/backup"} {
 		r.must(403, "GET", path, "", "Host", "evil.example")
 	}
+	r.must(200, "GET", "/", "", "Host", "timewheel.localhost")
 	r.url = api
 	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/", "/backup"} {
 		r.must(404, "GET", path, "")

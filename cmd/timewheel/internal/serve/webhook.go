@@ -71,11 +71,10 @@ func (h *webhook) run(ctx context.Context, run durable.Run) error {
 		return h.unanswered(ctx, err)
 	}
 	h.answers.WithLabelValues(strconv.Itoa(resp.StatusCode)).Inc()
-	if resp.StatusCode == http.StatusSwitchingProtocols { // the timeout does not bound the body
-		_ = resp.Body.Close()
-		return fmt.Errorf("webhook: answer %s", resp.Status)
+	var body []byte
+	if resp.StatusCode != http.StatusSwitchingProtocols { // after that the timeout does not bound the body
+		body, _ = io.ReadAll(io.LimitReader(resp.Body, mostAnswer)) // the status counts, even if the body breaks off
 	}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, mostAnswer)) // the status counts, even if the body breaks off
 	_ = resp.Body.Close()
 	err = h.judge(resp, body, time.Now())
 	if err == nil && ctx.Err() != nil {
