@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package host tells requests to this machine from requests that a web site has sent by pointing its own name at it.
+// Package host recognizes requests in which a web site has pointed its own name at this machine.
 package host
 
 import (
