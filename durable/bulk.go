@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // bulkAtOnce is the maximum number of tasks changed concurrently, in shared commits. Fewer tasks are changed at a time
@@ -72,15 +70,15 @@ func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) t
 		}
 		d := after(found)
 		found++
-		return v.verb(toMove, task.Later(s.below.now(), max(d, 0)))
+		return v.verb(toMove, max(d, 0))
 	})
 	return n, err
 }
 
 // verb returns a verb that applies the change to the task, provided that the task still has the same run as when it was
-// found. to is the new due time, or the time of the resumption.
-func (v *view) verb(what what, to int64) *verb {
-	return &verb{what: what, key: v.rec.Key, to: to, size: v.rec.Size(), found: v, same: true}
+// found. after is how long after the call a task to move is due.
+func (v *view) verb(what what, after time.Duration) *verb {
+	return &verb{what: what, key: v.rec.Key, after: after, size: v.rec.Size(), found: v, same: true}
 }
 
 // eachOf applies an action to each task in the stretch that matches the query, or only counts the matching tasks if the
@@ -93,7 +91,7 @@ func (s *Scheduler) eachOf(ctx context.Context, over *stretch, q Query, now int6
 	}
 	what := map[Action]what{DoRemove: toRemove, DoRunNow: toMove, DoPause: toPause, DoResume: toResume}[do]
 	return s.each(ctx, over, q, now, most, func(v *view) *verb {
-		verb := v.verb(what, s.below.now())
+		verb := v.verb(what, 0)
 		verb.kinds = &s.kinds
 		return verb
 	})

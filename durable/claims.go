@@ -184,7 +184,9 @@ func (n *node) room() (*term, int) {
 	return n.term, n.roomLocked()
 }
 
-func (n *node) claimsLocked() bool { return n.started && !n.leavesLocked() && n.leasedLocked() }
+func (n *node) claimsLocked() bool {
+	return n.started && !n.leavesLocked() && n.leasedLocked() && n.isSettledLocked()
+}
 
 // leavesLocked reports whether the node starts no further run.
 func (n *node) leavesLocked() bool { return n.stopping || n.drained }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/internal/task"
@@ -82,7 +83,9 @@ func (s *Scheduler) Schedule(ctx context.Context, set TaskSet) (SetResult, error
 type declaration struct {
 	prefix  string
 	version int64
-	records []*task.Record  // without generations
+	tasks   []Task
+	records []*task.Record // of the tasks, without generations; see timed
+	kinds   *kinds
 	named   map[string]bool // their keys, without duplicates
 	size    int
 	again   bool // the version is already stored; set by declare
@@ -125,33 +128,33 @@ func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
 	case set.Version < 0:
 		return invalid("version %d is negative", set.Version)
 	}
-	recs, size, err := s.records(set.Tasks)
+	size, err := s.check(set.Tasks)
 	if err != nil {
 		return nil, err
 	}
-	recs, twice := distinct(recs)
-	for key := range twice {
-		return invalid("key %q occurs twice", key)
-	}
-	named := make(map[string]bool, len(recs))
-	for i, rec := range recs {
-		named[rec.Key] = true
-		if set.Tasks[i].Times == 0 {
-			rec.Times = Forever
-		}
+	tasks := slices.Clone(set.Tasks)
+	named := make(map[string]bool, len(tasks))
+	for i := range tasks {
+		t := &tasks[i]
 		switch {
-		case !strings.HasPrefix(rec.Key, set.Prefix):
-			return invalid("key %q does not begin with the prefix", rec.Key)
-		case rec.Interval == 0 && rec.Cron == "":
-			return invalid("task %q has no Interval and no Cron", rec.Key)
-		case rec.Times != Forever:
-			return invalid("times %d of %q; 0 and Forever are allowed", rec.Times, rec.Key)
-		case rec.Deadline != 0:
-			return invalid("task %q has MaxDelay, which is for SetTask", rec.Key)
+		case named[t.Key]:
+			return invalid("key %q occurs twice", t.Key)
+		case !strings.HasPrefix(t.Key, set.Prefix):
+			return invalid("key %q does not begin with the prefix", t.Key)
+		case t.Interval == 0 && t.Cron == "":
+			return invalid("task %q has no Interval and no Cron", t.Key)
+		case t.Times != 0 && t.Times != Forever:
+			return invalid("times %d of %q; 0 and Forever are allowed", t.Times, t.Key)
+		case t.MaxDelay != 0:
+			return invalid("task %q has MaxDelay, which is for SetTask", t.Key)
 		}
+		named[t.Key], t.Times = true, Forever
 	}
-	return &declaration{prefix: set.Prefix, version: set.Version, records: recs, named: named, size: size}, nil
+	return &declaration{prefix: set.Prefix, version: set.Version, tasks: tasks, kinds: &s.kinds, named: named, size: size}, nil
 }
+
+// timed computes the records of the tasks as of the given time.
+func (d *declaration) timed(now int64) { d.records = recordsOf(d.tasks, d.kinds, now) }
 
 // An existing is a task under the prefix of a set. rec is nil if there is none.
 type existing struct {
@@ -207,6 +210,7 @@ func tooManyTasks(prefix string) error {
 
 // declare stores the changes in one commit, and the version after it.
 func (k *keeper) declare(ctx context.Context, d *declaration) (SetResult, error) {
+	d.timed(k.now())
 	done := make(chan SetResult, 1) // the keeper may still work on it when ask gives up
 	err := k.ask(ctx, op{size: d.size, do: func(g *group) error {
 		settings := g.settingsNow()
@@ -235,7 +239,7 @@ func (k *keeper) declare(ctx context.Context, d *declaration) (SetResult, error)
 			c.count(&r)
 			g.put(c.key, c.was.rec, c.next)
 		}
-		r.Unchanged = len(d.records) - r.Added - r.Changed
+		r.Unchanged = len(d.tasks) - r.Added - r.Changed
 		g.tally.added += uint64(r.Added)
 		g.tally.removed += uint64(r.Removed)
 		done <- r

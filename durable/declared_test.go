@@ -307,7 +307,7 @@ func (e lateCommit) Commit(ctx context.Context, by engine.MemberID, batches []en
 	if e.armed.Load() && len(batches) > 0 && len(batches[0]) > 0 && !batches[0][0].Note {
 		e.armed.Store(false)
 		go func() {
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(engine.MaxStale) // later, the engine would refuse it
 			_, _ = e.Engine.Commit(context.Background(), by, batches)
 		}()
 		return nil, errors.New("connection reset")

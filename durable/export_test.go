@@ -10,6 +10,14 @@ func WithDraw(draw func() float64) Option {
 	}
 }
 
+// WithClocks replaces the monotonic and the wall clock of a node, in nanoseconds.
+func WithClocks(read func() (mono, wall int64)) Option {
+	return func(c *config) error {
+		c.clocks = read
+		return nil
+	}
+}
+
 // Held returns how many tasks the limiter of a kind holds, and how many groups it knows.
 func Held(s *Scheduler, kind string) (tasks, groups int) {
 	k := s.kinds.get(kind)

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/lane"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/internal/recent"
@@ -85,7 +85,7 @@ func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(
 func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	n := &node{
-		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, born: time.Now(),
+		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, clock: clock.New(cfg.clocks),
 		lifetimes: lifetimes{wake: signal(), behind: signal(), look: signal(), reread: signal()},
 		joining:   signal(), holder: rand.Uint64() | 1,
 		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},

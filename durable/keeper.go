@@ -133,6 +133,7 @@ func (k *keeper) watch(store engine.FailureReporter) {
 func (k *keeper) now() int64 { return time.Now().UnixNano() }
 
 func (k *keeper) do(ctx context.Context, v *verb) error {
+	v.timed(k.now()) // here, so that the keeper's other callers need not wait
 	return k.ask(ctx, op{do: v.apply, size: v.size})
 }
 

@@ -86,6 +86,7 @@ func (n *node) joinAgain() *term {
 		n.trouble(err)
 		return nil
 	}
+	call(n.reread)
 	return n.current()
 }
 
@@ -114,6 +115,7 @@ func (n *node) join(ctx context.Context) error {
 	n.heard(sent, now)
 	n.mu.Lock()
 	n.term = &term{id: id, readable: math.MaxUint8}
+	n.settled = engine.None // a new member claims nothing before it has read the settings
 	n.unreported = n.kinds.shared() != nil
 	n.extendLocked(sent)
 	n.mu.Unlock()
@@ -124,9 +126,8 @@ func (n *node) join(ctx context.Context) error {
 
 // heard adjusts the clock to the engine's time that an answer reports.
 func (n *node) heard(asked, now int64) {
-	answered := n.own()
+	answered := n.clock.Heard(asked, now)
 	n.count.calls.add(time.Duration(answered - asked))
-	n.clock.Heard(asked, answered, now)
 }
 
 // renew extends the lease and reports whether the node is still a member.
@@ -150,8 +151,8 @@ func (n *node) renew(t *term) bool {
 		n.failed(t, err)
 		return false
 	}
-	answered := n.own()
 	n.heard(sent, now)
+	answered := n.own()
 	leased := 0
 	n.expires = math.MaxInt64
 	for _, m := range members {

@@ -54,7 +54,7 @@ type node struct {
 	backlog *limit.Backlog
 	alone   bool // the engine belongs to this process alone, and answers at once
 	client  bool // the node is not a member and runs nothing; see Connect
-	clock   clock.Clock
+	clock   *clock.Clock
 	count   counter
 	report  reporter
 
@@ -64,7 +64,6 @@ type node struct {
 	holder uint64   // random number with which the node holds the note of a declared set
 	bursts keyLocks // key locks for SetTask with MaxDelay
 
-	born time.Time // when the node's own clock started
 	lifetimes
 	helper sync.WaitGroup
 
@@ -81,7 +80,8 @@ type node struct {
 	handlings handlings
 	answering map[string]*inquiry // other nodes' questions, by ID; owned by the goroutine that reads the settings
 
-	free atomic.Int64 // the earliest due time of an overdue task that is waiting for a worker on any node, or None
+	transit atomic.Int64 // how long the last commit took that came too late, until one is quicker; see engine.Write
+	free    atomic.Int64 // the earliest due time of an overdue task that is waiting for a worker on any node, or None
 
 	counts  recent.Of[Counts]
 	outages atomic.Uint64 // number of past outages
@@ -142,8 +142,10 @@ type adoption struct {
 	puzzled  bool  // the settings cannot be read
 }
 
-// own returns the time of the node's own clock, which is monotonic and starts when the node is created.
-func (n *node) own() int64 { return int64(time.Since(n.born)) }
+// own returns the time of the node's own clock, which starts when the node is created and never goes back. It advances
+// while the machine is suspended, so everything that the node learned before is then old: its lease and the settings have
+// run out, and confirmed starts are confirmed again.
+func (n *node) own() int64 { return n.clock.Own() }
 
 // now returns the time from which delays are counted. It is never before the engine's time.
 func (n *node) now() int64 { return n.clock.Latest(n.own()) }

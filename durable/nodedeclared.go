@@ -59,7 +59,7 @@ func (n *node) declare(ctx context.Context, d *declaration) (r SetResult, err er
 	case err != nil:
 		return SetResult{}, err
 	case r.Newer == 0:
-		r.Unchanged = len(d.records) - r.Added - r.Changed
+		r.Unchanged = len(d.tasks) - r.Added - r.Changed
 	}
 	d.tell(&n.report, r)
 	return r, nil
@@ -174,12 +174,22 @@ func (n *node) applySet(ctx context.Context, d *declaration, r *SetResult) (sure
 				return true, tooManyTasks(d.prefix)
 			}
 		}
+		now, err := n.sureNow(ctx)
+		if err != nil {
+			return true, err
+		}
 		left := 0
-		for some := range slices.Chunk(d.plan(exist, n.now(), n.next), declareAtOnce) {
+		d.timed(now)
+		for some := range slices.Chunk(d.plan(exist, now, n.next), declareAtOnce) {
 			batches := make([]engine.Batch, len(some))
 			for i, c := range some {
 				batches[i] = engine.Batch{c.write()}
 			}
+			if n.stamp(batches); n.clock.IsOld(now) {
+				left++
+				break
+			}
+			asked := n.own()
 			results, err := n.engine.Commit(ctx, 0, batches)
 			switch {
 			case errors.Is(err, engine.ErrTooLarge):
@@ -188,7 +198,10 @@ func (n *node) applySet(ctx context.Context, d *declaration, r *SetResult) (sure
 				return errors.Is(err, engine.ErrNotDone), n.unavailable(ctx, err)
 			}
 			for i, result := range results {
-				if result.Busy || len(result.Unmet) > 0 {
+				if result.Late != 0 {
+					n.late(asked, result.Late)
+				}
+				if result.Busy || result.Late != 0 || len(result.Unmet) > 0 {
 					left++
 					continue
 				}

@@ -83,6 +83,9 @@ func (n *node) adopt(s settings, revision, asked int64) {
 	if revision < n.settings && asked <= n.adopted {
 		return
 	}
+	if !n.isSettledLocked() {
+		call(n.wake) // it may claim again
+	}
 	now := n.own()
 	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
 	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), s.drained[n.cfg.name] != 0
@@ -99,7 +102,11 @@ func (n *node) adopt(s settings, revision, asked int64) {
 func (n *node) isSettled() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.own()-n.settled <= int64(settingsFor)
+	return n.isSettledLocked()
+}
+
+func (n *node) isSettledLocked() bool {
+	return n.settled != engine.None && n.own()-n.settled <= int64(settingsFor)
 }
 
 // releasePaused releases held tasks of paused kinds whose runs have not begun.

@@ -22,6 +22,29 @@ func (n *node) do(ctx context.Context, v *verb) error {
 		return ErrStopped
 	}
 	defer n.verbs.leave()
+	for {
+		now, err := n.sureNow(ctx)
+		if err != nil {
+			return err
+		}
+		v.timed(now)
+		if err := n.try(ctx, v); !errors.Is(err, errOld) {
+			return err
+		}
+	}
+}
+
+// sureNow is now for a verb. If the machine may have been suspended, it asks the engine for its time first.
+func (n *node) sureNow(ctx context.Context) (int64, error) {
+	if n.clock.IsUnsure() {
+		if err := n.askTime(ctx); err != nil {
+			return 0, n.unavailable(ctx, err)
+		}
+	}
+	return n.now(), nil
+}
+
+func (n *node) try(ctx context.Context, v *verb) error {
 	switch v.what {
 	case toAdd:
 		return n.add(ctx, v)
@@ -85,6 +108,8 @@ func (n *node) send(c *change) (engine.Result, error) {
 		switch {
 		case c.err == nil:
 			return c.r, nil
+		case c.err == errOld:
+			return c.r, errOld
 		case c.ctx.Err() != nil:
 			return c.r, c.ctx.Err()
 		case errors.Is(c.err, engine.ErrTooLarge):
@@ -102,6 +127,9 @@ func (n *node) add(ctx context.Context, v *verb) error {
 	}
 	v.number(n.next(len(v.records)))
 	c := &change{ctx: ctx, recs: v.records, size: v.size}
+	if !v.numbered {
+		c.asof = v.asof
+	}
 	c.batch = slices.Grow(c.one.batch[:0], len(v.records))
 	for _, rec := range v.records {
 		c.batch = append(c.batch, rec.Write(engine.IfAbsent, 0))
@@ -139,7 +167,7 @@ func (n *node) refuse(ctx context.Context, v *verb) error {
 
 func (n *node) set(ctx context.Context, v *verb) error {
 	v.number(n.next(1))
-	first, called := v.records[0], n.now()
+	first := v.records[0]
 	if first.Deadline != 0 {
 		unlock, err := n.bursts.lock(ctx, first.Key)
 		if err != nil {
@@ -148,11 +176,12 @@ func (n *node) set(ctx context.Context, v *verb) error {
 		defer unlock()
 	}
 	for {
-		rec, w, err := n.replacing(ctx, first.PutOff(n.now()-called))
+		rec, w, err := n.replacing(ctx, first.PutOff(n.now()-v.asof))
 		if err != nil {
 			return err
 		}
 		c := newChange(ctx, w, rec, v.size)
+		c.asof = v.asof
 		r, err := n.send(c)
 		if err != nil && ctx.Err() == nil { // the caller is still waiting
 			err = n.readBack(ctx, c.recs, err)
@@ -207,7 +236,9 @@ func (n *node) move(ctx context.Context, v *verb) error {
 			return nil
 		}
 		w := next.Write(engine.IfUnchanged, found.revision)
-		r, err := n.send(newChange(ctx, w, next, v.size))
+		c := newChange(ctx, w, next, v.size)
+		c.asof = v.asof
+		r, err := n.send(c)
 		if err != nil {
 			return n.readBackAs(ctx, v.key, err, func(now engine.Record) bool {
 				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)

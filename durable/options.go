@@ -34,6 +34,8 @@ type config struct {
 	name  string
 	lease time.Duration
 	draw  func() float64 // returns a number from 0 to 1, for the waits between attempts
+
+	clocks func() (mono, wall int64) // the clocks of the process; nil except in tests
 }
 
 // age returns the age of the scheduler at the given time, in nanoseconds.

@@ -21,6 +21,6 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 // [Connect], one run takes place even if the kind skips missed runs ([MissedSkip]), because the scheduler does not have
 // that setting. Resuming a task that is not paused has no effect.
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
-	v := &verb{what: toResume, key: key, to: s.below.now(), kinds: &s.kinds, size: MaxKey}
+	v := &verb{what: toResume, key: key, kinds: &s.kinds, size: MaxKey}
 	return stopped(s.below.do(ctx, v), "Resume", key)
 }

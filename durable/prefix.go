@@ -7,8 +7,6 @@ import (
 	"iter"
 	"strings"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // RemovePrefix removes the tasks whose keys begin with prefix, as [Scheduler.RemoveTask] does, and returns the number
@@ -30,8 +28,7 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 // [Scheduler.RemovePrefix], but calling it again does not resume: it reschedules all of the tasks again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
 	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
-		to := task.Later(s.below.now(), max(d, 0))
-		return &verb{what: toMove, key: v.rec.Key, to: to, found: v, size: v.rec.Size()}
+		return &verb{what: toMove, key: v.rec.Key, after: max(d, 0), found: v, size: v.rec.Size()}
 	})
 }
 

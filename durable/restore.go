@@ -36,7 +36,8 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 	if len(recs) == 0 {
 		return nil
 	}
-	return stopped(s.addRecords(ctx, recs, size, true), "Restore", "")
+	recs, twice := distinct(recs)
+	return stopped(s.below.do(ctx, &verb{what: toAdd, records: recs, numbered: true, twice: twice, size: size}), "Restore", "")
 }
 
 // checkRecord returns an error if a decoded record describes an impossible task.

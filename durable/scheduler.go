@@ -203,18 +203,11 @@ func (s *Scheduler) Err() error { return s.below.Err() }
 // The tasks are written in one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second
 // or more for [MaxBatch] bytes. Adding them in batches of a few thousand takes no longer and delays other verbs less.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
-	recs, size, err := s.records(tasks)
-	if err != nil || len(recs) == 0 {
+	size, err := s.check(tasks)
+	if err != nil || len(tasks) == 0 {
 		return err
 	}
-	key := recs[0].Key
-	return stopped(s.addRecords(ctx, recs, size, false), "AddTask", key)
-}
-
-// addRecords adds all of the records or none of them. If numbered is true, the records keep their generations.
-func (s *Scheduler) addRecords(ctx context.Context, recs []*task.Record, size int, numbered bool) error {
-	recs, twice := distinct(recs) // here, so that the keeper's other callers need not wait
-	return s.below.do(ctx, &verb{what: toAdd, records: recs, numbered: numbered, twice: twice, size: size})
+	return stopped(s.below.do(ctx, &verb{what: toAdd, tasks: tasks, kinds: &s.kinds, size: size}), "AddTask", tasks[0].Key)
 }
 
 // distinct returns the first record of each key, and the keys with more than one record.
@@ -241,35 +234,29 @@ func distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool)
 // SetTask adds the task, or replaces the existing task with the same key. With MaxDelay, SetTask postpones the task's
 // run: see [Task].
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
-	recs, size, err := s.records([]Task{task})
+	tasks := []Task{task}
+	size, err := s.check(tasks)
 	if err != nil {
 		return err
 	}
-	return stopped(s.below.do(ctx, &verb{what: toSet, records: recs, size: size}), "SetTask", task.Key)
+	return stopped(s.below.do(ctx, &verb{what: toSet, tasks: tasks, kinds: &s.kinds, size: size}), "SetTask", task.Key)
 }
 
-// records returns the tasks as records without generations, and the total size in bytes.
-func (s *Scheduler) records(tasks []Task) (recs []*task.Record, size int, err error) {
-	now := s.below.now()
-	recs = make([]*task.Record, len(tasks))
+// check returns the total size of the tasks in bytes, or an error if one of them is invalid or they are too large.
+func (s *Scheduler) check(tasks []Task) (size int, err error) {
 	for i := range tasks {
 		t := &tasks[i]
 		if err := t.validate(); err != nil {
-			return nil, 0, err
+			return 0, err
 		}
-		version, known := s.kinds.version(t.Kind)
-		if !known {
-			return nil, 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
+		if _, known := s.kinds.version(t.Kind); !known {
+			return 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
-		recs[i] = t.record(now)
-		if t.PayloadVersion == 0 {
-			recs[i].Version = version
-		}
-		if size += recs[i].Size(); size > MaxBatch {
-			return nil, 0, tooMuch()
+		if size += t.size(); size > MaxBatch {
+			return 0, tooMuch()
 		}
 	}
-	return recs, size, nil
+	return size, nil
 }
 
 func tooMuch() error {
@@ -289,8 +276,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // that run ends. Reschedule makes a parked task run again, with its full number of attempts. The next run is a new run
 // with another token, even if the earlier one was parked or was waiting for a retry.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
-	to := task.Later(s.below.now(), max(d, 0))
-	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, to: to, size: MaxKey}), "Reschedule", key)
+	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, after: max(d, 0), size: MaxKey}), "Reschedule", key)
 }
 
 // Exist reports whether there is a task with the key. A task exists until its last run is acknowledged.

@@ -93,11 +93,11 @@ func (n *node) runTask(l *live) {
 	if rec.Due == task.Never {
 		kind.parked.Add(1)
 		kind.keepInterrupted(rec)
-		n.conclude(l, rec, tally{parked: 1}, false)
+		n.conclude(l, as(rec), tally{}, false)
 		return
 	}
-	if to := n.skipsTo(l, kind); to != engine.None {
-		n.conclude(l, rec.Skipped(to), tally{}, false)
+	if n.skipsTo(l, kind) != engine.None {
+		n.conclude(l, func(int64) *task.Record { return rec.Skipped(n.skipsTo(l, kind)) }, tally{}, false)
 		return
 	}
 	if !n.isSettled() {
@@ -113,7 +113,7 @@ func (n *node) runTask(l *live) {
 	}
 	if rec.IsExpired(n.now()) { // here, because the confirmation may have taken long
 		kind.keepExpired(rec)
-		n.conclude(l, nil, tally{expired: 1}, false)
+		n.conclude(l, as(nil), tally{expired: 1}, false)
 		return
 	}
 	ctx, ok := n.begin(l)
@@ -127,9 +127,9 @@ func (n *node) runTask(l *live) {
 		kind.overdue.note(l.Rec, began)
 	}
 	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, n.now(), &h.ends), &n.cfg, n.now, func(o task.Outcome, _ time.Time) *task.Record {
-		next := rec.After(o, &kind.policy, n.now(), n.cfg.draw())
-		n.conclude(l, next, attempted(o, next), o.Failure == "" && !o.Snooze && h.ends.written.Load())
-		return next
+		draw := n.cfg.draw()
+		after := func(now int64) *task.Record { return rec.After(o, &kind.policy, now, draw) }
+		return n.conclude(l, after, attempted(o, nil), o.Failure == "" && !o.Snooze && h.ends.written.Load())
 	})
 }
 
@@ -147,7 +147,7 @@ const (
 // takeBack writes the record of a task whose run does not begin after all. This prevents a start that the engine may
 // have counted from counting as an attempt.
 func (n *node) takeBack(l *live) {
-	n.conclude(l, l.Rec.Interrupted(l.claim.starts, &n.kinds.get(l.Rec.Kind).policy, n.now()), tally{}, false)
+	n.conclude(l, as(l.Rec.Interrupted(l.claim.starts, &n.kinds.get(l.Rec.Kind).policy, n.now())), tally{}, false)
 }
 
 // decide asks the engine to confirm a start. It combines the request with those of other workers, or asks at once if

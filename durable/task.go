@@ -166,6 +166,12 @@ func (t *Task) shift() time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:]) % (uint64(t.Jitter) + 1))
 }
 
+// size returns the approximate size of the task's record, as [task.Record.Size] does.
+func (t *Task) size() int {
+	r := task.Record{Key: t.Key, Kind: t.Kind, Payload: t.Payload, Trace: t.Trace, Group: t.Group}
+	return r.Size()
+}
+
 // record returns the record of a task that is added now, without a generation.
 func (t *Task) record(now int64) *task.Record {
 	shift := t.shift()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/past"
@@ -58,12 +59,14 @@ type backend interface {
 // A verb is a caller's request as data. A keeper applies it within a group, and a node within a batch.
 type verb struct {
 	what     what
+	tasks    []Task          // the valid tasks to add or to set, which become records when the verb is timed
 	records  []*task.Record  // the records to add, with different keys, or the record to set; without generations
 	numbered bool            // the records already have generations and keep them
 	twice    map[string]bool // keys to add that the caller gave more than once
 	key      string          // key of the task to remove, move, pause or resume
-	to       int64           // the due time of the task to move, or the time of the resumption
-	kinds    *kinds          // where to look up the policy of the task to resume
+	after    time.Duration   // how long after the call the task to move is due
+	asof     int64           // the time of the call, from which all other times are computed; see timed
+	kinds    *kinds          // the kinds of the tasks to add or to set, or of the task to resume
 	size     int             // approximate number of bytes that the verb writes
 	found    *view           // the task as it was when found; may be nil
 	same     bool            // the task must still be at the same run; set for one of many tasks
@@ -80,15 +83,41 @@ const (
 	toResume             // resumes the task with the key
 )
 
+// timed computes the times of the verb from the time of the call. If the time turns out to be wrong, because the machine
+// was suspended, the verb is timed once more.
+func (v *verb) timed(now int64) {
+	v.asof = now
+	if v.tasks == nil {
+		return
+	}
+	v.records = recordsOf(v.tasks, v.kinds, now)
+	if v.what == toAdd {
+		v.records, v.twice = distinct(v.records)
+	}
+}
+
+// recordsOf returns the records of valid tasks that are added at the given time, without generations.
+func recordsOf(tasks []Task, kinds *kinds, now int64) []*task.Record {
+	recs := make([]*task.Record, len(tasks))
+	for i := range tasks {
+		t := &tasks[i]
+		recs[i] = t.record(now)
+		if t.PayloadVersion == 0 {
+			recs[i].Version, _ = kinds.version(t.Kind)
+		}
+	}
+	return recs
+}
+
 // change returns the task after a verb that moves, pauses or resumes it.
 func (v *verb) change(old *task.Record) *task.Record {
 	switch v.what {
 	case toPause:
 		return old.Held()
 	case toResume:
-		return old.Resumed(v.kinds.policy(old), v.to)
+		return old.Resumed(v.kinds.policy(old), v.asof)
 	}
-	return old.Moved(v.to)
+	return old.Moved(task.Later(v.asof, v.after))
 }
 
 // fits reports whether the verb applies to the task, which may be nil. If the verb is for one of many tasks, the task

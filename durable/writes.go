@@ -5,6 +5,7 @@ package durable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type change struct {
 	ctx   context.Context // context of the waiting caller
 	batch engine.Batch
 	recs  []*task.Record // the record that each write stores, or nil
+	asof  int64          // the time from which the records were computed; 0 if they depend on no time
 	size  int            // approximate number of bytes written
 	done  func()         // called when r and err are set
 	r     engine.Result
@@ -186,16 +188,64 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// errOld is the result of a change whose times have to be computed again, because the machine was suspended since they
+// were computed. The change had no effect.
+var errOld = fmt.Errorf("durable: the machine was suspended during the call: %w", engine.ErrNotDone)
+
+// stamp sets the time at which the batches are sent.
+func (n *node) stamp(batches []engine.Batch) {
+	now := n.now() + n.transit.Load()
+	for _, batch := range batches {
+		for i := range batch {
+			if batch[i].Data != nil {
+				batch[i].Now = now
+			}
+		}
+	}
+}
+
+// timely stamps the changes, and then ends those whose times are old. A suspension that is noticed only after that makes
+// the stamp old too.
+func (n *node) timely(sent []*change, batches []engine.Batch) ([]*change, []engine.Batch) {
+	n.stamp(batches)
+	for i := 0; i < len(sent); {
+		if c := sent[i]; c.asof != 0 && n.clock.IsOld(c.asof) {
+			sent, batches = slices.Delete(sent, i, i+1), slices.Delete(batches, i, i+1)
+			c.end(engine.Result{}, errOld)
+			continue
+		}
+		i++
+	}
+	return sent, batches
+}
+
+// late learns from a batch that came too late. The next batches may be on their way for as long as this one.
+func (n *node) late(asked, now int64) {
+	n.heard(asked, now)
+	if !n.clock.IsOld(n.clock.Latest(asked)) { // otherwise a suspension took that long
+		n.transit.Store(max(n.transit.Load(), n.own()-asked))
+	}
+}
+
 func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Batch) {
+	sent, batches = n.timely(sent, batches)
+	if len(sent) == 0 {
+		return
+	}
 	t := n.mark(sent)
 	by := engine.MemberID(0)
 	if t != nil {
 		by = t.id
 	}
 	began := n.own()
+	asked := began
 	results, err := n.engine.Commit(ctx, by, batches)
 	for errors.Is(err, engine.ErrNotDone) && !errors.Is(err, engine.ErrTooLarge) && n.own()-began < int64(notDoneFor) {
 		_ = pauseFor(ctx, notDoneEvery)
+		if sent, batches = n.timely(sent, batches); len(sent) == 0 {
+			return
+		}
+		asked = n.own()
 		results, err = n.engine.Commit(ctx, by, batches)
 	}
 	tooLarge := errors.Is(err, engine.ErrTooLarge)
@@ -220,10 +270,15 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	for _, r := range results {
 		changes += len(r.Written)
 	}
-	n.count.commit(changes, time.Duration(n.own()-began))
+	answered := n.own()
+	n.count.commit(changes, time.Duration(answered-began))
+	n.transit.Store(min(n.transit.Load(), answered-asked))
 	for i, c := range sent {
 		r := results[i]
-		if r.Busy {
+		if r.Late != 0 {
+			n.late(asked, r.Late)
+		}
+		if r.Busy || r.Late != 0 {
 			n.apart(c)
 			continue
 		}
@@ -294,17 +349,26 @@ const (
 )
 
 // conclude writes the task after its run, if the node still holds the task. Nothing waits for the write. Until the
-// write is done, the task counts as running, and no other run of the task starts. completed says whether the handler
-// used [Run.Completion]. If it did, a task that is no longer held was completed by the handler's own write.
-func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
+// write is done, the task counts as running, and no other run of the task starts. after returns the task after the run
+// as of the given time. completed says whether the handler used [Run.Completion]. If it did, a task that is no longer
+// held was completed by the handler's own write. conclude returns the task as it is to be written.
+func (n *node) conclude(l *live, after func(now int64) *task.Record, t tally, completed bool) *task.Record {
+	now := n.now()
+	next := after(now)
 	w := completion(next, l.Rec, l.claim.revision)
 	c := newChange(n.sends, w, next, l.Rec.Size())
+	c.asof = now
+	if t.parked = 0; next != nil && next.Due == task.Never {
+		t.parked = 1
+	}
 	c.done = func() {
 		switch {
+		case errors.Is(c.err, errOld):
+			n.conclude(l, after, t, completed)
 		case errors.Is(c.err, engine.ErrTooLarge) && next != nil && (next.Failed != nil || next.Note != ""):
 			brief := *next
 			brief.Failed, brief.Note = nil, ""
-			n.conclude(l, &brief, t, completed)
+			n.conclude(l, as(&brief), t, completed)
 		case c.err != nil:
 			n.keepUnsent(l, c)
 		case len(c.r.Unmet) > 0:
@@ -330,6 +394,12 @@ func (n *node) conclude(l *live, next *task.Record, t tally, completed bool) {
 	} else {
 		n.keepUnsent(l, c)
 	}
+	return next
+}
+
+// as returns a function that returns the record for any time.
+func as(rec *task.Record) func(now int64) *task.Record {
+	return func(int64) *task.Record { return rec }
 }
 
 // hold requests that the node hold the change's tasks that are due soon and have a handler on this node.

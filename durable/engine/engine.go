@@ -73,6 +73,10 @@ type Engine interface {
 	// milliseconds for the lock, then skips the batch and sets Busy in its result. A call with a single batch waits
 	// until ctx is done. A caller that does not want to wait adds an empty batch.
 	//
+	// If the engine's clock is more than MaxStale past the Now of a write when the call arrives, Commit does not apply
+	// its batch, and sets Late in the batch's result. The writer's machine may have been suspended since it computed the
+	// times in the record. Commit may treat the other batches of the call in the same way.
+	//
 	// If a batch is larger than the engine allows, Commit applies no batch and returns an error that wraps ErrTooLarge.
 	Commit(ctx context.Context, by MemberID, batches []Batch) ([]Result, error)
 
@@ -293,6 +297,7 @@ type Write struct {
 
 	If       Condition
 	Revision int64 // the expected revision, for IfUnchanged and IfUnstarted
+	Now      int64 // the engine's time when the write was sent, as the writer estimates it; 0 if the record depends on no time; not for notes
 	Hold     bool  // the committing member holds the task after the write; if not set, the task is free
 	Failing  bool  // an attempt of the task's run has failed
 }
@@ -324,10 +329,24 @@ const (
 	IfUnstarted // a record exists at Write.Revision, and its Starts is 0; a note's Starts is always 0
 )
 
-// A Result is the outcome of a batch. The batch was applied if Unmet is empty and Busy is false.
+// MaxStale is how long a write may be on its way to the engine. See [Write].Now.
+const MaxStale = 250 * time.Millisecond
+
+// IsLate reports whether a write of the batch was sent more than MaxStale before now, the engine's time.
+func (b Batch) IsLate(now int64) bool {
+	for _, w := range b {
+		if w.Now != 0 && now-w.Now > int64(MaxStale) {
+			return true
+		}
+	}
+	return false
+}
+
+// A Result is the outcome of a batch. The batch was applied if Unmet is empty, Busy is false and Late is 0.
 type Result struct {
 	Unmet   []string  // the keys whose conditions do not hold
 	Busy    bool      // the batch encountered a lock; commit it again in a separate call
+	Late    int64     // the engine's time if the batch came too late; see [Write].Now
 	Written []Written // one element per write if the batch was applied
 }
 

@@ -68,6 +68,7 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"one of many commits wins", oneWins},
 		{"commits of the same keys", sameKeys},
 		{"commit whose answer was lost", lostCommit},
+		{"commits that come too late", lateWrites},
 
 		{"due order and bounds", dueOrder},
 		{"due walk during changes", dueDuringChanges},
@@ -189,7 +190,9 @@ func (s *subject) commits(by engine.MemberID, batches ...engine.Batch) []engine.
 			results[i] = s.commits(by, batches[i])[0]
 		case len(r.Unmet) > 0 && len(r.Written) > 0:
 			s.t.Fatalf("a batch is both unmet and written: %+v", r)
-		case len(r.Unmet) == 0 && len(r.Written) != len(batches[i]):
+		case r.Late != 0 && (len(r.Unmet) > 0 || len(r.Written) > 0):
+			s.t.Fatalf("a batch is both late and done: %+v", r)
+		case r.Late == 0 && len(r.Unmet) == 0 && len(r.Written) != len(batches[i]):
 			s.t.Fatalf("%d writes of %d", len(r.Written), len(batches[i]))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 
@@ -572,4 +573,43 @@ func dueDuringChanges(s *subject) {
 	}
 	close(stop)
 	wait.Wait()
+}
+
+// A batch that was sent long ago by the engine's clock has no effect, and its result has the engine's time.
+func lateWrites(s *subject) {
+	now := s.now()
+	at := func(w engine.Write, sent time.Duration) engine.Write {
+		w.Now = now + int64(sent)
+		return w
+	}
+	const ago = -engine.MaxStale - time.Second
+	refused := func(what string, writes ...engine.Write) {
+		s.t.Helper()
+		if r := s.commit(0, writes...); r.Late < now || r.Late > s.now() {
+			s.t.Errorf("%s: the result is %+v, and the engine's time was %d", what, r, now)
+		}
+	}
+	refused("one write", at(add("a", 1), ago))
+	refused("several writes", add("a", 1), at(add("b", 1), ago), at(add("c", 1), 0))
+	s.absent("a")
+	s.absent("b")
+	s.absent("c")
+	s.write(0, at(add("a", 1), time.Hour)) // the writer's estimate may be too high
+	revision := s.write(0, at(put("a", 2, 0), time.Hour)).Revision
+	refused("a change", at(unchanged(put("a", 3, 0), revision), ago))
+	if task := s.get("a"); task.Due != 2 || task.Revision != revision {
+		s.t.Errorf("after a late change the task is %+v", task)
+	}
+	r := s.commits(0, engine.Batch{at(add("d", 1), ago)}, engine.Batch{add("e", 1)}, engine.Batch{at(add("f", 1), time.Hour)})
+	for i, key := range []string{"d", "e", "f"} {
+		if key == "d" && r[i].Late == 0 {
+			s.t.Errorf("a late batch among others has the result %+v", r[i])
+		}
+		if r[i].Late != 0 {
+			s.absent(key)
+		} else {
+			s.get(key)
+		}
+	}
+	s.commit(0, remove("a"))
 }

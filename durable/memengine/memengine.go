@@ -92,14 +92,19 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 		return nil, err
 	}
 	defer e.mu.Unlock()
-	if len(batches) == 1 {
+	arrived := e.now()
+	if len(batches) == 1 && !batches[0].IsLate(arrived) {
 		if err := e.awaitLocks(ctx, nil, batches[0]); err != nil {
 			return nil, err
 		}
 	}
 	results := make([]engine.Result, len(batches))
 	for i, batch := range batches {
-		results[i] = e.commit(by, batch)
+		if batch.IsLate(arrived) {
+			results[i].Late = arrived
+		} else {
+			results[i] = e.commit(by, batch)
+		}
 	}
 	return results, nil
 }

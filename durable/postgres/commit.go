@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -32,7 +33,7 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 			tasks = append(tasks, i)
 		}
 	}
-	g := group{e: e, by: by, batches: batches, results: results}
+	g := group{e: e, by: by, batches: batches, results: results, called: time.Now()}
 	err := g.commit(ctx, tasks)
 	if err == nil {
 		err = g.commit(ctx, notes)
@@ -57,7 +58,22 @@ type group struct {
 	batches []engine.Batch
 	results []engine.Result
 
-	some bool // at least one transaction was committed
+	called time.Time
+	some   bool // at least one transaction was committed
+}
+
+// latest returns the latest time at which the server may execute the batches: engine.MaxStale after the earliest Now of
+// their writes. The time since the call is added, by the clock that stands still while the machine is suspended.
+func (g *group) latest(these []int) int64 {
+	latest := int64(math.MaxInt64)
+	for _, i := range these {
+		for _, w := range g.batches[i] {
+			if w.Now != 0 {
+				latest = min(latest, w.Now+int64(engine.MaxStale+time.Since(g.called)))
+			}
+		}
+	}
+	return latest
 }
 
 // commit commits the batches together. If a lock blocks them, commit splits them in half and commits each half
@@ -126,9 +142,13 @@ func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
 			return nil, errEarly{err}
 		}
 		defer conn.Release()
-		writes, err := g.write(ctx, conn, statement, args)
+		writes, late, err := g.write(ctx, conn, statement, args)
 		if err != nil {
 			return nil, err
+		}
+		if late != 0 {
+			g.refuse(these, late)
+			return nil, nil
 		}
 		g.some = true
 		again, _ = g.settle(these, writes)
@@ -137,6 +157,13 @@ func (g *group) try(ctx context.Context, these []int) (again []int, err error) {
 	again, err = g.tryWhole(ctx, these, statement, args)
 	g.some = g.some || err == nil
 	return again, err
+}
+
+// refuse sets the results of batches that came too late.
+func (g *group) refuse(these []int, now int64) {
+	for _, i := range these {
+		g.results[i] = engine.Result{Late: now}
+	}
 }
 
 // tryWhole is like try, but for batches of several writes. It does not commit the transaction if a batch was done only
@@ -148,9 +175,13 @@ func (g *group) tryWhole(ctx context.Context, these []int, statement string, arg
 		return nil, errEarly{err}
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // does nothing after the commit
-	writes, err := g.write(ctx, tx, statement, args)
+	writes, late, err := g.write(ctx, tx, statement, args)
 	if err != nil {
 		return nil, errEarly{err}
+	}
+	if late != 0 {
+		g.refuse(these, late)
+		return nil, nil
 	}
 	again, whole := g.settle(these, writes)
 	if !whole {
@@ -204,7 +235,7 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 	if single && removals {
 		return g.e.sql.remove, []any{keys, conditions, revisions}, true
 	}
-	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups}
+	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups, g.latest(these)}
 	return g.e.sql.commit, args, single
 }
 
@@ -215,9 +246,10 @@ type write struct {
 	engine.Written
 }
 
-// write runs the statement and returns the outcomes in the order of its writes.
-func (g *group) write(ctx context.Context, on sender, statement string, args []any) ([]write, error) {
-	writes := make([]write, len(args[0].([][]byte)))
+// write runs the statement and returns the outcomes in the order of its writes. late is the server's time if the writes
+// came too late, and otherwise 0.
+func (g *group) write(ctx context.Context, on sender, statement string, args []any) (writes []write, late int64, err error) {
+	writes = make([]write, len(args[0].([][]byte)))
 	b := g.e.batch()
 	if !g.e.direct {
 		b.Queue(g.e.sql.setLockTimeout)
@@ -226,14 +258,17 @@ func (g *group) write(ctx context.Context, on sender, statement string, args []a
 		var w write
 		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced}
 		_, err := pgx.ForEachRow(rows, into, func() error {
-			if !writes[w.n-1].done {
+			if w.n == 0 {
+				late = w.Revision
+			} else if !writes[w.n-1].done {
 				writes[w.n-1] = w
 			}
 			return nil
 		})
 		return err
 	})
-	return writes, on.SendBatch(ctx, b).Close()
+	err = on.SendBatch(ctx, b).Close()
+	return writes, late, err
 }
 
 // A sender is a pool or a transaction. A batch sent to a pool is its own transaction, which has been committed when

@@ -18,7 +18,7 @@ func WriteTx(ctx context.Context, e *Engine, tx pgx.Tx, writes ...engine.Write) 
 	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 0"); err != nil {
 		return nil, err
 	}
-	done, err := g.write(ctx, tx, statement, args)
+	done, _, err := g.write(ctx, tx, statement, args)
 	if err != nil {
 		return nil, err
 	}

@@ -131,6 +131,7 @@ func (c config) statements() statements {
 
 		// The conditions are those of engine.Condition: 1 absent, 2 present, 3 unchanged, 4 always, 5 unstarted.
 		//
+		//	late  the time, if the writes were sent too long ago; then nothing else is done
 		//	me    the member, if its lease has not expired. It cannot be reaped before the end of the transaction
 		//	todo  the writes, with the existing tasks that they change, locked in key order. All writes of a batch
 		//	      with an unmet condition are refused
@@ -140,7 +141,9 @@ func (c config) statements() statements {
 		// be neither done nor unmet if another transaction has added the key or changed the task since the statement
 		// began.
 		commit: sql(`
-WITH me AS MATERIALIZED (
+WITH late AS MATERIALIZED (
+	SELECT now FROM (SELECT $now AS now) t WHERE now > $12::bigint
+), me AS MATERIALIZED (
 	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $9 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
 	WHERE until > $now
 ), todo AS MATERIALIZED (
@@ -157,6 +160,7 @@ WITH me AS MATERIALIZED (
 		LEFT JOIN LATERAL (
 			SELECT t.ctid AS at, t.revision, t.starts FROM $schema.task t WHERE t.key = q.key AND q.cond <> 1
 			LIMIT 1 FOR UPDATE OF t) old ON true) c
+	WHERE NOT EXISTS (SELECT FROM late)
 ), ins AS (
 	INSERT INTO $schema.task (key, due, revision, owner, kind, data, failing, grp)
 	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data, CASE WHEN failing THEN due END,
@@ -188,7 +192,8 @@ FROM (
 			NULL::bigint AS owner FROM todo
 		UNION ALL
 		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner FROM done) part
-	GROUP BY key) write`),
+	GROUP BY key) write
+UNION ALL SELECT 0, false, false, now, false, false FROM late`),
 
 		// This statement handles a commit of removals only, where each batch is one removal with the condition
 		// unchanged or present. Most runs end with this statement, which takes half the time of a general commit. It

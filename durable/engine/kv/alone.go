@@ -256,6 +256,10 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 	plans, txs = make([]*plan, 0, len(batches)), make([]engine.Tx, 0, len(batches)+1)
 	for i, batch := range batches {
 		p := &plan{number: i}
+		if batch.IsLate(at.now) {
+			results[i].Late = at.now
+			continue
+		}
 		if results[i].Unmet = p.unmet(batch, present); results[i].Unmet != nil {
 			continue
 		}

@@ -86,9 +86,17 @@ func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engin
 		return nil, err
 	}
 	results := make([]engine.Result, len(batches))
-	todo := make([]int, len(batches))
-	for i := range todo {
-		todo[i] = i
+	todo := make([]int, 0, len(batches))
+	at, err := e.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, batch := range batches {
+		if batch.IsLate(at.now) {
+			results[i].Late = at.now
+		} else {
+			todo = append(todo, i)
+		}
 	}
 	for len(todo) > 0 {
 		again, err := e.try(ctx, by, batches, todo, results)
