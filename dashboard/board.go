@@ -192,7 +192,7 @@ func (b *board) look() reading {
 	b.mu.Lock()
 	r := b.now
 	b.mu.Unlock()
-	if !r.Time.IsZero() && time.Since(r.Time) < lookEvery {
+	if !r.Time.IsZero() && recent.Since(r.Time) < lookEvery {
 		return r
 	}
 	r = b.read()

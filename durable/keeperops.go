@@ -31,11 +31,13 @@ func (k *keeper) runTask(l *live) {
 			return
 		}
 	}
-	if l.overdue {
-		if next := k.skip(rec, kind); next != rec { // it has waited long, or was restored
+	if l.overdue || rec.Due <= k.overdueUntil() { // it may have waited long, been restored, or slept with the machine
+		if next := k.skip(rec, kind); next != rec {
 			k.conclude(l, next, tally{})
 			return
 		}
+	}
+	if l.overdue {
 		if k.counted.Add(1) <= int64(countedStarts+k.cfg.poolSize) && !k.countStart(l) {
 			return
 		}

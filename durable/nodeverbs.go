@@ -36,12 +36,14 @@ func (n *node) do(ctx context.Context, v *verb) error {
 
 // sureNow is now for a verb. If the machine may have been suspended, it asks the engine for its time first.
 func (n *node) sureNow(ctx context.Context) (int64, error) {
-	if n.clock.IsUnsure() {
+	now := n.now()
+	for n.clock.IsUnsure() { // reading the clock may have shown it
 		if err := n.askTime(ctx); err != nil {
 			return 0, n.unavailable(ctx, err)
 		}
+		now = n.now()
 	}
-	return n.now(), nil
+	return now, nil
 }
 
 func (n *node) try(ctx context.Context, v *verb) error {

@@ -96,8 +96,7 @@ func (n *node) runTask(l *live) {
 		n.conclude(l, as(rec), tally{}, false)
 		return
 	}
-	if n.skipsTo(l, kind) != engine.None {
-		n.conclude(l, func(int64) *task.Record { return rec.Skipped(n.skipsTo(l, kind)) }, tally{}, false)
+	if n.skips(l, rec, kind) {
 		return
 	}
 	if !n.isSettled() {
@@ -111,7 +110,11 @@ func (n *node) runTask(l *live) {
 		n.takeBack(l)
 		return
 	}
-	if rec.IsExpired(n.now()) { // here, because the confirmation may have taken long
+	// The confirmation may have taken long, or shown that the machine was suspended.
+	if n.skips(l, rec, kind) {
+		return
+	}
+	if rec.IsExpired(n.now()) {
 		kind.keepExpired(rec)
 		n.conclude(l, as(nil), tally{expired: 1}, false)
 		return
@@ -221,10 +224,19 @@ func (n *node) begin(l *live) (context.Context, bool) {
 	return nil, false
 }
 
+// skips skips the run if its kind skips it, and reports whether it did.
+func (n *node) skips(l *live, rec *task.Record, of *kind) bool {
+	if n.skipsTo(l, of) == engine.None {
+		return false
+	}
+	n.conclude(l, func(int64) *task.Record { return rec.Skipped(n.skipsTo(l, of)) }, tally{}, false)
+	return true
+}
+
 // skipsTo returns the time up to which runs of the task are skipped because its kind skips runs that were missed before
 // Start or runs that are too old. It returns None if no runs are skipped.
 func (n *node) skipsTo(l *live, of *kind) int64 {
-	if !l.overdue || !l.Rec.Skippable() || l.claim.starts > 0 {
+	if !l.Rec.Skippable() || l.claim.starts > 0 || !l.overdue && l.Rec.Due > n.overdueUntil() {
 		return engine.None
 	}
 	now := n.now()

@@ -595,7 +595,7 @@ func lateWrites(s *subject) {
 	s.absent("b")
 	s.absent("c")
 	s.write(0, at(add("a", 1), time.Hour)) // the writer's estimate may be too high
-	revision := s.write(0, at(put("a", 2, 0), time.Hour)).Revision
+	revision := s.write(0, at(put("a", 2, engine.Always), time.Hour)).Revision
 	refused("a change", at(unchanged(put("a", 3, 0), revision), ago))
 	if task := s.get("a"); task.Due != 2 || task.Revision != revision {
 		s.t.Errorf("after a late change the task is %+v", task)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
+	"github.com/seed581295f1/timewheel/internal/recent"
 )
 
 // longest is the longest lease. Longer leases are reduced to this value.
@@ -178,7 +179,7 @@ func (e *Engine) saw(sent time.Time, now int64) {
 // scheduler, one transaction takes a reading, and all others use that reading while it is valid.
 func (e *Engine) time(ctx context.Context, tx Tx) (now int64, err error) {
 	if r := e.seen.Load(); r != nil {
-		if age := time.Since(r.sent); age < fresh {
+		if age := recent.Since(r.sent); age < fresh {
 			return r.now + int64(age), nil
 		}
 	}

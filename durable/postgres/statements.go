@@ -486,7 +486,7 @@ UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.ctid 
 		insertTx: sql(`
 INSERT INTO $schema.task (key, due, revision, kind, data, grp)
 VALUES ($1, $2, $next, $3, $4, nullif($5::bytea, ''))
-ON CONFLICT (key) DO NOTHING RETURNING revision`),
+ON CONFLICT (key) DO NOTHING RETURNING revision, $now`),
 		deleteAtTx: sql(`DELETE FROM $schema.task WHERE key = $1 AND revision = $2 RETURNING revision`),
 		deleteTx:   sql(`DELETE FROM $schema.task WHERE key = $1 RETURNING revision`),
 		getTx:      sql(`SELECT $row, $now FROM $schema.task t WHERE t.key = $1 FOR NO KEY UPDATE`),

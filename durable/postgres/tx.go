@@ -61,17 +61,29 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 	if len(tasks) == 0 {
 		return nil
 	}
+	for {
+		if again, err := e.addTaskTx(ctx, tx, tasks); !again || err != nil {
+			return err
+		}
+		e.seen.Store(nil)
+	}
+}
+
+// addTaskTx performs one try of AddTaskTx. It reports whether it has to be called again, because the time from which the
+// delays counted was wrong: the machine was suspended since it was read. The transaction is then unchanged.
+func (e *Engine) addTaskTx(ctx context.Context, tx Tx, tasks []durable.Task) (again bool, err error) {
 	now, err := e.time(ctx, tx)
 	if err != nil {
-		return explain("add task", err)
+		return false, explain("add task", err)
 	}
+	called := time.Now()
 	writes := make([]engine.Write, len(tasks))
 	seen := make(map[string]bool, len(tasks))
 	var taken []string
 	for i, task := range tasks {
 		w, err := durable.NewWrite(task, now)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if writes[i] = w; seen[w.Key] {
 			taken = append(taken, w.Key)
@@ -79,32 +91,40 @@ func (e *Engine) AddTaskTx(ctx context.Context, tx Tx, tasks ...durable.Task) er
 		seen[w.Key] = true
 	}
 	if taken != nil {
-		return &durable.DuplicateKeysError{Keys: taken}
+		return false, &durable.DuplicateKeysError{Keys: taken}
 	}
 	slices.SortFunc(writes, func(a, b engine.Write) int { return strings.Compare(a.Key, b.Key) })
 	revisions := make([]int64, len(writes)) // 0 if the key was in use
 	for i, w := range writes {
 		args := []any{[]byte(w.Key), w.Due, []byte(w.Kind), w.Data, []byte(w.Group)}
-		added, err := one(ctx, tx, e.sql.insertTx, args, &revisions[i])
+		var at int64
+		added, err := one(ctx, tx, e.sql.insertTx, args, &revisions[i], &at)
 		if err != nil {
-			return explain("add task", err)
+			return false, explain("add task", err)
 		}
 		if !added {
 			taken = append(taken, w.Key)
 		}
+		// time.Since does not contain the suspension, but it contains any wait for a lock.
+		if again = again || added && at-now > int64(engine.MaxStale+time.Since(called)); again {
+			break
+		}
 	}
-	if taken == nil {
-		return nil
+	if taken == nil && !again {
+		return false, nil
 	}
 	for i, w := range writes {
 		if revisions[i] == 0 {
 			continue
 		}
 		if _, err := one(ctx, tx, e.sql.deleteAtTx, []any{[]byte(w.Key), revisions[i]}, new(int64)); err != nil {
-			return explain("add task", err)
+			return false, explain("add task", err)
 		}
 	}
-	return &durable.DuplicateKeysError{Keys: taken}
+	if again {
+		return true, nil
+	}
+	return false, &durable.DuplicateKeysError{Keys: taken}
 }
 
 // RemoveTaskTx removes the task with the given key in the transaction, as [durable.Scheduler.RemoveTask] does. The

@@ -36,7 +36,7 @@ type Of[T any] struct {
 	last   Answer[T]
 	era    uint64        // era of last
 	took   time.Duration // how long the last answer took; 0 if there was no answer
-	until  time.Time     // last is reused until this time
+	reuse  time.Duration // last is reused until it is that old
 	err    error         // error of the last question that ended
 	under  uint64        // era of the last question
 	asked  chan struct{} // closed when the last question has ended; nil if no question was asked
@@ -58,7 +58,7 @@ func (q *Of[T]) Ask(era uint64, ask func(context.Context) (T, error)) <-chan str
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.asked != nil && q.under == era {
-		if !isClosed(q.asked) || q.err == nil && !q.Always && time.Now().Before(q.until) {
+		if !isClosed(q.asked) || q.err == nil && !q.Always && Since(q.last.At) < q.reuse {
 			return q.asked
 		}
 	}
@@ -92,7 +92,7 @@ func (q *Of[T]) run(ctx context.Context, cancel context.CancelFunc, era uint64, 
 		return
 	}
 	q.last, q.era = Answer[T]{Value: value, At: began}, era
-	q.until = began.Add(took + rest(q.cost(took)))
+	q.reuse = took + rest(q.cost(took))
 	q.took = max(took, 1)
 }
 
@@ -129,7 +129,7 @@ func (q *Of[T]) Last(era uint64) Answer[T] {
 func (q *Of[T]) Expire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.until = time.Time{}
+	q.reuse = 0
 }
 
 // Stop cancels the context of the question that is being asked.
@@ -139,6 +139,13 @@ func (q *Of[T]) Stop() {
 	if q.cancel != nil {
 		q.cancel()
 	}
+}
+
+// Since returns how long ago t was, by the monotonic or the wall clock, whichever has advanced further. The monotonic
+// clock stands still while the machine is suspended, so what was learned before is older than [time.Since] says.
+func Since(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+)
+
+// A machine is one that can be suspended. Nothing on it happens meanwhile, and its monotonic clock stands still. So for
+// the processes on it, a suspension is an instant in which the engine's clock advances, and the wall clock too, unless
+// it is that of a virtual machine that was paused.
+type machine struct {
+	engine *memengine.Engine
+	paused bool         // the wall clock stands still too
+	wall   atomic.Int64 // how far the wall clock is ahead of the monotonic one
+}
+
+func (m *machine) suspend(d time.Duration) {
+	m.engine.Step(d)
+	if !m.paused {
+		m.wall.Add(int64(d))
+	}
+}
+
+func (m *machine) clocks() (mono, wall int64) {
+	mono = time.Now().UnixNano()
+	return mono, mono + m.wall.Load()
+}
+
+func (m *machine) now() int64 {
+	_, now, err := m.engine.Renew(ctx, 0, nil)
+	if err != nil {
+		panic(err)
+	}
+	return now
+}
+
+// onMachine runs the test with a node on a machine, and another node that runs nothing. Of the machine, either the wall
+// clock shows that it was suspended, or only the engine.
+func onMachine(t *testing.T, test func(t *testing.T, k *kit.Kit, m *machine), opts ...durable.Option) {
+	for name, paused := range map[string]bool{"laptop": false, "virtual machine": true} {
+		t.Run(name, func(t *testing.T) {
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
+				k.Engine = memengine.New()
+				m := &machine{engine: k.Engine, paused: paused}
+				k.Join(nil, durable.WithClocks(m.clocks)).Start()
+				test(t, k, m)
+			}, opts...)
+		})
+	}
+}
+
+// A delay counts from the call, however long the machine was suspended just before the call or while it is in progress.
+func TestSuspended_delaysAreWhole(t *testing.T) {
+	const delay, slept = 30 * time.Minute, time.Hour
+	task := durable.Task{Key: "k", Kind: "note", Delay: delay}
+	repeats := durable.Task{Key: "k", Kind: "note", Interval: delay, Times: durable.Forever}
+	set := durable.TaskSet{Prefix: "k", Tasks: []durable.Task{{Key: "k", Kind: "note", Interval: delay}}}
+	for name, verb := range map[string]func(s *durable.Scheduler) error{
+		"AddTask":              func(s *durable.Scheduler) error { return s.AddTask(ctx, task) },
+		"AddTask of several":   func(s *durable.Scheduler) error { return s.AddTask(ctx, task, durable.Task{Key: "l", Kind: "note"}) },
+		"AddTask that repeats": func(s *durable.Scheduler) error { return s.AddTask(ctx, repeats) },
+		"SetTask":              func(s *durable.Scheduler) error { return s.SetTask(ctx, task) },
+		"SetTask of a burst": func(s *durable.Scheduler) error {
+			return s.SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: delay, MaxDelay: delay})
+		},
+		"Reschedule": func(s *durable.Scheduler) error {
+			return errors.Join(s.Reschedule(ctx, "far", delay), s.RemoveTask(ctx, "k"), s.Reschedule(ctx, "k", delay))
+		},
+		"ReschedulePrefix": func(s *durable.Scheduler) error { _, err := s.ReschedulePrefix(ctx, "far", delay); return err },
+		"Schedule":         func(s *durable.Scheduler) error { _, err := s.Schedule(ctx, set); return err },
+	} {
+		for when, method := range map[string]string{"before the call": "", "before the commit": "Commit"} {
+			t.Run(name+"/"+when, func(t *testing.T) {
+				onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+					k.Add(durable.Task{Key: "far", Kind: "note", Delay: 100 * time.Hour})
+					k.After(time.Second + time.Duration(rand.Int64N(int64(time.Second))))
+					if method == "" {
+						m.suspend(slept)
+					} else { // it is sent before, and arrives after
+						k.Link.Next(method, memengine.Fault{Delay: time.Millisecond})
+						time.AfterFunc(time.Millisecond/2, func() { m.suspend(slept) })
+					}
+					began := m.now()
+					err := verb(k.Scheduler)
+					if err != nil && !errors.Is(err, durable.ErrTaskKeyNotFound) {
+						t.Fatal(err)
+					}
+					found, err := k.Engine.Get(ctx, "k", "far")
+					k.Must(err)
+					for _, s := range found {
+						if s.Due < began+int64(delay) || s.Due > m.now()+100*int64(time.Hour) {
+							t.Errorf("%q is due %v after the call", s.Key, time.Duration(s.Due-began))
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// The wait after a run counts from its end, however long the machine was suspended during the run.
+func TestSuspended_waitsAreWhole(t *testing.T) {
+	const wait, slept = 30 * time.Minute, time.Hour
+	for name, end := range map[string]error{
+		"Snooze": durable.Snooze(wait), "RetryAfter": durable.RetryAfter(wait, kit.ErrFail), "an error": kit.ErrFail, "the next run": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+				k.Handle("k", func(context.Context, durable.Run) error { time.Sleep(time.Second); return end },
+					durable.WithRetry(10, 2*wait, 4*wait)) // each wait is shortened by up to half
+				k.Add(durable.Task{Key: "k", Kind: "k", Delay: time.Second, Interval: 2 * wait, Times: durable.Forever})
+				k.After(1500 * time.Millisecond)
+				m.suspend(slept)
+				ended := m.now() + int64(500*time.Millisecond)
+				k.After(time.Second)
+				i := k.Info("k")
+				if due := i.Next.UnixNano(); due < ended+int64(wait) && end != nil || due < ended {
+					t.Errorf("it is due %v after its end", time.Duration(due-ended))
+				}
+				if i.Missed > 1 {
+					t.Errorf("missed %d periods", i.Missed)
+				}
+			})
+		})
+	}
+}
+
+// A run that has expired or become too old while the machine was suspended does not start, and one that has not starts.
+func TestSuspended_expires(t *testing.T) {
+	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+		k.Handle("young", ok, durable.WithMissedAge(15*time.Minute))
+		k.Handle("old", ok, durable.WithMissedAge(2*time.Hour))
+		k.Add(durable.Task{Key: "code", Kind: "note", Delay: time.Second, Expires: time.Minute},
+			durable.Task{Key: "letter", Kind: "note", Delay: time.Second, Expires: 2 * time.Hour},
+			durable.Task{Key: "poll", Kind: "young", Delay: time.Second, Interval: 40 * time.Minute, Times: durable.Forever},
+			durable.Task{Key: "report", Kind: "old", Delay: time.Second, Interval: 40 * time.Minute, Times: durable.Forever})
+		k.After(500 * time.Millisecond)
+		m.suspend(time.Hour)
+		k.After(3 * time.Second)
+		k.Ran("letter", "report")
+		if i := k.Info("poll"); i.Missed != 2 || i.Next.Sub(k.Begin) != 80*time.Minute+time.Second {
+			t.Errorf("%v", i)
+		}
+	})
+}
+
+// Nothing that was paused or drained, on another node and just before the machine was suspended, starts on it
+// afterwards. Nor does it hold any such task.
+func TestSuspended_D11_D12(t *testing.T) {
+	for name, verb := range map[string]func(other *durable.Scheduler, node string) error{
+		"PauseKind": func(s *durable.Scheduler, _ string) error { return s.PauseKind(ctx, "note") },
+		"PauseAll":  func(s *durable.Scheduler, _ string) error { return s.PauseAll(ctx) },
+		"Drain":     func(s *durable.Scheduler, node string) error { return s.Drain(ctx, node) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, slept := range []time.Duration{1900 * time.Millisecond, 3 * time.Second, time.Hour} {
+				for lease, reaped := range map[time.Duration]bool{time.Second: true, kit.Lease: false, time.Minute: false} {
+					onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+						other, _ := connect(k)
+						defer func() { k.Must(other.Shutdown(ctx)) }()
+						for i := range 100 {
+							k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Second + time.Duration(i)*15*time.Millisecond})
+						}
+						k.After(time.Second + time.Duration(rand.Int64N(int64(400*time.Millisecond))))
+						k.Runs()
+						k.Must(verb(other, k.Name))
+						m.suspend(slept)
+						if reaped {
+							_, err := k.Engine.Reap(ctx)
+							k.Must(err)
+						}
+						// A node may start runs for two seconds after the verb, by the engine's clock.
+						if more := 2*time.Second - slept; more > 0 {
+							k.RunsAfter(more)
+						}
+						k.After(5 * time.Second)
+						k.RanNothing()
+						held, err := collected(k.Engine.Walk(ctx, engine.Range{After: engine.Position{Due: engine.None}, Until: engine.ParkedDue}))
+						k.Must(err)
+						for _, s := range held {
+							if s.Owner != 0 {
+								t.Errorf("%q is held", s.Key)
+							}
+						}
+					}, durable.WithLease(lease))
+				}
+			}
+		})
+	}
+}
+
+// After a suspension, the node runs what is due, and goes on as before. Its runs that are in progress end as they would
+// have, if no other node has taken them over.
+func TestSuspended_runsWhatIsDue(t *testing.T) {
+	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+		k.Handle("long", sleeper(2*time.Second))
+		k.Add(durable.Task{Key: "long", Kind: "long"})
+		k.After(time.Second)
+		k.Ran("long")
+		k.Add(durable.Task{Key: "soon", Kind: "note", Delay: 500 * time.Millisecond}, durable.Task{Key: "later", Kind: "note", Delay: 50 * time.Minute},
+			durable.Task{Key: "far", Kind: "note", Delay: 61 * time.Minute})
+		m.suspend(time.Hour)
+		k.After(2 * time.Second)
+		k.Ran("soon", "later")
+		k.Gone("long")
+		k.After(time.Minute)
+		k.Ran("far")
+	})
+}
+
+// A node that joins again, because it was reaped while its machine was suspended, reads the settings before it claims.
+func TestSuspended_joinsAgain_readsTheSettingsFirst(t *testing.T) {
+	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+		k.After(time.Second)
+		const reading = 60 * time.Millisecond
+		var joined, claimed time.Time
+		k.Link.SetFaults(func(method string) memengine.Fault {
+			switch method {
+			case "Join":
+				joined, claimed = time.Now(), time.Time{}
+			case "Claim":
+				if claimed.IsZero() {
+					claimed = time.Now()
+				}
+			case "Walk Notes":
+				return memengine.Fault{Delay: reading}
+			}
+			return memengine.Fault{}
+		})
+		for range 20 {
+			m.suspend(time.Hour)
+			_, err := k.Engine.Reap(ctx)
+			k.Must(err)
+			k.After(time.Second + time.Duration(rand.Int64N(int64(500*time.Millisecond))))
+			if took := claimed.Sub(joined); took < reading {
+				t.Errorf("it claims %v after it has joined", took)
+			}
+		}
+	})
+}
+
+// A wall clock that is set ahead, which looks like a suspension, makes no delay longer.
+func TestSuspended_wallClockSet_delaysAreNotLonger(t *testing.T) {
+	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+		for i, set := range []time.Duration{time.Hour, -time.Hour, time.Hour} {
+			k.After(time.Second)
+			m.wall.Add(int64(set))
+			key := fmt.Sprint(i)
+			k.Add(durable.Task{Key: key, Kind: "note", Delay: time.Minute})
+			if late := time.Duration(k.Info(key).Next.UnixNano() - m.now() - int64(time.Minute)); late < 0 || late > time.Second {
+				t.Errorf("%v too late", late)
+			}
+		}
+		k.After(time.Minute + time.Second)
+		k.Ran("0", "1", "2")
+	})
+}
