@@ -26,7 +26,7 @@ func (c *census) change(all []touched) {
 	defer c.mu.Unlock()
 	for i := range all {
 		if was, is := all[i].was, all[i].now; was != nil && is != nil && was.Kind == is.Kind &&
-			was.Attempts == 0 && is.Attempts == 0 && was.Paused == 0 && is.Paused == 0 {
+			!was.Failing() && !is.Failing() && was.Paused == 0 && is.Paused == 0 {
 			continue // the task moved to its next run, which changes no count
 		}
 		c.addLocked(all[i].was, -1)

@@ -202,7 +202,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 				return errors.New(strings.Repeat("very long ", 100))
 			}
 			return nil
-		}, durable.WithRetry(5, least, most))
+		}, durable.WithRetry(5, least, most), durable.WithParkRepeating())
 		k.Add(durable.Task{Key: "k", Kind: "flaky", Interval: hour, Times: 2})
 		calls := k.RunsAfter(hour + 5*time.Minute)
 		if len(calls) != 5 {

@@ -273,7 +273,7 @@ func (w *driftWalk) check(err error) {
 		k.Tasks++
 		if i.State == durable.Paused {
 			k.Paused++
-		} else if i.Attempts > 0 {
+		} else if i.Attempts > 0 || i.GivenUp > 0 {
 			k.Failing++
 		}
 		if i.Parked {

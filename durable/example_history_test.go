@@ -85,7 +85,7 @@ func ExampleScheduler_History() {
 				well++
 			case durable.OutcomeFailed, durable.OutcomeSnoozed: // another attempt follows
 				again++
-			case durable.OutcomeParked, durable.OutcomeCancelled, durable.OutcomeExpired:
+			case durable.OutcomeParked, durable.OutcomeGivenUp, durable.OutcomeCancelled, durable.OutcomeExpired:
 				lost++
 			}
 		}
@@ -97,7 +97,7 @@ func ExampleScheduler_History() {
 	fmt.Println("all outcomes:", strings.Join(durable.Outcomes(), ", "))
 	// Output:
 	// 2 well, 0 with another attempt, 1 lost, 0 late
-	// all outcomes: succeeded, failed, parked, cancelled, snoozed, expired
+	// all outcomes: succeeded, failed, parked, given up, cancelled, snoozed, expired
 }
 
 // withPast returns a scheduler of the kind mail, which has run three tasks.

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // mostGroups is the maximum number of failure groups.
@@ -36,8 +34,11 @@ func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
 			groups[of] = g
 		}
 		g.Tasks++
-		if r.Due == task.Never {
+		switch {
+		case r.IsParked():
 			g.Parked++
+		case !r.HasFailed():
+			g.GivenUp++
 		}
 		if len(r.Failed) > 0 && r.Failed[0].At > 0 {
 			if at := time.Unix(0, r.Failed[0].At); at.After(g.Last) {

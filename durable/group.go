@@ -13,33 +13,32 @@ import (
 // operations. Nothing outside the group changes before the commit, so a failed operation or a failed group leaves no
 // trace.
 type group struct {
-	k      *keeper
-	order  []touched      // changed keys, in the order in which they were first touched
-	index  map[string]int // positions of keys in order; see ready
-	ready  int            // number of leading elements of order that index covers
-	tally  tally          // counts to add after the commit
-	parked []*task.Record // parked records, to be reported
+	k     *keeper
+	order []touched      // changed keys, in the order in which they were first touched
+	index map[string]int // positions of keys in order; see ready
+	ready int            // number of leading elements of order that index covers
+	tally tally          // counts to add after the commit
 
 	settings *settings // settings to store; nil to leave them unchanged
 	encoded  []byte    // the encoded settings
 }
 
 // A tally counts the effects of a group's operations.
-type tally struct{ added, removed, parked, expired, succeeded, failed, snoozed uint64 }
+type tally struct{ added, removed, parked, givenUp, expired, succeeded, failed, snoozed uint64 }
 
 func (t *tally) add(more tally) {
 	t.added += more.added
 	t.removed += more.removed
 	t.parked += more.parked
+	t.givenUp += more.givenUp
 	t.expired += more.expired
 	t.succeeded += more.succeeded
 	t.failed += more.failed
 	t.snoozed += more.snoozed
 }
 
-// attempted returns the tally of an attempt, given its outcome and the task after the attempt.
-func attempted(o task.Outcome, next *task.Record) tally {
-	var t tally
+// attempted returns the tally of an attempt, given its outcome and the task before and after the attempt.
+func attempted(o task.Outcome, rec, next *task.Record) (t tally) {
 	switch {
 	case o.Snooze:
 		t.snoozed = 1
@@ -48,11 +47,23 @@ func attempted(o task.Outcome, next *task.Record) tally {
 	default:
 		t.succeeded = 1
 	}
-	if next != nil && next.Due == task.Never {
-		t.parked = 1
-	}
+	t.end(rec, next)
 	return t
 }
+
+// end counts next if it is parked, or if the run of rec has been given up.
+func (t *tally) end(rec, next *task.Record) {
+	switch {
+	case next == nil:
+	case next.IsParked():
+		t.parked = 1
+	case next.HasGivenUp(rec):
+		t.givenUp = 1
+	}
+}
+
+// isLast reports whether the tally is of a task that is parked, or of a run that has been given up.
+func (t *tally) isLast() bool { return t.parked+t.givenUp > 0 }
 
 // A touched holds the task of one key before and after a change.
 type touched struct {

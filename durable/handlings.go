@@ -17,7 +17,7 @@ type handlings struct {
 }
 
 // A handling is a run that a worker is executing. It begins before the store or the engine has confirmed the start, and
-// lasts until the handler and the observers have returned.
+// lasts until the handler has returned, and the observers that are called on its goroutine.
 type handling struct {
 	of           *live
 	began        time.Time // when the handler was called; see context

@@ -50,11 +50,11 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 
 // A PastRun is an attempt in the history. Its times are taken from the clock of the store's process or of the engine.
 // It describes how the handler returned, even if that did not count because the task had been changed or taken over.
+// Parked and GivenUp are set only if that was stored: otherwise a failed attempt has the outcome failed.
 //
-// Two types of entry do not record a handler call, and did not count either if the task was changed at that moment. Their
-// Started equals their Ended. The entry of a task that was
-// parked because the process ended during its last attempt has Parked set and a Failure that says so. The entry of a
-// run that expired has Expired set, and the number of the attempt that did not start: see [Task].Expires.
+// Two types of entry do not record a handler call. Their Started equals their Ended. If the process ended during the last
+// attempt of a run, the entry has Parked or GivenUp set, and a Failure that says so. The entry of a run that expired has
+// Expired set, and the number of the attempt that did not start: see [Task].Expires.
 type PastRun struct {
 	Attempt
 	Group   string
@@ -67,6 +67,7 @@ const (
 	OutcomeSucceeded = "succeeded"
 	OutcomeFailed    = "failed" // and another attempt was to follow, unless the task has changed
 	OutcomeParked    = "parked"
+	OutcomeGivenUp   = "given up"  // failed for the last time, and the repeating task continues with its next run
 	OutcomeCancelled = "cancelled" // failed after [Scheduler.Cancel]
 	OutcomeSnoozed   = "snoozed"
 	OutcomeExpired   = "expired"
@@ -74,10 +75,13 @@ const (
 
 // Outcomes returns the outcomes of a [PastRun].
 func Outcomes() []string {
-	return []string{OutcomeSucceeded, OutcomeFailed, OutcomeParked, OutcomeCancelled, OutcomeSnoozed, OutcomeExpired}
+	return []string{
+		OutcomeSucceeded, OutcomeFailed, OutcomeParked, OutcomeGivenUp, OutcomeCancelled, OutcomeSnoozed, OutcomeExpired,
+	}
 }
 
-// Outcome returns the outcome of the attempt, one of [Outcomes].
+// Outcome returns the outcome of the attempt, one of [Outcomes]. A cancelled attempt that parked its task, or whose run was
+// given up, has that outcome.
 func (r PastRun) Outcome() string {
 	switch {
 	case r.Expired:
@@ -86,6 +90,8 @@ func (r PastRun) Outcome() string {
 		return OutcomeSnoozed
 	case r.Parked:
 		return OutcomeParked
+	case r.GivenUp:
+		return OutcomeGivenUp
 	case r.Cancelled:
 		return OutcomeCancelled
 	case r.Failure != "":
@@ -104,6 +110,11 @@ func (r PastRun) String() string {
 	return b.String()
 }
 
+// is reports whether the attempt has the outcome.
+func (r PastRun) is(outcome string) bool {
+	return outcome == r.Outcome() || outcome == OutcomeCancelled && r.Cancelled
+}
+
 func checkOutcomes(names []string) error {
 	for _, name := range names {
 		if !slices.Contains(Outcomes(), name) {
@@ -120,7 +131,7 @@ type HistoryQuery struct {
 	Prefix   string // prefix of the key
 	Group    string
 	Node     string
-	Outcomes []string  // select attempts with any of these outcomes
+	Outcomes []string  // select attempts with any of these outcomes; OutcomeCancelled selects all cancelled attempts
 	Before   time.Time // select attempts that ended before this time
 
 	After string // History.Next of the previous page; empty for the first page
@@ -202,7 +213,7 @@ func cursorOf(e past.Entry) string {
 func (q HistoryQuery) fits(r PastRun) bool {
 	return (q.Kind == "" || r.Kind == q.Kind) && (q.Key == "" || r.Key == q.Key) && strings.HasPrefix(r.Key, q.Prefix) &&
 		(q.Group == "" || r.Group == q.Group) && (q.Node == "" || r.Node == q.Node) &&
-		(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, r.Outcome())) && (q.Before.IsZero() || r.Ended.Before(q.Before))
+		(len(q.Outcomes) == 0 || slices.ContainsFunc(q.Outcomes, r.is)) && (q.Before.IsZero() || r.Ended.Before(q.Before))
 }
 
 func pastRun(e past.Entry) PastRun {
@@ -210,7 +221,7 @@ func pastRun(e past.Entry) PastRun {
 		Attempt: Attempt{
 			Token: Token{e.Key, e.Generation, e.Seq}, Kind: e.Kind, Attempt: e.Attempt, Due: time.Unix(0, e.Due),
 			Started: time.Unix(0, e.Started), Ended: time.Unix(0, e.Ended), Failure: e.Failure, Note: e.Note,
-			Parked: e.Parked, Snoozed: e.Snoozed, Cancelled: e.Cancelled,
+			Parked: e.Parked, Snoozed: e.Snoozed, Cancelled: e.Cancelled, GivenUp: e.GivenUp,
 		},
 		Group: e.Group, Node: e.Node, Expired: e.Expired,
 	}
@@ -238,20 +249,11 @@ func (k *kind) keepAttempt(a Attempt, rec *task.Record) {
 	k.past.Add(task.Past{
 		Key: a.Key, Group: rec.Group, Generation: a.Generation, Seq: a.Seq, Attempt: a.Attempt, Due: a.Due.UnixNano(),
 		Started: a.Started.UnixNano(), Ended: a.Ended.UnixNano(), Failure: a.Failure, Note: a.Note,
-		Parked: a.Parked, Snoozed: a.Snoozed, Cancelled: a.Cancelled,
+		Parked: a.Parked, Snoozed: a.Snoozed, Cancelled: a.Cancelled, GivenUp: a.GivenUp,
 	})
 }
 
-// keepExpired adds a run that has expired to the history, if the kind has one.
-func (k *kind) keepExpired(rec *task.Record) {
-	k.keepEnd(rec, task.Past{Expired: true, Due: rec.AttemptDue(), Attempt: int(rec.Attempts) + 1})
-}
-
-// keepInterrupted adds the end of a task that is parked because its last attempt was interrupted.
-func (k *kind) keepInterrupted(rec *task.Record) {
-	k.keepEnd(rec, task.Past{Parked: true, Due: rec.Grid, Attempt: int(rec.Attempts), Failure: rec.Failure()})
-}
-
+// keepEnd adds the end of a run without a handler call to the history, if the kind has one.
 func (k *kind) keepEnd(rec *task.Record, e task.Past) {
 	if k.past == nil {
 		return

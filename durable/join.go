@@ -91,6 +91,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
 		counts:  recent.Of[Counts]{Limit: countTimeout},
 	}
+	n.teller = newTeller(&n.cfg, n.now, &n.report)
 	n.life, n.end = context.WithCancel(context.Background())
 	n.sends, n.endSends = context.WithCancel(n.life)
 	n.asks, n.endAsks = context.WithCancel(n.life)

@@ -56,6 +56,7 @@ type keeper struct {
 	running   running
 	handlings handlings
 	report    reporter
+	teller    *teller
 
 	counted atomic.Int64 // number of starts of overdue tasks
 
@@ -81,6 +82,7 @@ type op struct {
 	size     int             // approximate number of bytes that the op writes
 	do       func(g *group) error
 	answered chan error // receives the result; nil if no caller waits
+	settled  settled    // receives whether the result of a run was stored
 	err      error
 }
 
@@ -105,6 +107,7 @@ func newKeeper(store engine.Store, wheel *timewheel.TimeWheel, kinds *kinds, set
 		overdue:   feed{at: engine.Position{Due: engine.None}, until: engine.None},
 		ahead:     feed{at: engine.Position{Due: engine.None}, until: engine.None},
 	}
+	k.teller = newTeller(&k.cfg, k.now, &k.report)
 	k.backlog = newBacklog(wheel, kinds, cfg, max(limit.MostQueued, 4*cfg.poolSize), limit.HeldTasks, k.wake)
 	k.ctx, k.cancelRuns = context.WithCancelCause(context.Background())
 	if cfg.prints {
@@ -245,6 +248,7 @@ func (k *keeper) handle(ops []op) {
 		if o.answered != nil {
 			o.answered <- o.err
 		}
+		o.settled.call(o.err == nil)
 	}
 }
 
@@ -266,7 +270,6 @@ func (k *keeper) commit(g *group) error {
 		}
 	}
 	k.count.add(g.tally)
-	k.report.parked(g.parked...)
 	k.counts.change(g.order)
 	for _, t := range g.order {
 		if was, is := t.was != nil, t.now != nil; was != is && k.prints != nil {
@@ -539,6 +542,7 @@ func (k *keeper) finish() {
 	k.mu.Unlock()
 	call(k.wake)
 	<-k.ended
+	k.teller.wait()
 	k.helpers.Wait()
 }
 

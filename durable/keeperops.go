@@ -24,16 +24,15 @@ func (k *keeper) runTask(l *live) {
 	}
 	rec := l.Rec
 	if rec.Starts > 0 {
-		if rec = rec.Interrupted(rec.Starts, &kind.policy, k.now()); rec.Due == task.Never {
-			kind.parked.Add(1)
-			kind.keepInterrupted(rec)
-			k.conclude(l, rec, tally{parked: 1})
+		rec = rec.Interrupted(l.Rec.Starts, &kind.policy, k.now())
+		if r := k.teller.interrupted(kind, l.Rec, rec, l.Rec.Starts); r.tally.isLast() {
+			k.conclude(l, r)
 			return
 		}
 	}
 	if l.overdue || rec.Due <= k.overdueUntil() { // it may have waited long, been restored, or slept with the machine
 		if next := k.skip(rec, kind); next != rec {
-			k.conclude(l, next, tally{})
+			k.conclude(l, result{next: next})
 			return
 		}
 	}
@@ -43,8 +42,7 @@ func (k *keeper) runTask(l *live) {
 		}
 	}
 	if rec.IsExpired(k.now()) { // here, because counting the start may have taken long
-		kind.keepExpired(rec)
-		k.conclude(l, nil, tally{expired: 1})
+		k.conclude(l, k.teller.expired(kind, rec))
 		return
 	}
 	if !k.running.add(l) {
@@ -56,11 +54,9 @@ func (k *keeper) runTask(l *live) {
 	if rec.Due <= began.UnixNano()-int64(overdueAfter) {
 		kind.overdue.note(l.Rec, began)
 	}
-	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, began.UnixNano(), &h.ends), &k.cfg, k.now, func(o task.Outcome, ended time.Time) *task.Record {
-		next := rec.After(o, &kind.policy, ended.UnixNano(), rand.Float64())
-		k.conclude(l, next, attempted(o, next))
-		return next
-	})
+	kind.attempt(h.context(k.ctx, began), began, kind.toRun(rec, 0, began.UnixNano(), &h.ends), k.teller, func(o task.Outcome, now int64) *task.Record {
+		return rec.After(o, &kind.policy, now, rand.Float64())
+	}, func(_ task.Outcome, r result) { k.conclude(l, r) })
 }
 
 // leave reports to the keeper that the kind of the task has no handler or is paused. The keeper sets the task aside, or
@@ -117,20 +113,20 @@ const countedStarts = 1 << 13
 // errGone means that the task has been removed, replaced or moved.
 var errGone = errors.New("durable: the task is gone")
 
-// conclude sends the keeper the task as it is after its run, without waiting for the result. Until the result is
-// stored, the task counts as running and no other run of it starts.
-func (k *keeper) conclude(l *live, next *task.Record, t tally) {
-	_ = k.post(op{size: l.Rec.Size(), do: func(g *group) error {
+// conclude sends the keeper the result of a run, without waiting until it is stored. Until then, the task counts as
+// running and no other run of it starts.
+func (k *keeper) conclude(l *live, r result) {
+	err := k.post(op{size: l.Rec.Size(), settled: r.settled, do: func(g *group) error {
 		if k.live[l.Rec.Key] != l || g.touched(l.Rec.Key) != nil {
-			return nil // it was removed, replaced or moved meanwhile
+			return errGone
 		}
-		g.tally.add(t)
-		if t.parked > 0 {
-			g.parked = append(g.parked, next)
-		}
-		g.put(l.Rec.Key, l.Rec, next)
+		g.tally.add(r.tally)
+		g.put(l.Rec.Key, l.Rec, r.next)
 		return nil
 	}})
+	if err != nil {
+		r.settled.call(false)
+	}
 }
 
 // apply adds the verb's changes to the group, or returns an error if the verb cannot be applied.

@@ -80,11 +80,17 @@ const (
 // A KindOption configures a kind. See [Scheduler.Handle].
 type KindOption func(*kind) error
 
-// WithRetry sets how many times a run is attempted before its task is parked, and how long to wait after each failed
-// attempt. The wait after the first failure equals least. It doubles with each further failure, up to most. Each wait
-// is shortened at random by up to half. The default is 10 attempts, with waits from one second to ten minutes. A run
-// that is in progress when its process ends also uses up an attempt, whichever task ended the process; see "At least
-// once" in the package documentation. Both attempts and least must be positive, and least must not exceed most.
+// WithRetry sets how many times a run is attempted, and how long to wait after each failed attempt. The wait after the
+// first failure equals least. It doubles with each further failure, up to most. Each wait is shortened at random by up to
+// half. The default is 10 attempts, with waits from one second to ten minutes.
+//
+// If the last attempt fails too, a task with further runs gives the run up: it continues with its next run, which has all
+// its attempts. The periods that passed meanwhile count as missed, as after a run that took that long, and the run counts
+// towards Times. Info.GivenUp and Info.Failure tell that the task's last run was given up, until a run is complete. A task
+// without further runs is parked: it waits until an operator reschedules or removes it. See [WithParkRepeating].
+//
+// A run that is in progress when its process ends also uses up an attempt, whichever task ended the process; see "At
+// least once" in the package documentation. Both attempts and least must be positive, and least must not exceed most.
 func WithRetry(attempts int, least, most time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts <= 0 || least <= 0 || most < least {
@@ -92,6 +98,16 @@ func WithRetry(attempts int, least, most time.Duration) KindOption {
 				"attempts and the first wait must be positive, and the waits must not decrease", attempts, least, most)
 		}
 		k.policy.Attempts, k.policy.Least, k.policy.Most = uint64(attempts), least, most
+		return nil
+	}
+}
+
+// WithParkRepeating parks a task whose run has failed for the last time even if the task has further runs. Use it if a
+// run must not start before an operator has looked at the failure of the run before it. By default only a task without
+// further runs is parked.
+func WithParkRepeating() KindOption {
+	return func(k *kind) error {
+		k.policy.ParkRepeating = true
 		return nil
 	}
 }
@@ -155,7 +171,8 @@ type kind struct {
 	group    string // group after which the next turn begins
 	reported int64  // when other nodes could first see that this node has the kind, by its own clock; 0 if they cannot
 
-	started, succeeded, failed, snoozed, cancelled, parked atomic.Uint64 // for KindInfo
+	// for KindInfo
+	started, succeeded, failed, snoozed, cancelled, parked, givenUp, givenUpAgain atomic.Uint64
 }
 
 func newKind(name string, h Handler, opts []KindOption) (*kind, error) {

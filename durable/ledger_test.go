@@ -36,7 +36,8 @@ import (
 //	    lease lasts; a member is reaped before the engine has been up for its lease
 //	D5  a token runs again after it has been completed; a task ends, is due for its next run or is parked
 //	    without a run that has ended so, in the time that its kind allows; a run that its handler has parked is
-//	    to be tried again; the attempt of a snoozed run counts as failed; the context of a run is not done when
+//	    to be tried again; a task with further runs is parked without its handler; a run is given up before its
+//	    last attempt has failed, or counts neither for Times nor as given up; the attempt of a snoozed run counts as failed; the context of a run is not done when
 //	    that time is over
 //	D6  a verb that has returned nil has had no effect, or a task was added that was refused
 //	D11 a handler is called more than two seconds after its kind was paused, or on the node of the pause after
@@ -52,11 +53,12 @@ import (
 //	drain    a handler is called on a node more than two seconds after it was drained
 //	set      an older version of a set wins, its tasks are not the declared ones at the end, or one that has
 //	         stayed the same was added again
-//	history  at the end the history of a node does not have every attempt that has ended on it once
+//	history  at the end the history of a node does not have every attempt that has ended on it once, or says of
+//	         one that its task was parked or its run given up, and that was not stored
 type ledger struct {
 	engine   engine.Engine
 	lease    time.Duration
-	attempts int                      // for each run, before its task is parked
+	attempts int                      // for each run, before it is given up or its task is parked
 	bounds   map[string]time.Duration // of the runs of each kind that has one
 	limits   map[string]int           // for the runs of each kind that has one, on each node
 	shared   map[string]int           // the same, on all nodes
@@ -78,6 +80,7 @@ type ledger struct {
 	resumed map[string]int                      // the step in which the last other one returned
 	done    map[durable.Token]bool              // completed runs
 	parked  map[durable.Token]bool              // parked runs
+	givenUp map[durable.Token]bool              // runs that were given up
 	effects map[string]effect                   // the effects of the adds, by their payloads
 	deleted map[string]int                      // the step of the last removal of a key
 	decided map[engine.Claim]decision           // the last decision to start
@@ -130,6 +133,8 @@ type state struct {
 	durable.Token
 	due   int64
 	times int // remaining runs
+
+	givenUp int // runs given up in a row
 }
 
 // A stopped task identifies one of the tasks of a key.
@@ -188,6 +193,7 @@ func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
 		there: map[string]state{}, put: map[durable.Token]int{}, dead: map[durable.Token]int{},
 		stopped: map[stopped]int{}, paused: map[string]pause{}, resumes: map[string]int{},
 		resumed: map[string]int{}, done: map[durable.Token]bool{}, parked: map[durable.Token]bool{},
+		givenUp: map[durable.Token]bool{},
 		effects: map[string]effect{}, deleted: map[string]int{}, decided: map[engine.Claim]decision{},
 		fences: map[string]int64{}, ended: map[engine.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
 		counts: map[string]int{}, late: map[durable.Token]int64{}, drained: map[string]time.Time{},
@@ -224,7 +230,7 @@ func token(s engine.Record) (durable.Token, durable.Info) {
 // seen records the state of a task.
 func (l *ledger) seen(r engine.Record, revision int64) {
 	t, info := token(r)
-	s := state{t, r.Due, info.Times}
+	s := state{t, r.Due, info.Times, info.GivenUp}
 	l.states[engine.Claim{Key: r.Key, Revision: revision}] = s
 	if revision > l.last[r.Key] {
 		l.last[r.Key], l.there[r.Key] = revision, s
@@ -311,7 +317,13 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 		if info.Attempts < l.attempts && !l.ended[old].park && !l.parked[t] {
 			l.breaks("D5", "%v is parked after %d attempts", t, info.Attempts)
 		}
+		if (info.Times > 1 || info.Times == durable.Forever) && !l.ended[old].park && !l.parked[t] {
+			l.breaks("D5", "%v is parked, and has further runs", t)
+		}
 		l.parked[t] = true
+	}
+	if !set && info.GivenUp > was.givenUp {
+		l.gaveUp(info, was, l.ended[old])
 	}
 	if !set && !declared {
 		l.changed(w, info, was, l.ended[old])
@@ -324,6 +336,34 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 		delete(l.running, t) // a call in progress no longer counts
 	} else if is || l.paused[w.Key].is {
 		l.pause(w.Key, is, engine.None)
+	}
+}
+
+// gaveUp checks that a run may be given up, and how the task goes on. was is its state before that.
+func (l *ledger) gaveUp(info durable.Info, was state, call ended) {
+	t := was.Token
+	l.counts["given up"]++
+	l.givenUp[t] = true
+	if info.GivenUp > was.givenUp+1 || info.Times != was.times-1 && info.Times != durable.Forever ||
+		info.Generation != t.Generation || info.Seq != t.Seq+1 || info.Attempts > 0 || info.Failure == "" || info.Parked {
+		l.breaks("D5", "%v, of %d runs, is given up, and then the task is %v", t, was.times, info)
+	}
+	switch {
+	case call.well || call.park:
+		l.breaks("D5", "%v is given up, and its handler has returned nil or parked it", t)
+	case !call.at.IsZero() && call.attempt < l.attempts, was.givenUp == 0 && len(info.Failed) < l.attempts:
+		l.breaks("D5", "%v is given up after %d attempts", t, len(info.Failed))
+	case info.GivenUp > 1:
+		l.counts["given up again"]++
+	}
+}
+
+// stored checks what the history says of a run that was not tried again.
+func (l *ledger) stored(r durable.PastRun) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Parked && !l.parked[r.Token] || r.GivenUp && !l.givenUp[r.Token] {
+		l.breaks("history", "it has %v, and that was not stored", r)
 	}
 }
 
@@ -405,8 +445,11 @@ func (l *ledger) changed(w engine.Write, info durable.Info, was state, call ende
 			l.breaks("D1", "%v is to be tried again %v before its handler has asked for", t, time.Duration(early))
 		}
 	case !same && (info.Times == was.times-1 || info.Times == durable.Forever):
-		if !call.well {
+		if !call.well && info.GivenUp == was.givenUp {
 			l.breaks("D5", "the next run of %s follows, and %v has not ended well", w.Key, t)
+		}
+		if call.well && info.GivenUp > 0 {
+			l.breaks("D5", "%v has ended well, and %d runs before it count as given up", t, info.GivenUp)
 		}
 		l.gridded(w, info, call.due)
 	}
@@ -896,6 +939,6 @@ func (l *ledger) commit(tx *memengine.Tx, w engine.Write) {
 	l.next()
 	t, info := token(w.Record)
 	l.new(t, w.Record, info)
-	l.there[w.Key] = state{t, w.Due, info.Times}
+	l.there[w.Key] = state{t, w.Due, info.Times, info.GivenUp}
 	l.effects[string(info.Payload)] = effect{l.step, w.Due}
 }

@@ -302,7 +302,9 @@ func (n *node) forget(t *term) {
 	for _, l := range n.held {
 		n.dropLocked(l)
 	}
-	n.count.endsRefused.Add(uint64(len(n.unsent)))
+	for _, c := range n.unsent {
+		n.lose(c)
+	}
 	n.unsent = nil
 	if n.life.Err() == nil && !n.stopping {
 		n.report.note(func(n *notices) { n.lost = true })

@@ -57,6 +57,7 @@ type node struct {
 	clock   *clock.Clock
 	count   counter
 	report  reporter
+	teller  *teller
 
 	writes *lane.Lane[*change]
 	starts *lane.Lane[*start]
@@ -439,6 +440,7 @@ func (n *node) finish() {
 	n.end()
 	n.helper.Wait()
 	n.writes.Wait()
+	n.teller.wait()
 }
 
 func (n *node) release() error           { return nil }

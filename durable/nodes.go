@@ -163,7 +163,8 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 			Kind: name, Attempts: int(k.policy.Attempts), Least: k.policy.Least, Most: k.policy.Most, Missed: Missed(k.policy.Missed), Paused: paused.Has(name),
 			Limit: Limit(k.Here), Cluster: Limit(k.Cluster), History: k.keeps, Running: running[name].runs, Longest: running[name].longest(),
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Snoozed: k.snoozed.Load(), Cancelled: k.cancelled.Load(),
-			ParkedTotal: k.parked.Load(),
+			ParkedTotal: k.parked.Load(), GivenUp: k.givenUp.Load(), GivenUpAgain: k.givenUpAgain.Load(),
+			ParkRepeating: k.policy.ParkRepeating,
 		}
 		if k.Limiter != nil && !i.Paused {
 			i.Waiting = k.Limiter.Waiting()

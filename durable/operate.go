@@ -101,7 +101,7 @@ type Counts struct {
 type KindCounts struct {
 	Kind    string
 	Tasks   int // all tasks of the kind
-	Failing int // tasks with a failed attempt: retrying or parked
+	Failing int // tasks whose last attempt failed: retrying, parked, or waiting for the next run after one that was given up
 	Parked  int
 	Paused  int // paused tasks; they do not count as Failing
 
@@ -134,6 +134,7 @@ type FailureGroup struct {
 	Text    string // the error, with # in place of each number
 	Tasks   int
 	Parked  int       // parked tasks among them
+	GivenUp int       // tasks among them whose last run was given up, and whose next run has not failed
 	Example string    // the key of one of the tasks
 	Last    time.Time // when an attempt of one of the tasks last failed
 }
@@ -145,7 +146,7 @@ type Failures struct {
 	Cut    bool // time ran out, or there are more than 1,000 groups
 }
 
-// Failures groups the failing tasks by kind and error. It reads tasks for at most 150 ms.
+// Failures groups the failing tasks, as in [KindCounts], by kind and error. It reads tasks for at most 150 ms.
 func (s *Scheduler) Failures(ctx context.Context) (Failures, error) {
 	f, err := s.failures(ctx)
 	return f, stopped(err, "Failures", "")
@@ -236,15 +237,16 @@ func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) {
 
 // A KindInfo describes a kind with a handler on this scheduler. Its counters cover the time since New.
 type KindInfo struct {
-	Kind        string
-	Attempts    int // as in [WithRetry]
-	Least, Most time.Duration
-	Missed      Missed
-	Paused      bool  // the kind is paused by PauseKind or PauseAll; on a node, as last read
-	Limit       Limit // limit on this scheduler: [WithConcurrency] and [WithRate]
-	Cluster     Limit // limit across all nodes: [WithClusterConcurrency] and [WithClusterRate]
-	History     int   // number of attempts that the kind keeps: [WithHistory]
-	Waiting     int   // due runs held by this scheduler that are waiting for the limits; 0 while the kind is paused
+	Kind          string
+	Attempts      int  // as in [WithRetry]
+	ParkRepeating bool // as in [WithParkRepeating]
+	Least, Most   time.Duration
+	Missed        Missed
+	Paused        bool  // the kind is paused by PauseKind or PauseAll; on a node, as last read
+	Limit         Limit // limit on this scheduler: [WithConcurrency] and [WithRate]
+	Cluster       Limit // limit across all nodes: [WithClusterConcurrency] and [WithClusterRate]
+	History       int   // number of attempts that the kind keeps: [WithHistory]
+	Waiting       int   // due runs held by this scheduler that are waiting for the limits; 0 while the kind is paused
 
 	Running int           // runs in progress on this scheduler
 	Longest time.Duration // the duration of the longest run in progress; 0 if there is none
@@ -258,6 +260,10 @@ type KindInfo struct {
 	Snoozed     uint64
 	Cancelled   uint64 // failed attempts that [Scheduler.Cancel] had cancelled
 	ParkedTotal uint64 // number of times that tasks were parked, as in Stats
+	GivenUp     uint64 // runs of repeating tasks that were given up, as in Stats
+
+	// GivenUpAgain counts those of the GivenUp runs whose task had its previous run given up too.
+	GivenUpAgain uint64
 }
 
 // Kinds returns the kinds with a handler on this scheduler, ordered by name.
@@ -348,6 +354,7 @@ type Attempt struct {
 	Failure string // why the attempt failed; empty if it succeeded
 	Note    string // the note from [Run.Complete]
 	Parked  bool   // the attempt failed, and its task was parked
+	GivenUp bool   // the attempt failed, and its run was given up: see [WithRetry]
 	Snoozed bool   // the attempt postponed its run: see [Snooze]
 
 	Cancelled bool // the attempt failed after [Scheduler.Cancel] had cancelled it
@@ -356,8 +363,11 @@ type Attempt struct {
 // String returns the fields as one line. Times are in UTC.
 func (a Attempt) String() string { return PastRun{Attempt: a}.String() }
 
-// WithObserver calls f after each handler call, on the handler's goroutine. f must be quick and safe for concurrent
-// use, and must not panic. Packages metrics and dashboard provide observers.
+// WithObserver calls f after each handler call, on the handler's goroutine. If the attempt parks its task or its run is
+// given up, f is called on another goroutine once that has been stored, or with neither Parked nor GivenUp if it was not,
+// because the task was removed, moved, replaced or paused during the attempt. The calls for two attempts of a task may
+// overlap. f must be quick and safe for concurrent use, and must not panic. Shutdown waits for f. Packages metrics and
+// dashboard provide observers.
 func WithObserver(f func(Attempt)) Option {
 	return func(c *config) error {
 		if f == nil {

@@ -244,7 +244,7 @@ func countsAgree(r *kit.Kit) (all []durable.Info) {
 		switch {
 		case i.State == durable.Paused:
 			k.Paused++
-		case i.Attempts > 0:
+		case i.Attempts > 0 || i.GivenUp > 0:
 			k.Failing++
 		}
 		if i.Parked {

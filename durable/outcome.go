@@ -12,7 +12,7 @@ import (
 )
 
 // Park returns an error that wraps err. A handler that returns this error parks its task at once, without further
-// attempts. Use Park if another attempt would fail too. Park returns nil if err is nil. The returned error may itself
+// attempts, even if the task repeats. Use Park if another attempt would fail too. Park returns nil if err is nil. The returned error may itself
 // be wrapped. If errors from Park and [RetryAfter] wrap each other, the outermost one counts.
 func Park(err error) error {
 	if err == nil {
@@ -22,8 +22,8 @@ func Park(err error) error {
 }
 
 // RetryAfter returns an error that wraps err. A handler that returns this error sets the wait before the next attempt
-// to d, in place of the wait from [WithRetry]. The attempt counts as failed, and if it was the last attempt, the task
-// is parked. If d is not positive, the run is retried at once. RetryAfter returns nil if err is nil. The returned error
+// to d, in place of the wait from [WithRetry]. The attempt counts as failed, and if it was the last attempt, there is no
+// other. If d is not positive, the run is retried at once. RetryAfter returns nil if err is nil. The returned error
 // may itself be wrapped.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {

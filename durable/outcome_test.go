@@ -151,7 +151,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit.Kit) {
 		kills := func() {
 			k.Handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
-				durable.WithRetry(3, time.Second, time.Second))
+				durable.WithRetry(3, time.Second, time.Second), durable.WithParkRepeating())
 		}
 		kills()
 		k.Add(durable.Task{Key: "a", Kind: "kills", Delay: time.Second, Interval: time.Hour, Times: 2},

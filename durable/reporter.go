@@ -15,41 +15,42 @@ import (
 // A reporter writes log messages for a backend. A logger may block, and its hooks may call the scheduler and wait for
 // the keeper, so the keeper never calls the logger. The reporter calls it on a separate goroutine. There is at most one
 // reporter goroutine, and it exists only while there is something to write. While it is writing, new events are
-// combined into one notice of each type. There may be many parked tasks, so they are combined into one notice per cause
-// every ten seconds.
+// combined into one notice of each type. There may be many parked tasks and runs that were given up, so they are combined
+// into one notice per cause every ten seconds.
 type reporter struct {
 	log logrus.FieldLogger
 
 	mu      sync.Mutex // protects the fields below
 	pending notices
-	quiet   chan struct{}         // closed when nothing is left to write; nil while nothing is being written
-	recent  map[parkCause]*parked // causes reported within parkedEvery, and the tasks parked since then
+	quiet   chan struct{}           // closed when nothing is left to write; nil while nothing is being written
+	recent  map[endCause]*endedRuns // causes reported within endsEvery, and the runs that have ended since then
 }
 
 const (
-	parkedEvery = 10 * time.Second
+	endsEvery = 10 * time.Second
 
 	// mostCauses is the maximum number of causes that are distinguished. Beyond it, the error is ignored when causes
 	// are compared.
 	mostCauses = 100
 )
 
-// A parkCause is the reason why tasks were parked. Numbers in the error are ignored, as in a [FailureGroup].
-type parkCause struct{ kind, text string }
+// An endCause is the reason why tasks were parked or runs were given up. Numbers in the error are ignored, as in a
+// [FailureGroup].
+type endCause struct{ outcome, kind, text string }
 
-// parked describes tasks that were parked for the same cause.
-type parked struct {
-	parkCause
-	tasks        int
-	key, failure string // of the last task parked
-	more         bool   // the tasks were parked since the previous notice
+// endedRuns describes parked tasks, or runs that were given up, with the same cause.
+type endedRuns struct {
+	endCause
+	runs         int
+	key, failure string // of the last one
+	more         bool   // they have ended since the previous notice
 	timer        *time.Timer
 }
 
 // notices holds the pending messages.
 type notices struct {
 	unhandled map[string]int // number of due tasks of each kind without a handler; each kind is reported once
-	parked    []parked
+	ends      []endedRuns
 	failure   error
 	away      error    // why the engine is unavailable
 	back      bool     // the engine is available again
@@ -64,7 +65,7 @@ type notices struct {
 }
 
 func (n *notices) empty() bool {
-	return n.unhandled == nil && n.parked == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
+	return n.unhandled == nil && n.ends == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
 		n.damaged == nil && n.settings == nil && n.history == nil && n.set == "" && n.later == 0
 }
 
@@ -78,79 +79,72 @@ func (r *reporter) note(add func(n *notices)) {
 	}
 }
 
-// parked records tasks that were parked. The first task parked for a given cause is reported at once.
-func (r *reporter) parked(recs ...*task.Record) {
-	if len(recs) == 0 {
-		return
-	}
-	all := make([]parked, len(recs))
-	for i, rec := range recs {
-		failure := rec.Failure()
-		all[i] = parked{parkCause: parkCause{rec.Kind, groupText(failure)}, tasks: 1, key: rec.Key, failure: failure}
-	}
+// ended records a task that was parked, or whose run was given up. rec is the task after the run. The first one with a
+// given cause is reported at once.
+func (r *reporter) ended(outcome string, rec *task.Record) {
+	failure := rec.Failure()
+	e := endedRuns{endCause: endCause{outcome, rec.Kind, groupText(failure)}, runs: 1, key: rec.Key, failure: failure}
 	r.note(func(n *notices) {
-		for _, p := range all {
-			if len(r.recent) >= mostCauses && r.recent[p.parkCause] == nil {
-				p.text = ""
-			}
-			switch since := r.recent[p.parkCause]; {
-			case since == nil:
-				n.park(p)
-				r.rememberLocked(p.parkCause)
-			case !n.add(p): // the notice is no longer pending
-				since.tasks, since.key, since.failure = since.tasks+1, p.key, p.failure
-			}
+		if len(r.recent) >= mostCauses && r.recent[e.endCause] == nil {
+			e.text = ""
+		}
+		switch since := r.recent[e.endCause]; {
+		case since == nil:
+			n.end(e)
+			r.rememberLocked(e.endCause)
+		case !n.add(e): // the notice is no longer pending
+			since.runs, since.key, since.failure = since.runs+1, e.key, e.failure
 		}
 	})
 }
 
-// rememberLocked starts collecting the tasks of a cause, until they are reported.
-func (r *reporter) rememberLocked(c parkCause) {
+// rememberLocked starts collecting the runs of a cause, until they are reported.
+func (r *reporter) rememberLocked(c endCause) {
 	if r.recent == nil {
-		r.recent = make(map[parkCause]*parked)
+		r.recent = make(map[endCause]*endedRuns)
 	}
-	p := &parked{parkCause: c, more: true}
-	p.timer = time.AfterFunc(parkedEvery, func() { r.note(func(n *notices) { r.sumLocked(n, p) }) })
-	r.recent[c] = p
+	e := &endedRuns{endCause: c, more: true}
+	e.timer = time.AfterFunc(endsEvery, func() { r.note(func(n *notices) { r.sumLocked(n, e) }) })
+	r.recent[c] = e
 }
 
-// sumLocked reports the tasks collected for a cause, or forgets the cause if there are no such tasks.
-func (r *reporter) sumLocked(n *notices, p *parked) {
-	if r.recent[p.parkCause] != p {
-		return // the tasks were reported by written
+// sumLocked reports the runs collected for a cause, or forgets the cause if there are no such runs.
+func (r *reporter) sumLocked(n *notices, e *endedRuns) {
+	if r.recent[e.endCause] != e {
+		return // the runs were reported by written
 	}
-	delete(r.recent, p.parkCause)
-	if p.tasks > 0 {
-		n.park(*p)
-		r.rememberLocked(p.parkCause)
-	}
-}
-
-// park adds parked tasks to the notices.
-func (n *notices) park(p parked) {
-	if !n.add(p) {
-		n.parked = append(n.parked, p)
+	delete(r.recent, e.endCause)
+	if e.runs > 0 {
+		n.end(*e)
+		r.rememberLocked(e.endCause)
 	}
 }
 
-// add adds parked tasks to the pending notice of their cause, and reports whether there is one.
-func (n *notices) add(p parked) bool {
-	i := slices.IndexFunc(n.parked, func(q parked) bool { return q.parkCause == p.parkCause })
+// end adds ended runs to the notices.
+func (n *notices) end(e endedRuns) {
+	if !n.add(e) {
+		n.ends = append(n.ends, e)
+	}
+}
+
+// add adds ended runs to the pending notice of their cause, and reports whether there is one.
+func (n *notices) add(e endedRuns) bool {
+	i := slices.IndexFunc(n.ends, func(q endedRuns) bool { return q.endCause == e.endCause })
 	if i < 0 {
 		return false
 	}
-	n.parked[i].tasks += p.tasks
-	n.parked[i].key, n.parked[i].failure = p.key, p.failure
+	n.ends[i].runs += e.runs
+	n.ends[i].key, n.ends[i].failure = e.key, e.failure
 	return true
 }
 
-// nextLocked starts writing the pending notices. It takes one notice of parked tasks at a time, because the logger may
-// end the goroutine.
+// nextLocked starts writing the pending notices. It takes one notice of ended runs at a time, because the logger may end
+// the goroutine.
 func (r *reporter) nextLocked() {
 	n := r.pending
 	r.pending = notices{}
-	if len(n.parked) > 1 {
-		n.parked, r.pending.parked = n.parked[:1:1], n.parked[1:]
+	if len(n.ends) > 1 {
+		n.ends, r.pending.ends = n.ends[:1:1], n.ends[1:]
 	}
 	go r.write(n)
 }
@@ -172,15 +166,19 @@ func (r *reporter) write(n notices) {
 		r.log.WithField("kind", kind).WithField("tasks", tasks).
 			Warn("durable: due tasks wait because no handler accepts their kind or payload version")
 	}
-	for _, p := range n.parked {
-		log := r.log.WithField("task", p.key).WithField("kind", p.kind).WithField("failure", p.failure)
+	for _, e := range n.ends {
+		log := r.log.WithField("task", e.key).WithField("kind", e.kind).WithField("failure", e.failure)
+		one, many := "a task is", "tasks"
+		if e.outcome == OutcomeGivenUp {
+			one, many = "a run is", "runs"
+		}
 		switch {
-		case p.more:
-			log.Warnf("durable: %d more tasks parked within %v, this one the last", p.tasks, parkedEvery)
-		case p.tasks == 1:
-			log.Warn("durable: a task is parked")
+		case e.more:
+			log.Warnf("durable: %d more %s %s within %v, this one the last", e.runs, many, e.outcome, endsEvery)
+		case e.runs == 1:
+			log.Warnf("durable: %s %s", one, e.outcome)
 		default:
-			log.Warnf("durable: %d tasks parked, this one the last", p.tasks)
+			log.Warnf("durable: %d %s %s, this one the last", e.runs, many, e.outcome)
 		}
 	}
 	if n.away != nil {
@@ -218,13 +216,13 @@ func (r *reporter) write(n notices) {
 }
 
 // written returns a channel that is closed when all notices so far have been written. It is called at shutdown, and
-// does not wait for more parked tasks.
+// does not wait for more runs to end.
 func (r *reporter) written() <-chan struct{} {
 	r.note(func(n *notices) {
-		for _, p := range r.recent {
-			p.timer.Stop()
-			if p.tasks > 0 {
-				n.park(*p)
+		for _, e := range r.recent {
+			e.timer.Stop()
+			if e.runs > 0 {
+				n.end(*e)
 			}
 		}
 		clear(r.recent)

@@ -41,16 +41,17 @@ func TestReporter_parkedTasks_ofManyCauses(t *testing.T) {
 		for i := range 50 {
 			batch = append(batch, parkedRecord("batch", fmt.Sprint(i)))
 		}
-		r.parked()
-		r.parked(batch...)
+		for _, rec := range batch {
+			r.ended(OutcomeParked, rec)
+		}
 		<-r.written()
-		if lines != 1 || tasks != 50 || len(r.recent) != 0 {
+		if lines != 2 || tasks != 50 || len(r.recent) != 0 {
 			t.Errorf("%d lines for %d tasks of one batch, and %d causes are kept", lines, tasks, len(r.recent))
 		}
 		lines, tasks = 0, 0
 		for range 2 {
 			for i := range 1000 {
-				r.parked(parkedRecord("kind", word(i)))
+				r.ended(OutcomeParked, parkedRecord("kind", word(i)))
 			}
 		}
 		time.Sleep(time.Minute)

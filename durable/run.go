@@ -19,11 +19,11 @@ func (k *kind) began(l *live) {
 	}
 }
 
-// attempt calls the handler, and then calls end with the outcome and the time. end returns the task as it is after the
-// attempt. It is called regardless of what the handler does, and before the observers and the logger, which may also
-// panic.
-func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *config, clock func() int64,
-	end func(task.Outcome, time.Time) *task.Record,
+// attempt calls the handler. It then calls after with the outcome and the engine's time, which returns the task as it is after the
+// attempt, and end with the result. Both are called regardless of what the handler does, and before the observers and the
+// logger, which may also panic.
+func (k *kind) attempt(ctx context.Context, began time.Time, run Run, tell *teller,
+	after func(o task.Outcome, now int64) *task.Record, end func(task.Outcome, result),
 ) {
 	whole := ctx
 	if k.policy.Timeout > 0 {
@@ -36,7 +36,6 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 	defer func() {
 		value := recover()
 		ended := time.Now()
-		ahead := time.Duration(clock() - ended.UnixNano()) // of the process's clock
 		took := ended.Sub(began)
 		k.Took(took)
 		if value != nil {
@@ -45,35 +44,42 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, cfg *confi
 		if k.policy.Timeout > 0 && took >= k.policy.Timeout { // the context may have ended earlier for another reason
 			o = o.Late(k.policy.Timeout, took)
 		}
-		parked := k.note(o, end(o, ended))
-		cancelled := o.Failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
-		if cancelled {
-			k.cancelled.Add(1)
+		now := tell.now()
+		r := result{next: after(o, now)}
+		if r.next != nil {
+			final := o
+			r.asof, r.again = now, func(now int64) *task.Record { return after(final, now) }
 		}
-		if len(cfg.observers) > 0 || k.past != nil {
-			a := Attempt{
-				Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.AttemptDue()),
-				Started: began.Add(ahead), Ended: ended.Add(ahead), Failure: o.Failure, Note: o.Note, Parked: parked,
-				Snoozed: o.Snooze, Cancelled: cancelled,
-			}
-			k.keepAttempt(a, run.rec)
-			for _, observe := range cfg.observers {
-				observe(a)
-			}
+		r.tally = attempted(o, run.rec, r.next)
+		ahead := time.Duration(now - ended.UnixNano()) // of the process's clock
+		cancelled := o.Failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
+		a := Attempt{
+			Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.AttemptDue()),
+			Started: began.Add(ahead), Ended: ended.Add(ahead), Failure: o.Failure, Note: o.Note,
+			Snoozed: o.Snooze, Cancelled: cancelled,
+		}
+		last := r.tally.isLast()
+		if last {
+			r = tell.ended(k, a, run.rec, r)
+		}
+		end(o, r)
+		k.note(o, cancelled)
+		if !last {
+			tell.attempted(k, a, run.rec)
 		}
 		if o.Note != "" {
-			cfg.log.WithField("task", run.Key).WithField("note", o.Note).Info("durable: a run is done")
+			tell.cfg.log.WithField("task", run.Key).WithField("note", o.Note).Info("durable: a run is done")
 		}
 		if value != nil {
-			cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).
+			tell.cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).
 				Error("durable: " + o.Failure)
 		}
 	}()
 	o = run.ends.judge(k.wrapped(ctx, run))
 }
 
-// note counts an attempt, and reports whether the attempt parks the task.
-func (k *kind) note(o task.Outcome, next *task.Record) (parked bool) {
+// note counts an attempt.
+func (k *kind) note(o task.Outcome, cancelled bool) {
 	switch {
 	case o.Snooze:
 		k.snoozed.Add(1)
@@ -82,10 +88,9 @@ func (k *kind) note(o task.Outcome, next *task.Record) (parked bool) {
 	default:
 		k.failed.Add(1)
 	}
-	if parked = next != nil && next.Due == task.Never; parked {
-		k.parked.Add(1)
+	if cancelled {
+		k.cancelled.Add(1)
 	}
-	return parked
 }
 
 func (k *kind) toRun(r *task.Record, fence, now int64, ends *runEnd) Run {

@@ -41,7 +41,7 @@ func TestSimulation(t *testing.T) {
 	for _, what := range []string{"add", "set", "remove", "move", "pause", "resume", "calls", "parked",
 		"calls that took too long", "next runs of calendars", "pause kind", "resume kind", "remove prefix",
 		"move prefix", "runs that are put off", "snoozed", "expired", "expired in Stats", "drain", "undrain",
-		"schedule", "older sets", "history"} {
+		"schedule", "older sets", "history", "given up", "given up again"} {
 		if seeds >= 100 && counts[what] < 10 {
 			t.Errorf("there were only %d of %q", counts[what], what)
 		}
@@ -62,7 +62,9 @@ func TestSimulation_findsFaults(t *testing.T) {
 		"28 a node does not read what is paused", "29 the jitter is drawn again", "30 a burst has no end",
 		"31 a prefix is removed in part", "32 one of a group of commits is lost", "33 a snooze counts as failed",
 		"34 late runs start", "35 a drain is forgotten", "36 the version of a set is forgotten",
-		"37 a part of the history is lost",
+		"37 a part of the history is lost", "38 a run that is given up does not count",
+		"39 repeating tasks are parked", "40 the next run has fewer attempts",
+		"41 the history says given up of every failure",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			for seed := range uint64(simWalks) {
@@ -80,7 +82,7 @@ const (
 	simWalks    = 1000
 	simNodes    = 3
 	simLease    = 400 * time.Millisecond
-	simAttempts = 6
+	simAttempts = 3
 	simVerbs    = 12 // of each node
 	simKeys     = 6
 	simBound    = 500 * time.Millisecond // of a run of the kind "bounded"
@@ -190,6 +192,9 @@ func (s *simulation) over(to engine.Engine, node int) engine.Engine {
 		return untimely{to, s.fault}
 	case "28 a node does not read what is paused":
 		return &blind{Engine: to}
+	case "38 a run that is given up does not count", "40 the next run has fewer attempts",
+		"41 the history says given up of every failure":
+		return resigned{to, s.fault}
 	case "31 a prefix is removed in part":
 		return short{to}
 	}
@@ -211,9 +216,13 @@ func (s *simulation) join(t *testing.T, i int) *simNode {
 	case "26 no limit on all nodes":
 		shared = durable.WithConcurrency(simShared)
 	}
+	few := []durable.KindOption{retry, history, limited}
+	if s.fault == "39 repeating tasks are parked" {
+		few = append(few, durable.WithParkRepeating())
+	}
 	work := func(ctx context.Context, run durable.Run) error { return s.work(ctx, i, run) }
 	err := errors.Join(n.Handle("work", work, retry, history), n.Handle("bounded", work, bounded...),
-		n.Handle("limited", work, retry, history, limited), n.Handle("shared", work, retry, history, shared))
+		n.Handle("limited", work, few...), n.Handle("shared", work, retry, history, shared))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +289,7 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 		return ctx.Err()
 	}
 	switch p := rnd.IntN(100); {
-	case p < 8:
+	case p < 8, p < 80 && run.Kind == "limited": // most of these runs are given up
 		return kit.ErrFail
 	case p < 10:
 		e.park = true
@@ -318,7 +327,7 @@ func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 		task.Kind = []string{"bounded", "bounded", "bounded", "bounded", "limited", "limited", "shared", "shared"}[i]
 	}
 	if rnd.IntN(3) == 0 {
-		task.Times = 2 + rnd.IntN(2)
+		task.Times = 2 + rnd.IntN(3)
 		task.Interval = time.Duration(100+rnd.IntN(200)) * time.Millisecond
 	} else if rnd.IntN(5) == 0 {
 		task.Cron, task.Jitter = "* * * * *", jitter(key)
@@ -526,6 +535,7 @@ func (s *simulation) history() {
 		s.ledger.mu.Unlock()
 		got = map[pastRun]int{}
 		for _, r := range h.Runs {
+			s.ledger.stored(r)
 			if !r.Expired && !isInterrupted(r) { // the ledger has only calls of handlers
 				got[pastRun{r.Token, r.Node, r.Attempt.Attempt, r.Snoozed}]++
 			}
@@ -559,10 +569,10 @@ func (s *simulation) history() {
 	s.ledger.breaks("history", "there are %d different attempts, and not %d", len(got), len(want))
 }
 
-// isInterrupted reports whether the entry is of a task that was parked without a call, because a node crashed or lost its
+// isInterrupted reports whether the entry is of a task that was parked, or a run that was given up, without a call, because a node crashed or lost its
 // lease during the last attempt.
 func isInterrupted(r durable.PastRun) bool {
-	return r.Parked && r.Started.Equal(r.Ended) && strings.HasPrefix(r.Failure, "the process ended, or its lease expired")
+	return (r.Parked || r.GivenUp) && r.Started.Equal(r.Ended) && strings.HasPrefix(r.Failure, "the process ended, or its lease expired")
 }
 
 // alive returns a node that has not crashed.
@@ -982,6 +992,44 @@ func (u untimely) Commit(ctx context.Context, by engine.MemberID, batches []engi
 			w.Due += int64(time.Millisecond)
 		} else if u.fault == "29 the jitter is drawn again" && is.Cron != "" && is.Times == was.Times-1 {
 			w.Due += stored.Revision % 5 * int64(time.Millisecond)
+		}
+	}))
+}
+
+// A resigned engine is for a node that gives runs up wrongly, or says so of others.
+type resigned struct {
+	engine.Engine
+	fault string
+}
+
+func (r resigned) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	return r.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) {
+		switch {
+		case w.Data == nil:
+		case w.Note && strings.HasPrefix(w.Key, "history/") && r.fault == "41 the history says given up of every failure":
+			block, err := task.DecodePast(w.Data)
+			if err != nil {
+				panic(err)
+			}
+			for i := range block.Past {
+				block.Past[i].GivenUp = block.Past[i].Failure != ""
+			}
+			w.Data, _ = block.Encode(math.MaxInt)
+		case !w.Note:
+			rec, err := task.Decode(w.Record)
+			if err != nil {
+				panic(err)
+			}
+			if rec.GivenUp == 0 || rec.HasFailed() {
+				return
+			}
+			switch r.fault {
+			case "38 a run that is given up does not count":
+				rec.Times++
+			case "40 the next run has fewer attempts":
+				rec.Attempts = 1
+			}
+			w.Record = rec.Write(w.If, w.Revision).Record
 		}
 	}))
 }

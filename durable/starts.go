@@ -89,13 +89,12 @@ func (n *node) runTask(l *live) {
 		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
 		return
 	}
-	rec := l.Rec.Interrupted(l.claim.starts, &kind.policy, n.now())
-	if rec.Due == task.Never {
-		kind.parked.Add(1)
-		kind.keepInterrupted(rec)
-		n.conclude(l, as(rec), tally{}, false)
+	ended := n.interrupted(l, kind)
+	if ended.tally.isLast() {
+		n.conclude(l, ended, false)
 		return
 	}
+	rec := ended.next
 	if n.skips(l, rec, kind) {
 		return
 	}
@@ -115,8 +114,7 @@ func (n *node) runTask(l *live) {
 		return
 	}
 	if rec.IsExpired(n.now()) {
-		kind.keepExpired(rec)
-		n.conclude(l, as(nil), tally{expired: 1}, false)
+		n.conclude(l, n.teller.expired(kind, rec), false)
 		return
 	}
 	ctx, ok := n.begin(l)
@@ -129,10 +127,10 @@ func (n *node) runTask(l *live) {
 	if l.overdue || rec.Due <= n.overdueUntil() {
 		kind.overdue.note(l.Rec, began)
 	}
-	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, n.now(), &h.ends), &n.cfg, n.now, func(o task.Outcome, _ time.Time) *task.Record {
-		draw := n.cfg.draw()
-		after := func(now int64) *task.Record { return rec.After(o, &kind.policy, now, draw) }
-		return n.conclude(l, after, attempted(o, nil), o.Failure == "" && !o.Snooze && h.ends.written.Load())
+	kind.attempt(h.context(ctx, began), began, kind.toRun(rec, l.claim.revision, n.now(), &h.ends), n.teller, func(o task.Outcome, now int64) *task.Record {
+		return rec.After(o, &kind.policy, now, n.cfg.draw())
+	}, func(o task.Outcome, r result) {
+		n.conclude(l, r, o.Failure == "" && !o.Snooze && h.ends.written.Load())
 	})
 }
 
@@ -150,7 +148,16 @@ const (
 // takeBack writes the record of a task whose run does not begin after all. This prevents a start that the engine may
 // have counted from counting as an attempt.
 func (n *node) takeBack(l *live) {
-	n.conclude(l, as(l.Rec.Interrupted(l.claim.starts, &n.kinds.get(l.Rec.Kind).policy, n.now())), tally{}, false)
+	n.conclude(l, n.interrupted(l, n.kinds.get(l.Rec.Kind)), false)
+}
+
+// interrupted returns the task after the starts whose end is unknown.
+func (n *node) interrupted(l *live, of *kind) result {
+	after := func(now int64) *task.Record { return l.Rec.Interrupted(l.claim.starts, &of.policy, now) }
+	now := n.now()
+	r := n.teller.interrupted(of, l.Rec, after(now), l.claim.starts)
+	r.asof, r.again = now, after
+	return r
 }
 
 // decide asks the engine to confirm a start. It combines the request with those of other workers, or asks at once if
@@ -229,7 +236,9 @@ func (n *node) skips(l *live, rec *task.Record, of *kind) bool {
 	if n.skipsTo(l, of) == engine.None {
 		return false
 	}
-	n.conclude(l, func(int64) *task.Record { return rec.Skipped(n.skipsTo(l, of)) }, tally{}, false)
+	after := func(int64) *task.Record { return rec.Skipped(n.skipsTo(l, of)) }
+	now := n.now()
+	n.conclude(l, result{next: after(now), asof: now, again: after}, false)
 	return true
 }
 

@@ -40,6 +40,7 @@ type Stats struct {
 	Added       uint64 // tasks added
 	Removed     uint64 // tasks removed or replaced
 	ParkedTotal uint64 // number of times that tasks were parked
+	GivenUp     uint64 // runs of repeating tasks that were given up: see [WithRetry]
 	Expired     uint64 // tasks removed because it was too late to start their runs: see [Task].Expires
 
 	Started   uint64 // handler calls
@@ -82,6 +83,7 @@ func (s Stats) String() string {
 	fmt.Fprintf(&b, "; tasks: %d added, %d removed, %d times parked", s.Added, s.Removed, s.ParkedTotal)
 	some(int(s.Expired), "expired")
 	fmt.Fprintf(&b, "; runs: %d started, %d retried, %d succeeded, %d failed", s.Started, s.Retried, s.Succeeded, s.Failed)
+	some(int(s.GivenUp), "given up")
 	some(int(s.Snoozed), "snoozed")
 	fmt.Fprintf(&b, "; %d changes in %d commits", s.Changes, s.Commits.Count)
 	if s.StoreSize > 0 {
@@ -156,11 +158,11 @@ func (t *timing) read() Timing {
 
 // A counter holds the counters of a scheduler's Stats.
 type counter struct {
-	added, removed, parkedTotal, started, succeeded, failed atomic.Uint64
-	unhandled                                               atomic.Int64
-	retried, changes, expired, snoozed                      atomic.Uint64
-	commits                                                 timing
-	lastStart                                               atomic.Int64 // the scheduler's age at the last start; 0 before the first start
+	added, removed, parkedTotal, givenUp, started, succeeded, failed atomic.Uint64
+	unhandled                                                        atomic.Int64
+	retried, changes, expired, snoozed                               atomic.Uint64
+	commits                                                          timing
+	lastStart                                                        atomic.Int64 // the scheduler's age at the last start; 0 before the first start
 
 	// Only a node uses the fields below.
 	calls                                                   timing
@@ -186,6 +188,7 @@ func (c *counter) add(t tally) {
 	c.added.Add(t.added)
 	c.removed.Add(t.removed)
 	c.parkedTotal.Add(t.parked)
+	c.givenUp.Add(t.givenUp)
 	c.expired.Add(t.expired)
 	c.succeeded.Add(t.succeeded)
 	c.failed.Add(t.failed)
@@ -206,6 +209,7 @@ func (c *counter) fill(s *Stats) {
 	s.Added = c.added.Load()
 	s.Removed = c.removed.Load()
 	s.ParkedTotal = c.parkedTotal.Load()
+	s.GivenUp = c.givenUp.Load()
 	s.Expired = c.expired.Load()
 	s.Started = c.started.Load()
 	s.Succeeded = c.succeeded.Load()

@@ -216,7 +216,8 @@ type Info struct {
 	Snoozes        int       // how many times a handler has postponed that run: see [Snooze]
 	Missed         uint64    // number of periods that passed without a run
 	Parked         bool      // the task does not run until it is rescheduled or replaced
-	Failure        string    // the error of the last attempt, or empty
+	Failure        string    // the error of the last failed attempt, until a run is complete; otherwise empty
+	GivenUp        int       // runs given up since the last complete run: see [WithRetry]
 	Trace          string    // as in Task
 	Note           string    // the note of the last complete run; see [Run.Complete]
 	Group          string    // as in Task
@@ -224,7 +225,7 @@ type Info struct {
 	PayloadVersion int       // as in Task
 	Started        time.Time // when the running attempt began, by the clock that determines due times; otherwise zero
 	Node           string    // the name of the node that holds the task; empty if the task is free, and on a store
-	Failed         []Failure // the run's last failed attempts, at most five, newest first
+	Failed         []Failure // the last failed attempts of the run and of the GivenUp runs before it, at most five, newest first
 
 	Shift    time.Duration // how long after each time given by Cron the run is due: a fraction of Jitter
 	Expires  time.Duration // as in Task
@@ -262,6 +263,9 @@ func (i Info) String() string {
 	}
 	if i.Attempts > 0 || i.Failure != "" {
 		fmt.Fprintf(&b, ", failed attempts: %d, the last: %q", i.Attempts, i.Failure)
+	}
+	if i.GivenUp > 0 {
+		fmt.Fprintf(&b, ", runs given up: %d", i.GivenUp)
 	}
 	if i.Snoozes > 0 {
 		fmt.Fprintf(&b, ", snoozed: %d", i.Snoozes)

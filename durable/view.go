@@ -38,13 +38,13 @@ func (v view) info(now int64) Info {
 // stateOf returns the state of the task at the given time, if the task is not running.
 func stateOf(r *task.Record, now int64) State {
 	switch {
-	case r.Due == task.Never:
+	case r.IsParked():
 		return Parked
 	case r.Paused != 0:
 		return Paused
 	case r.Due <= now:
 		return Waiting
-	case r.Failing():
+	case r.HasFailed():
 		return Retrying
 	}
 	return Scheduled
@@ -55,7 +55,7 @@ func infoOf(r *task.Record, now int64) Info {
 	i := Info{
 		Key: r.Key, Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
 		Generation: r.Generation, Seq: r.Seq, Attempts: int(r.Attempts), Missed: r.Missed,
-		Parked: r.Due == task.Never, Failure: r.Failure(), Trace: r.Trace, Group: r.Group, State: stateOf(r, now),
+		Parked: r.IsParked(), Failure: r.Failure(), GivenUp: r.GivenUp, Trace: r.Trace, Group: r.Group, State: stateOf(r, now),
 		PayloadVersion: max(r.Version, 1), Note: r.Note, Shift: r.Shift, Snoozes: r.Snoozes, Expires: r.Expires,
 	}
 	if r.Deadline != 0 {

@@ -24,6 +24,9 @@ type change struct {
 	r     engine.Result
 	err   error
 
+	result result // the end of a run; zero for other changes
+	doubt  bool   // an earlier commit of that end may have taken effect
+
 	before []*live   // the claim of each key when the change was sent; nil for a new key
 	under  []*change // earlier waiting changes whose records this change replaces
 	one    struct {  // memory for batch and recs of a change with one write
@@ -348,41 +351,39 @@ const (
 	fewWait    = 64
 )
 
-// conclude writes the task after its run, if the node still holds the task. Nothing waits for the write. Until the
-// write is done, the task counts as running, and no other run of the task starts. after returns the task after the run
-// as of the given time. completed says whether the handler used [Run.Completion]. If it did, a task that is no longer
-// held was completed by the handler's own write. conclude returns the task as it is to be written.
-func (n *node) conclude(l *live, after func(now int64) *task.Record, t tally, completed bool) *task.Record {
-	now := n.now()
-	next := after(now)
+// conclude writes the result of a run, if the node still holds the task. Nothing waits for the write. Until the
+// write is done, the task counts as running, and no other run of the task starts. completed says whether the handler
+// used [Run.Completion]. If it did, a task that is no longer held was completed by the handler's own write.
+func (n *node) conclude(l *live, r result, completed bool) {
+	next := r.next
 	w := completion(next, l.Rec, l.claim.revision)
 	c := newChange(n.sends, w, next, l.Rec.Size())
-	c.asof = now
-	if t.parked = 0; next != nil && next.Due == task.Never {
-		t.parked = 1
-	}
+	c.result, c.asof = r, r.asof
 	c.done = func() {
 		switch {
 		case errors.Is(c.err, errOld):
-			n.conclude(l, after, t, completed)
+			later := r
+			later.asof = n.now()
+			later.next = r.again(later.asof)
+			n.conclude(l, later, completed)
 		case errors.Is(c.err, engine.ErrTooLarge) && next != nil && (next.Failed != nil || next.Note != ""):
 			brief := *next
 			brief.Failed, brief.Note = nil, ""
-			n.conclude(l, as(&brief), t, completed)
+			short := r
+			short.next = &brief
+			n.conclude(l, short, completed)
 		case c.err != nil:
 			n.keepUnsent(l, c)
 		case len(c.r.Unmet) > 0:
 			n.drop(l)
 			if completed {
-				n.count.add(t)
+				n.count.add(r.tally)
 			} else {
-				n.count.endsRefused.Add(1)
+				n.lose(c)
 			}
 		default:
-			n.count.add(t)
-			if t.parked > 0 {
-				n.report.parked(next)
-			}
+			n.count.add(r.tally)
+			r.settled.call(true)
 		}
 	}
 	n.hold(c)
@@ -394,12 +395,6 @@ func (n *node) conclude(l *live, after func(now int64) *task.Record, t tally, co
 	} else {
 		n.keepUnsent(l, c)
 	}
-	return next
-}
-
-// as returns a function that returns the record for any time.
-func as(rec *task.Record) func(now int64) *task.Record {
-	return func(int64) *task.Record { return rec }
 }
 
 // hold requests that the node hold the change's tasks that are due soon and have a handler on this node.
@@ -426,11 +421,43 @@ func (n *node) hold(c *change) {
 func (n *node) keepUnsent(l *live, c *change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	c.doubt = c.doubt || c.err != nil && !errors.Is(c.err, engine.ErrNotDone)
 	if n.held[l.Rec.Key] == l {
 		n.unsent = append(n.unsent, c)
 	} else {
-		n.count.endsRefused.Add(1)
+		n.lose(c)
 	}
+}
+
+// lose records that the end of a run does not count. If the answer to an earlier commit was lost, lose reads the task back,
+// so that a parked task, or a run that was given up, is reported as such.
+func (n *node) lose(c *change) {
+	if c.doubt && c.result.tally.isLast() {
+		c.doubt = false
+		n.writes.Aside(func() {
+			if !n.hasStored(c.result.next) {
+				n.lose(c)
+				return
+			}
+			n.count.add(c.result.tally)
+			c.result.settled.call(true)
+		})
+		return
+	}
+	n.count.endsRefused.Add(1)
+	c.result.settled.call(false)
+}
+
+// hasStored reports whether the task is still as it was to be stored after its last run.
+func (n *node) hasStored(next *task.Record) bool {
+	ctx, cancel := context.WithTimeout(n.sends, commitTimeout)
+	defer cancel()
+	stored, ok, err := n.stored(ctx, next.Key)
+	if err != nil || !ok {
+		return false
+	}
+	found, err := task.Decode(stored.Record)
+	return err == nil && found.Token() == next.Token() && found.IsParked() == next.IsParked() && found.GivenUp == next.GivenUp
 }
 
 // sendUnsent sends the unsent ends of runs, if the lease has not expired.

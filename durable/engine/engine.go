@@ -299,7 +299,7 @@ type Write struct {
 	Revision int64 // the expected revision, for IfUnchanged and IfUnstarted
 	Now      int64 // the engine's time when the write was sent, as the writer estimates it; 0 if the record depends on no time; not for notes
 	Hold     bool  // the committing member holds the task after the write; if not set, the task is free
-	Failing  bool  // an attempt of the task's run has failed
+	Failing  bool  // the last attempt of the task failed
 }
 
 // Holds reports whether the write's condition holds for s, the current task or note with the key. s is nil if there is

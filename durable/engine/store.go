@@ -134,7 +134,7 @@ type Change struct {
 	Data []byte
 
 	WasFailing bool // the current record was put with Failing set
-	Failing    bool // the new record is failing: an attempt of the task's run has failed
+	Failing    bool // the new record is failing: the last attempt of the task failed
 }
 
 // None is the due time of a record that does not exist. It is less than any other due time.

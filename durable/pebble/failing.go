@@ -75,10 +75,10 @@ func (x *indexer) see(snapshot pebble.Reader, key string) error {
 	return x.make()
 }
 
-// failing reports whether an attempt of the record's run has failed. It returns false for an unreadable record.
+// failing reports whether the last attempt of the record's task failed. It returns false for an unreadable record.
 func failing(r engine.Record) bool {
 	task, err := durable.InfoOf(r)
-	return err == nil && task.Attempts > 0
+	return err == nil && (task.Attempts > 0 || task.GivenUp > 0)
 }
 
 // make creates the f rows of the found records that are still failing.

@@ -84,7 +84,7 @@ func (o *operated) handle() {
 		}
 		o.check(errors.Join(
 			s.Handle("later", func(context.Context, durable.Run) error { return nil }),
-			s.Handle("parks", fails, durable.WithRetry(1, far, far)),
+			s.Handle("parks", fails, durable.WithRetry(1, far, far), durable.WithParkRepeating()),
 			s.Handle("retries", fails, durable.WithRetry(9, far, far)),
 			s.Handle("runs", func(ctx context.Context, _ durable.Run) error {
 				select {

@@ -19,11 +19,13 @@ type Past struct {
 	Started, Ended  int64 // equal if the run has expired
 	Failure, Note   string
 
-	Parked, Snoozed, Cancelled, Expired bool
+	Parked, Snoozed, Cancelled, Expired, GivenUp bool
 }
 
 // flags returns the fields that Past stores as one bit each. The order must not change.
-func (p *Past) flags() [4]*bool { return [...]*bool{&p.Parked, &p.Snoozed, &p.Cancelled, &p.Expired} }
+func (p *Past) flags() [5]*bool {
+	return [...]*bool{&p.Parked, &p.Snoozed, &p.Cancelled, &p.Expired, &p.GivenUp}
+}
 
 // PastFormat is the version of a block of the history, and its first byte.
 const PastFormat = 1

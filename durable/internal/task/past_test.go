@@ -19,6 +19,7 @@ func TestPastBlock(t *testing.T) {
 		{Key: "a", Group: "g", Generation: math.MaxUint64, Seq: 7, Attempt: 3, Due: 5, Started: 9, Ended: 20, Failure: "f", Parked: true},
 		{Key: strings.Repeat("long", 256), Due: math.MinInt64 / 4, Started: -1, Ended: math.MaxInt64 / 4, Note: "n", Snoozed: true},
 		{Key: "b", Due: 30, Started: 20, Ended: 10, Cancelled: true, Expired: true},
+		{Key: "c", GivenUp: true, Cancelled: true},
 	}}
 	for _, most := range []int{1, 100, 1 << 20} {
 		got := PastBlock{}

@@ -11,13 +11,15 @@ import (
 
 // A Policy specifies how the tasks of a kind are run.
 type Policy struct {
-	Attempts    uint64        // attempts per run before its task is parked
+	Attempts    uint64        // attempts per run before it is given up or its task is parked
 	Least, Most time.Duration // wait after the first failed attempt, and maximum wait
 	Missed      Missed
 	MissedAge   time.Duration // greatest age of a missed run that still runs; 0 means no bound
 	Timeout     time.Duration // maximum duration of an attempt; 0 means no timeout
 	Version     int           // latest payload version that the handler accepts; 0 is the first
 	Upgrade     func(payload []byte, from int) ([]byte, error)
+
+	ParkRepeating bool // a repeating task is parked when a run has used its last attempt
 }
 
 // Missed corresponds to the type Missed of package durable.

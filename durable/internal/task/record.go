@@ -30,7 +30,8 @@ type Record struct {
 	Seq        uint64
 	Attempts   uint64
 	Missed     uint64
-	Failed     []Failure // last failed attempts of the run, newest first; at most mostFailed
+	Failed     []Failure // last failed attempts of the run and of the GivenUp runs before it, newest first; at most mostFailed
+	GivenUp    int       // runs given up since the last run that completed
 	Trace      string
 	Group      string
 	Note       string        // note of the previous run, or empty
@@ -90,10 +91,14 @@ func (r *Record) Size() int {
 	return 128 + 2*len(r.Key) + len(r.Kind) + len(r.Payload) + len(r.Trace) + len(r.Group)
 }
 
-// Failing reports whether an attempt of the run has failed.
-func (r *Record) Failing() bool { return r.Attempts > 0 }
+// HasFailed reports whether an attempt of the run has failed.
+func (r *Record) HasFailed() bool { return r.Attempts > 0 }
 
-// Failure returns the error of the last failed attempt of the run, or an empty string.
+// Failing reports whether the task's last attempt failed: the last attempt of the run or, before the first attempt of the
+// run, that of a run that was given up.
+func (r *Record) Failing() bool { return r.HasFailed() || r.GivenUp > 0 }
+
+// Failure returns the error of the last failed attempt, or an empty string.
 func (r *Record) Failure() string {
 	if len(r.Failed) == 0 {
 		return ""
@@ -113,7 +118,7 @@ func (r *Record) Token() Token { return Token{r.Key, r.Generation, r.Seq} }
 
 // AttemptDue returns the due time of the current attempt, or of the next attempt if none is in progress.
 func (r *Record) AttemptDue() int64 {
-	if r.Failing() || r.Snoozes > 0 {
+	if r.HasFailed() || r.Snoozes > 0 {
 		return r.Due
 	}
 	return r.Grid

@@ -139,7 +139,7 @@ func TestRecord_optionalFields(t *testing.T) {
 	plain := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
 	all := plain
 	all.Version, all.Starts, all.Cron, all.Interval, all.Paused, all.Group = 2, 3, "@daily", 0, 9, "g"
-	all.Shift, all.Deadline, all.Note, all.Snoozes = 1<<63-1, Latest, "a note", 4
+	all.Shift, all.Deadline, all.Note, all.Snoozes, all.GivenUp = 1<<63-1, Latest, "a note", 4, 2
 	for version, r := range map[byte]Record{recordVersion: plain, FieldsVersion: all} {
 		data := r.Encode()
 		got, err := Decode(engine.Record{Key: "k", Due: 7, Data: data})

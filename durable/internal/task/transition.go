@@ -60,7 +60,9 @@ func Clip(text string) string {
 //	succeeded                            nil
 //	snoozed                              the same run, after a wait
 //	failed, attempts left                the same run, after a wait
-//	failed for the last time, or Park    parked
+//	failed for the last time, repeats    the run is given up: the next run on the grid that is not over
+//	failed for the last time             parked
+//	Park                                 parked
 func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 	next := *r
 	switch {
@@ -71,20 +73,14 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 		return nil
 	case o.Failure == "":
 		next.Note = o.Note
-		if next.Times != Forever {
-			next.Times--
-		}
-		next.Grid = r.onGrid(r.Grid)
-		if over := of.over(now); next.Grid <= over {
-			next.Grid = r.onGrid(over)
-			next.Missed += r.periods(next.Grid) - 1
-		}
-		next.begin()
+		next.proceed(of, now)
 	default:
 		next.fail(o.Failure, now)
 		switch {
-		case o.Park || next.Attempts >= of.Attempts:
+		case o.Park:
 			next.Due = Never
+		case next.Attempts >= of.Attempts:
+			next.giveUp(of, now)
 		case o.Wait >= 0:
 			next.Due = Later(now, o.Wait)
 		default:
@@ -96,8 +92,8 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 
 // Interrupted returns the task as it is once that many starts of its run have ended in an unknown way: the process
 // ended, or its lease expired. Each start counts as a failed attempt, so that a task that crashes its process is not
-// retried forever. If no attempts are left, the task is parked. Otherwise, its due time is unchanged. now is the time
-// at which the interruption was detected.
+// retried forever. If no attempts are left, the run is given up or the task is parked, as in After. Otherwise, the due
+// time is unchanged. now is the time at which the interruption was detected.
 func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 	if starts == 0 {
 		return r
@@ -108,10 +104,43 @@ func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 		next.fail("the process ended, or its lease expired, during the run", now)
 	}
 	if next.Attempts >= of.Attempts {
-		next.Due = Never
+		next.giveUp(of, now)
 	}
 	return &next
 }
+
+// proceed begins the next run on the grid that is not over. The runs in between count as missed.
+func (r *Record) proceed(of *Policy, now int64) {
+	if r.Times != Forever {
+		r.Times--
+	}
+	grid := r.onGrid(r.Grid)
+	if over := of.over(now); grid <= over {
+		grid = r.onGrid(over)
+		r.Missed += r.periods(grid) - 1
+	}
+	r.Grid = grid
+	r.begin()
+}
+
+// giveUp ends a run whose last attempt has failed. A repeating task proceeds to its next run and keeps the failures,
+// unless its kind parks repeating tasks. Any other task is parked.
+func (r *Record) giveUp(of *Policy, now int64) {
+	if !r.Repeats() || of.ParkRepeating {
+		r.Due = Never
+		return
+	}
+	failed, givenUp := r.Failed, r.GivenUp+1
+	if r.proceed(of, now); r.Due != Never {
+		r.Failed, r.GivenUp = failed, givenUp
+	}
+}
+
+// HasGivenUp reports whether the run of was, an earlier state of the task, has been given up.
+func (r *Record) HasGivenUp(was *Record) bool { return r.GivenUp > was.GivenUp }
+
+// IsParked reports whether the task is parked.
+func (r *Record) IsParked() bool { return r.Due == Never }
 
 // Skipped returns the task with its next run after that time. The runs in between count as missed.
 func (r *Record) Skipped(to int64) *Record {
@@ -163,7 +192,7 @@ func (r *Record) Moved(to int64) *Record {
 // Following returns the task with which SetTask replaces old, which may be nil. If no run of old has started, the task
 // is due no later than old's deadline.
 func (r *Record) Following(old *Record, started bool, now int64) *Record {
-	if old == nil || started || old.Failing() || old.Snoozes > 0 || r.Deadline == 0 || old.Deadline == 0 {
+	if old == nil || started || old.HasFailed() || old.Snoozes > 0 || r.Deadline == 0 || old.Deadline == 0 {
 		return r
 	}
 	next := *r
@@ -215,7 +244,7 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 // begin starts a new run in the record, due at Grid.
 func (r *Record) begin() {
 	r.Seq++
-	r.Attempts, r.Starts, r.Snoozes, r.Failed, r.Deadline = 0, 0, 0, nil, 0
+	r.Attempts, r.Starts, r.Snoozes, r.Failed, r.GivenUp, r.Deadline = 0, 0, 0, nil, 0, 0
 	r.await()
 }
 

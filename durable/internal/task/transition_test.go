@@ -38,6 +38,19 @@ func TestRecord_after(t *testing.T) {
 		})
 	}
 	times := func(n int64) *Record { return with(func(r *Record) { r.Times = n }) }
+	gaveUp := func(runs int, at, grid int64, missed uint64) *Record {
+		return again(func(r *Record) {
+			r.Grid, r.Missed, r.GivenUp, r.Failed = grid, missed, runs, []Failure{{at, "why"}, {99, "the first"}}
+		})
+	}
+	lasts := func(at int64) *Record { // it has no further run
+		return with(func(r *Record) {
+			r.Times, r.Attempts, r.Failed, r.Due = 1, 2, []Failure{{at, "why"}, {99, "the first"}}, Never
+		})
+	}
+	gaveUpOnce := func(r *Record) *Record { r.GivenUp = 1; return r }
+	foreverGaveUp := gaveUp(1, 105, 110, 4)
+	foreverGaveUp.Times = Forever
 	parks, waits := Outcome{Failure: "why", Park: true}, Outcome{Failure: "why", Wait: 500}
 	waitsLong := Outcome{Failure: "why", Wait: math.MaxInt64}
 	forever := again(func(r *Record) { r.Times, r.Grid = Forever, 110 })
@@ -62,12 +75,18 @@ func TestRecord_after(t *testing.T) {
 		"failed":                     {&before, FailedFor("why"), MissedOnce, 3, 105, fails(105, 120)},
 		"failed, all":                {&before, FailedFor("why"), MissedAll, 3, 145, fails(145, 160)},
 		"failed, at the end of time": {&before, FailedFor("why"), MissedOnce, 3, Latest - 1, fails(Latest-1, Latest)},
-		"failed for the last time":   {&before, FailedFor("why"), MissedOnce, 2, 105, fails(105, Never)},
-		"failed once too often":      {&before, FailedFor("why"), MissedOnce, 1, 105, fails(105, Never)}, // of more
+		"failed for the last time":   {&before, FailedFor("why"), MissedOnce, 2, 105, gaveUp(1, 105, 110, 4)},
+		"failed, last, long after":   {&before, FailedFor("why"), MissedOnce, 2, 145, gaveUp(1, 145, 150, 8)},
+		"failed, last, forever":      {times(Forever), FailedFor("why"), MissedOnce, 2, 105, foreverGaveUp},
+		"failed, last of the last":   {times(1), FailedFor("why"), MissedOnce, 2, 105, lasts(105)},
+		"failed once too often":      {&before, FailedFor("why"), MissedOnce, 1, 105, gaveUp(1, 105, 110, 4)}, // of more
+		"given up twice":             {gaveUpOnce(times(3)), FailedFor("why"), MissedOnce, 2, 105, gaveUp(2, 105, 110, 4)},
+		"succeeded, given up before": {gaveUpOnce(times(3)), Outcome{}, MissedOnce, 3, 105, at(110, 4)},
+		"failed, given up before":    {gaveUpOnce(times(3)), FailedFor("why"), MissedOnce, 3, 105, gaveUpOnce(fails(105, 120))},
 		"failed, park":               {&before, parks, MissedOnce, 9, 105, fails(105, Never)},
 		"failed, after a time":       {&before, waits, MissedOnce, 3, 105, fails(105, 605)},
 		"failed, at once":            {&before, Outcome{Failure: "why"}, MissedOnce, 3, 105, fails(105, 105)},
-		"failed, last, after a time": {&before, waits, MissedOnce, 2, 105, fails(105, Never)},
+		"failed, last, after a time": {&before, waits, MissedOnce, 2, 105, gaveUp(1, 105, 110, 4)},
 		"failed, after a long time":  {&before, waitsLong, MissedOnce, 3, 105, fails(105, Latest)},
 	} {
 		was := fmt.Sprintf("%+v", c.record)
@@ -144,10 +163,16 @@ func TestRecord_interrupted(t *testing.T) {
 		}
 		counted := before
 		counted.Starts = c.starts // as in a keeper; a node has them in its claim
-		got := counted.Interrupted(c.starts, &Policy{Attempts: c.allowed}, 200)
+		got := counted.Interrupted(c.starts, &Policy{Attempts: c.allowed, ParkRepeating: true}, 200)
 		if fmt.Sprint(*got) != fmt.Sprint(want) {
 			t.Errorf("%d starts of %d: got %+v, want %+v", c.starts, c.allowed, *got, want)
 		}
+	}
+	want := before
+	want.Times, want.Seq, want.Grid, want.Due, want.Attempts, want.Missed, want.GivenUp = 2, 8, 210, 210, 0, 10, 1
+	want.Failed = append([]Failure{{200, "the process ended, or its lease expired, during the run"}}, before.Failed...)
+	if got := before.Interrupted(1, &Policy{Attempts: 2}, 200); fmt.Sprint(*got) != fmt.Sprint(want) {
+		t.Errorf("given up: got %+v, want %+v", *got, want)
 	}
 	if before.Attempts != 1 || before.Failure() != "why" {
 		t.Errorf("the record has become %+v", before)
