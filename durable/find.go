@@ -52,7 +52,7 @@ func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
 
 // stretch returns the smallest stretch that contains all tasks that match the query.
 func (q Query) stretch(now int64) stretch {
-	failing := q.Failure != "" || q.State == Retrying || q.State == Parked && q.Prefix != ""
+	failing := q.Failing || q.Failure != "" || q.State == Retrying || q.State == Parked && q.Prefix != ""
 	switch {
 	case q.State == Running:
 		return stretch{order: byRunning, from: q.Prefix}
@@ -80,7 +80,7 @@ func (q Query) fits(v view, now int64) bool {
 // suits is like fits, but ignores the state.
 func (q Query) suits(r *task.Record) bool {
 	return strings.HasPrefix(r.Key, q.Prefix) && (q.Kind == "" || q.Kind == r.Kind) &&
-		(q.Group == "" || q.Group == r.Group) && (!q.Repeating || r.Repeats()) &&
+		(q.Group == "" || q.Group == r.Group) && (!q.Repeating || r.Repeats()) && (!q.Failing || r.Failing() && r.Paused == 0) &&
 		(q.Failure == "" || strings.Contains(r.Failure(), q.Failure) || groupText(r.Failure()) == q.Failure)
 }
 

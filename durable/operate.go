@@ -61,6 +61,7 @@ func ParseState(name string) (State, error) {
 type Query struct {
 	State     State
 	Repeating bool   // select only tasks with more than one run left
+	Failing   bool   // select only failing tasks, as in KindCounts
 	Prefix    string // prefix of the key
 	Kind      string
 	Group     string // as in [Task]; empty means any
@@ -80,8 +81,8 @@ type Found struct {
 }
 
 // Find returns a page of the tasks that match the query. By default, Find reads tasks in due order. It reads them in
-// key order if the query sets Prefix or selects running tasks. If the query sets Failure or selects retrying tasks,
-// Find reads only tasks with a failed attempt, in key order. Tasks that do not match the other fields of the query are
+// key order if the query sets Prefix or selects running tasks. If the query sets Failure or Failing, or selects retrying
+// tasks, Find reads only tasks whose last attempt failed, in key order. Tasks that do not match the other fields of the query are
 // read and skipped, until the page is full or time runs out. If time runs out, the page is cut, and Next continues the
 // search. A task that changes during the call may or may not be found. If After comes from another query, the error
 // wraps ErrInvalidTask.

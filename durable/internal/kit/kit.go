@@ -46,9 +46,10 @@ type Kit struct {
 	Engine *memengine.Engine // the engine, for tests that use one
 	Opts   []durable.Option  // options of every scheduler
 
-	turn  int
-	mu    sync.Mutex // protects calls
-	calls []Call
+	turn     int
+	mu       sync.Mutex // protects the fields below
+	calls    []Call
+	attempts []durable.Attempt
 }
 
 // A Node is one of the schedulers.
@@ -224,6 +225,20 @@ func (k *Kit) Runs() []Call {
 	calls := k.calls
 	k.calls = nil
 	return calls
+}
+
+// Observe records an attempt. It is for [durable.WithObserver].
+func (k *Kit) Observe(a durable.Attempt) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.attempts = append(k.attempts, a)
+}
+
+// Attempts returns the recorded attempts, in the order of the calls of Observe.
+func (k *Kit) Attempts() []durable.Attempt {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.attempts)
 }
 
 // RunsAfter lets d pass, and returns the runs since the log was last read.

@@ -19,6 +19,10 @@ var promises = []struct {
 	run  func(t *testing.T, k *kit.Kit)
 }{
 	{"Park parks at once", parks},
+	{"a run of a repeating task is given up", givesUp},
+	{"a run that is given up late", givesUpLate},
+	{"a kind parks repeating tasks", parksRepeating},
+	{"parked and given up are said of what was stored", saysWhatWasStored},
 	{"RetryAfter sets the wait", retriesAfter},
 	{"Snooze postpones a run", snoozes},
 	{"Snooze postpones a run of a repeating task", snoozesRepeating},
@@ -102,7 +106,7 @@ func testPromises(t *testing.T, open func(t *testing.T, opts ...durable.Option) 
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				var opts []durable.Option
+				opts := []durable.Option{durable.WithObserver(k.Observe)}
 				if o := with[p.name]; o != nil {
 					opts = append(opts, o)
 				}
