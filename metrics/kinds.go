@@ -12,7 +12,8 @@ import (
 
 var (
 	kindTasks = prometheus.NewDesc("timewheel_durable_kind_tasks",
-		"Tasks of a kind: scheduled, those without a failed attempt of the run; retrying; parked; paused.",
+		"Tasks of a kind: scheduled, those whose last attempt did not fail; failing, those whose last attempt failed, "+
+			"and that run again; parked; paused.",
 		[]string{"kind", "state"}, nil)
 	kindUnhandled = prometheus.NewDesc("timewheel_durable_kind_unhandled_seconds",
 		"How long the oldest due task has waited of a kind that no node handles; 0 if a node does, or none is due.",
@@ -32,11 +33,16 @@ var (
 	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
 	kindSucceeded = newKindDesc("succeeded",
 		"Calls of the handler of a kind that returned nil and were acknowledged.")
-	kindFailed = newKindDesc("failed", "Calls of the handler of a kind that failed.")
-	kindParked = newKindDesc("parked", "Calls of the handler of a kind that failed and parked their task.")
+	kindFailed  = newKindDesc("failed", "Calls of the handler of a kind that failed.")
+	kindParked  = newKindDesc("parked", "Runs of a kind that ended with their task parked.")
+	kindGivenUp = newKindDesc("given_up",
+		"Runs of repeating tasks of a kind that were given up after their last attempt.")
+	kindGivenUpAgain = newKindDesc("given_up_again",
+		"Runs of repeating tasks of a kind that were given up, as was the run of the task before.")
 
 	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindLimited, kindBacklog,
-		kindBacklogAge, kindRunning, kindLongest, kindStarted, kindSucceeded, kindFailed, kindParked}
+		kindBacklogAge, kindRunning, kindLongest, kindStarted, kindSucceeded, kindFailed, kindParked,
+		kindGivenUp, kindGivenUpAgain}
 )
 
 func newKindDesc(what, help string) *prometheus.Desc {
@@ -73,6 +79,8 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Succeeded += k.Succeeded
 		a.runs.Failed += k.Failed
 		a.runs.ParkedTotal += k.ParkedTotal
+		a.runs.GivenUp += k.GivenUp
+		a.runs.GivenUpAgain += k.GivenUpAgain
 		a.runs.Waiting += k.Waiting
 		a.runs.Running += k.Running
 		a.runs.Longest = max(a.runs.Longest, k.Longest)
@@ -132,7 +140,7 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 	if a.runs != nil {
 		for desc, n := range map[*prometheus.Desc]uint64{
 			kindStarted: a.runs.Started, kindSucceeded: a.runs.Succeeded, kindFailed: a.runs.Failed,
-			kindParked: a.runs.ParkedTotal,
+			kindParked: a.runs.ParkedTotal, kindGivenUp: a.runs.GivenUp, kindGivenUpAgain: a.runs.GivenUpAgain,
 		} {
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), label)
 		}
@@ -155,7 +163,7 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 	}
 	if a.tasks != nil {
 		for state, n := range map[string]int{
-			"scheduled": a.tasks.Tasks - a.tasks.Failing - a.tasks.Paused, "retrying": a.tasks.Failing - a.tasks.Parked,
+			"scheduled": a.tasks.Tasks - a.tasks.Failing - a.tasks.Paused, "failing": a.tasks.Failing - a.tasks.Parked,
 			"parked": a.tasks.Parked, "paused": a.tasks.Paused,
 		} {
 			metrics <- prometheus.MustNewConstMetric(kindTasks, prometheus.GaugeValue, float64(n), label, state)

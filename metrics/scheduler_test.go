@@ -83,6 +83,10 @@ func inTrouble(t *testing.T) *durable.Scheduler {
 	s := newScheduler(t, left)
 	addDurable(t, s, "fail", time.Second, "a", "b")
 	addDurable(t, s, "slow", 2*time.Second, "done")
+	repeats := durable.Task{Key: "given up", Kind: "fail", Delay: time.Second, Interval: time.Hour, Times: durable.Forever}
+	if err := s.AddTask(ctx, repeats); err != nil {
+		t.Fatal(err)
+	}
 	time.Sleep(2 * time.Minute)
 	addDurable(t, s, "slow", time.Second, "runs", "waits", "waits too")
 	addDurable(t, s, "slow", time.Hour, "removed")
@@ -116,6 +120,7 @@ func TestSchedulerCollector_reportsTheAccounts(t *testing.T) {
 			"timewheel_durable_runs_succeeded_total": int(stats.Succeeded),
 			"timewheel_durable_runs_failed_total":    int(stats.Failed),
 			"timewheel_durable_runs_parked_total":    int(stats.ParkedTotal),
+			"timewheel_durable_runs_given_up_total":  int(stats.GivenUp),
 			"timewheel_durable_commit_changes_total": int(stats.Changes),
 		} {
 			m := find(t, c, name)
@@ -214,12 +219,12 @@ func TestSchedulerCollector_countersNeverFall(t *testing.T) {
 		u := uint64(n)
 		f.stats = durable.Stats{
 			Pending: n, Waiting: n, Running: n, Parked: n, Unhandled: n,
-			Added: u, Removed: u, ParkedTotal: u, Started: u, Retried: u, Succeeded: u, Failed: u, Changes: u, Expired: u, Snoozed: u,
+			Added: u, Removed: u, ParkedTotal: u, GivenUp: u, Started: u, Retried: u, Succeeded: u, Failed: u, Changes: u, Expired: u, Snoozed: u,
 			StoreSize: int64(n),
 			Node:      &durable.NodeStats{CallsFailed: u, Claimed: u, TakenOver: u, StartsRefused: u, EndsRefused: u},
 		}
 		f.catchUp = durable.CatchUp{Kinds: []durable.KindCatchUp{{Kind: "k", Left: n, Oldest: time.Now().Add(time.Hour)}}}
-	}, 15)
+	}, 16)
 }
 
 // node returns a fake of a node, with a different value for each metric.
@@ -237,7 +242,7 @@ func node() *fakeScheduler {
 		catchUp: durable.CatchUp{Kinds: []durable.KindCatchUp{
 			{Kind: "mail", Left: 11, Oldest: time.Now().Add(-12 * time.Second)},
 		}},
-		kinds:  []durable.KindInfo{{Kind: "mail", Running: 17, Longest: 18 * time.Second, Started: 13, Succeeded: 14, Failed: 15, ParkedTotal: 16}},
+		kinds:  []durable.KindInfo{{Kind: "mail", Running: 17, Longest: 18 * time.Second, Started: 13, Succeeded: 14, Failed: 15, ParkedTotal: 16, GivenUp: 19, GivenUpAgain: 20}},
 		census: durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 100, Failing: 30, Parked: 10, Paused: 5}}},
 	}
 }
@@ -329,8 +334,8 @@ func TestSchedulerCollector_kinds(t *testing.T) {
 		f := node()
 		c := metrics.NewSchedulerCollectorOf(f, "orders")
 		is(t, c, "timewheel_durable_kind_tasks",
-			map[string]float64{"mail scheduled": 65, "mail retrying": 20, "mail parked": 10, "mail paused": 5})
-		for name, want := range map[string]float64{"started": 13, "succeeded": 14, "failed": 15, "parked": 16} {
+			map[string]float64{"mail scheduled": 65, "mail failing": 20, "mail parked": 10, "mail paused": 5})
+		for name, want := range map[string]float64{"started": 13, "succeeded": 14, "failed": 15, "parked": 16, "given_up": 19, "given_up_again": 20} {
 			is(t, c, "timewheel_durable_kind_runs_"+name+"_total", map[string]float64{"mail": want})
 		}
 		is(t, c, "timewheel_durable_kind_runs_running", map[string]float64{"mail": 17})
@@ -598,7 +603,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds, without.catchUp.Kinds = nil, nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{40, 69, 15, 62}; !slices.Equal(got, want) {
+		if want := []int{41, 70, 17, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})
@@ -695,7 +700,7 @@ func TestSchedulerCollector_afterAnEngineHung(t *testing.T) {
 		scrape(3 * time.Second)
 		is(t, c, "timewheel_durable_tasks_pending", map[string]float64{"": 31})
 		is(t, c, "timewheel_durable_tasks_parked", map[string]float64{"": 30})
-		is(t, c, "timewheel_durable_kind_tasks", map[string]float64{"fail scheduled": 1, "fail retrying": 0, "fail parked": 30, "fail paused": 0})
+		is(t, c, "timewheel_durable_kind_tasks", map[string]float64{"fail scheduled": 1, "fail failing": 0, "fail parked": 30, "fail paused": 0})
 		is(t, c, "timewheel_durable_kind_backlog_tasks", map[string]float64{"fail": 0})
 		is(t, c, "timewheel_durable_engine_away", map[string]float64{"": 0})
 	})

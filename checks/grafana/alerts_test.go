@@ -188,6 +188,13 @@ var trials = map[string]trial{
 		fires: `timewheel_durable_tasks_unhandled 0x4 3x40`, after: 5*every + 5*time.Minute,
 		quiet: []string{`timewheel_durable_tasks_unhandled 0x40`, `timewheel_durable_tasks_unhandled 3x18 0x60`},
 	},
+	"TimewheelDurableGivenUpAgain": {
+		fires: `timewheel_durable_kind_runs_given_up_again_total{kind="report"} 0x10 1x60`, after: 11 * every,
+		quiet: []string{
+			`timewheel_durable_kind_runs_given_up_again_total{kind="report"} 7x60`,
+			`timewheel_durable_kind_runs_given_up_total{kind="report"} 0x10 1x60`,
+		},
+	},
 	"TimewheelDurableParkedGrows": {
 		fires: `timewheel_durable_kind_tasks{kind="mail",state="parked"} 0x4 20x60`, after: 5*every + 5*time.Minute,
 		quiet: []string{
