@@ -551,6 +551,7 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 		j.Here = &hereJSON{
 			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
 			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Cancelled: k.Cancelled, Parked: k.ParkedTotal,
+			GivenUp: k.GivenUp, Repeating: k.ParkRepeating,
 			Limit: newLimitJSON(k.Limit), Cluster: newLimitJSON(k.Cluster), Waiting: k.Waiting,
 			Running: k.Running, Longest: k.Longest.Seconds(),
 		}
@@ -622,7 +623,7 @@ func (b *board) failures(ctx context.Context) (failuresJSON, error) {
 	j := failuresJSON{Groups: []groupJSON{}, Looked: f.Looked, Cut: f.Cut, Now: time.Now()}
 	for _, g := range f.Groups[:min(len(f.Groups), maxGroups)] {
 		j.Groups = append(j.Groups, groupJSON{
-			Kind: g.Kind, Text: g.Text, Tasks: g.Tasks, Parked: g.Parked,
+			Kind: g.Kind, Text: g.Text, Tasks: g.Tasks, Parked: g.Parked, GivenUp: g.GivenUp,
 			Example: newKeyJSON(g.Example), Last: known(g.Last),
 		})
 	}

@@ -113,6 +113,8 @@ type hereJSON struct {
 	Failed      uint64        `json:"failed"`    // failed attempts, excluding cancelled ones
 	Cancelled   uint64        `json:"cancelled"` // attempts that were cancelled and failed
 	Parked      uint64        `json:"parked"`
+	GivenUp     uint64        `json:"given_up"`
+	Repeating   bool          `json:"park_repeating"`
 	StartedRate *float64      `json:"started_rate"`
 	FailedRate  *float64      `json:"failed_rate"`
 	Failure     string        `json:"failure"`
@@ -292,6 +294,7 @@ type storedJSON struct {
 	Attempts   int        `json:"attempts"`
 	Missed     uint64     `json:"missed"`
 	Failure    string     `json:"failure"`
+	GivenUp    int        `json:"given_up"`
 	FailedAt   *time.Time `json:"failed_at"` // null if unknown
 	Node       string     `json:"node"`
 	Started    *time.Time `json:"started"` // null if the task is not running, or if unknown
@@ -303,7 +306,7 @@ func newStoredJSON(i durable.Info) storedJSON {
 	s := storedJSON{
 		keyJSON: newKeyJSON(i.Key), Kind: i.Kind, State: i.State.String(), Next: known(i.Next),
 		Interval: i.Interval.Seconds(), Cron: i.Cron, Times: i.Times, Attempts: i.Attempts, Missed: i.Missed,
-		Failure: cut(i.Failure, maxValueText), Node: keyShown(i.Node), Started: known(i.Started), Generation: i.Generation, Seq: i.Seq,
+		Failure: cut(i.Failure, maxValueText), GivenUp: i.GivenUp, Node: keyShown(i.Node), Started: known(i.Started), Generation: i.Generation, Seq: i.Seq,
 	}
 	if len(i.Failed) > 0 {
 		s.FailedAt = known(i.Failed[0].At)
@@ -323,7 +326,7 @@ type aboutStoredJSON struct {
 	Expires  float64      `json:"expires,omitempty"`  // seconds
 	Snoozes  int          `json:"snoozes,omitempty"`
 	Note     string       `json:"note,omitempty"`
-	Attempts int          `json:"attempts,omitempty"` // attempts before the task is parked; 0 without a handler here
+	Attempts int          `json:"attempts,omitempty"` // attempts before the task is parked or its run is given up; 0 without a handler here
 	Failed   []failedJSON `json:"failed,omitempty"`
 	Payload  *payloadJSON `json:"payload,omitempty"`
 }
@@ -402,6 +405,7 @@ type groupJSON struct {
 	Text    string     `json:"text"`
 	Tasks   int        `json:"tasks"`
 	Parked  int        `json:"parked"`
+	GivenUp int        `json:"given_up"`
 	Example keyJSON    `json:"example"`
 	Last    *time.Time `json:"last"` // null if unknown
 }

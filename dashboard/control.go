@@ -197,9 +197,11 @@ func queryOf(form url.Values) (q durable.Query, err error) {
 			return q, err
 		}
 	}
-	if text := form.Get("repeating"); text != "" {
-		if q.Repeating, err = strconv.ParseBool(text); err != nil {
-			return q, fmt.Errorf("repeating %q must be true or false", text)
+	for name, is := range map[string]*bool{"repeating": &q.Repeating, "failing": &q.Failing} {
+		if text := form.Get(name); text != "" {
+			if *is, err = strconv.ParseBool(text); err != nil {
+				return q, fmt.Errorf("%s %q must be true or false", name, text)
+			}
 		}
 	}
 	q.Limit, err = limitOf(form)

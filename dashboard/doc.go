@@ -145,10 +145,10 @@
 //	GET  api/tasks?scheduler=     {"tasks": a page of the tasks that match the query, "looked", "next": the value
 //	                              of after= for the next page, "cut": whether time ran out before the page was
 //	                              full, "now"}. The query is that of durable.Query: state (scheduled, retrying,
-//	                              waiting, running, parked or paused), repeating (true), prefix, kind, group,
+//	                              waiting, running, parked or paused), repeating and failing (true), prefix, kind, group,
 //	                              failure, after, limit (at most 1,000)
 //	GET  api/failures?scheduler=  {"groups": the 100 largest groups of failing tasks, each with kind, text, tasks,
-//	                              parked, example (a key) and last; "more": the number of groups not listed,
+//	                              parked, given_up, example (a key) and last; "more": the number of groups not listed,
 //	                              "looked", "cut", "now"}
 //	GET  api/history?scheduler=   {"past": the last 20 attempts in the history, newest first, each with its key,
 //	                              kind, group, outcome, attempt, due, ended, late and took (in seconds), node,
@@ -215,7 +215,8 @@
 //	                       kind is individually paused; nodes, the number of nodes that handle it; and here, null
 //	                       if this scheduler has no handler
 //	kinds.here             attempts, least and most of the retry policy; missed (once, skip or all); started,
-//	                       succeeded, failed (without cancelled runs), cancelled and parked since New;
+//	                       succeeded, failed (without cancelled runs), cancelled, parked and given_up since New;
+//	                       park_repeating, whether repeating tasks are parked too;
 //	                       started_rate and failed_rate per second over the last ten seconds; failure, the last
 //	                       error; last, the attempts of the last minute, with p50, p99 and max of late (due until
 //	                       started) and run, or null without a recorder; limit and cluster, its limits on this
@@ -239,7 +240,7 @@
 //
 // A task of a scheduler has these fields of durable.Info: key, kind, state, next (null if the task is parked or
 // paused), interval and cron. It has the fields times (-1 means forever), attempts (the number of failed attempts) and
-// missed. It also has failure, failed_at (null if unknown), node, started (null if the task is not running), generation
+// missed. It also has failure, given_up (runs given up in a row), failed_at (null if unknown), node, started (null if the task is not running), generation
 // (a string) and seq.
 //
 // A task of a wheel has key (empty for a timer), next, interval, times (-1 means forever), slot, circle, waiting and

@@ -141,7 +141,7 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 	p.picture("well")
 	putMany(t, s, 120, durable.Task{Key: "order", Kind: "recheck", Delay: time.Millisecond, Payload: []byte(`{"order":1}`)})
 	p.says(`^Kind recheck: \d+ of \d+ attempts failed in the last 5 m: dial 10\.0\.0\.7:443: connection refused\.$`)
-	p.sinceIsSaid("Why tasks fail,Retrying")
+	p.sinceIsSaid("Why tasks fail,Failing")
 	p.until(`page.tasks.stats.parked === 120 && document.querySelector("#tasks-parked").closest(".number").matches(".alarm")`)
 	p.until(`[...document.querySelectorAll("#tasks-health .verdict")].some((e) => e.textContent === "120 tasks are parked, of kind recheck, waiting for an operator.")`)
 	js[any](p, `$("failures-again").click()`)

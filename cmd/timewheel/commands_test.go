@@ -661,7 +661,8 @@ func TestStats_ofABacklog(t *testing.T) {
 	p := &program{out: &out, now: func() time.Time { return now }}
 	p.writeStats(durable.Counts{Kinds: []durable.KindCounts{
 		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000},
-	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}}, []string{"push"})
+	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}}, []string{"push"},
+		still{[]durable.Info{{Key: "cron/report", Kind: "mail"}, {Key: "cron/sum\n", Kind: "mail"}}, true})
 	golden(t, "stats-backlog.golden", out.String())
 }
 

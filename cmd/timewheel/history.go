@@ -19,8 +19,11 @@ history if its program asks for one (durable.WithHistory, or "history" in the co
 serve). It also has attempts of tasks that no longer exist. With a key, -limit 1 shows the last
 attempt of its task.
 
+The outcomes are succeeded, failed, parked, given up, cancelled, snoozed and expired. A cancelled
+attempt that parked its task is found as parked and as cancelled.
+
   timewheel history order:42
-  timewheel history -kind mail -outcome parked,expired -json | jq -r .failure | sort | uniq -c`
+  timewheel history -kind mail -outcome "parked,given up" -json | jq -r .failure | sort | uniq -c`
 
 func defineHistory(p *program, f *flag.FlagSet) action {
 	var at place
@@ -31,7 +34,7 @@ func defineHistory(p *program, f *flag.FlagSet) action {
 	textFlag(f, &q.Kind, "kind", "attempts of the `KIND`")
 	textFlag(f, &q.Group, "group", "attempts of tasks of the `GROUP`, such as a tenant")
 	textFlag(f, &q.Node, "node", "attempts on the `NODE`")
-	f.Func("outcome", "attempts with `OUTCOMES`: "+strings.Join(durable.Outcomes(), ", "), func(value string) error {
+	f.Func("outcome", "attempts with one of the `OUTCOMES`", func(value string) error {
 		q.Outcomes = strings.Split(value, ",")
 		for _, name := range q.Outcomes {
 			if !slices.Contains(durable.Outcomes(), name) {

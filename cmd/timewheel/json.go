@@ -67,18 +67,19 @@ type taskJSON struct {
 	Key        text      `json:"key"`
 	Kind       text      `json:"kind"`
 	Interval   seconds   `json:"interval"`
-	Cron       string    `json:"cron,omitempty"`    // set instead of interval
-	Times      int       `json:"times"`             // number of runs left; -1 means until the task is removed
-	Next       time.Time `json:"next,omitzero"`     // omitted if the task is parked or paused
-	Parked     bool      `json:"parked"`            //
-	Attempts   int       `json:"attempts"`          // number of failed attempts
-	Missed     uint64    `json:"missed"`            // number of missed periods
-	Failure    string    `json:"failure"`           // the error of the last failed attempt
-	Generation uint64    `json:"generation"`        // the generation in the token
-	Seq        uint64    `json:"seq"`               // the sequence number in the token
-	Payload    []byte    `json:"payload"`           // in base64
-	Version    int       `json:"version,omitempty"` // the version of the payload; omitted if it is 1
-	Trace      text      `json:"trace,omitempty"`   // the trace context of the call that added the task
+	Cron       string    `json:"cron,omitempty"`     // set instead of interval
+	Times      int       `json:"times"`              // number of runs left; -1 means until the task is removed
+	Next       time.Time `json:"next,omitzero"`      // omitted if the task is parked or paused
+	Parked     bool      `json:"parked"`             //
+	Attempts   int       `json:"attempts"`           // number of failed attempts
+	Missed     uint64    `json:"missed"`             // number of missed periods
+	Failure    string    `json:"failure"`            // the error of the last failed attempt
+	GivenUp    int       `json:"given_up,omitempty"` // number of runs in a row that were given up
+	Generation uint64    `json:"generation"`         // the generation in the token
+	Seq        uint64    `json:"seq"`                // the sequence number in the token
+	Payload    []byte    `json:"payload"`            // in base64
+	Version    int       `json:"version,omitempty"`  // the version of the payload; omitted if it is 1
+	Trace      text      `json:"trace,omitempty"`    // the trace context of the call that added the task
 	Group      text      `json:"group,omitempty"`
 	Shift      seconds   `json:"shift,omitempty"`   // how long each run is delayed after its cron time
 	Deadline   time.Time `json:"deadline,omitzero"` // the latest due time of the first run
@@ -102,7 +103,7 @@ type failureJSON struct {
 func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
-		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
+		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
 		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: text(i.Trace),
 		Group: text(i.Group), Shift: seconds(i.Shift), Deadline: i.Deadline.UTC(), Note: i.Note,
 		Expires: seconds(i.Expires), Snoozes: i.Snoozes,

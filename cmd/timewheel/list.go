@@ -114,7 +114,7 @@ func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool
 		if i.Node != "" {
 			node = quoteText(i.Node)
 		}
-		if i.Attempts > 0 {
+		if i.Attempts > 0 || i.GivenUp > 0 {
 			failed, failure = number(i.Attempts), quoteText(i.Failure)
 		}
 		t.add(quoteText(i.Key), quoteText(i.Kind), p.state(i), node, p.nextRun(i), times(i.Times), failed, failure)
@@ -242,7 +242,10 @@ func (p *program) showTask(i durable.Info) {
 		line("node", "%s", quoteText(i.Node))
 	}
 	line("token", "%s", quoteText(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()))
-	if i.Attempts > 0 {
+	if i.GivenUp > 0 {
+		line("given up", "%s in a row", count(i.GivenUp, "run"))
+	}
+	if i.Attempts > 0 || i.GivenUp > 0 {
 		line("failed", "%s; the last with: %s", count(i.Attempts, "attempt"), quoteText(i.Failure))
 	}
 	for _, f := range i.Failed {

@@ -17,8 +17,9 @@ import (
 )
 
 const aboutStats = `
-Failing tasks are those of which an attempt has failed: those that are retried, and those that are
-parked after their last attempt. Paused ones are apart. Overdue is what is due and does not run,
+The last attempt of a failing task failed. The task is retried, is parked, or waits for its next run
+because this one was given up. Parked tasks that repeat stand still, and are named first. Paused
+tasks are not failing. Overdue is what is due and does not run,
 also because its kind is paused. Of a cluster it names the kinds that no node has a handler for.
 
 With -by group it counts the tasks of each group, such as a tenant, of all or of those that a search
@@ -58,11 +59,15 @@ func defineStats(p *program, f *flag.FlagSet) action {
 			if err != nil {
 				return err
 			}
+			still, err := standingStill(ctx, s)
+			if err != nil {
+				return err
+			}
 			unhandled := handled.without(census)
 			if asJSON {
-				return writeJSON(p.out, newStatsJSON(census, late, paused, unhandled))
+				return writeJSON(p.out, newStatsJSON(census, late, paused, unhandled, still))
 			}
-			p.writeStats(census, late, paused, unhandled)
+			p.writeStats(census, late, paused, unhandled, still)
 			return nil
 		})
 	return func(ctx context.Context, args []string) error {
@@ -119,6 +124,37 @@ func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error)
 	return o, err
 }
 
+// stillMost is how many parked tasks that repeat are named.
+const stillMost = 5
+
+// A still holds the parked tasks that repeat.
+type still struct {
+	tasks []durable.Info // at most stillMost
+	more  bool
+}
+
+// standingStill returns the parked tasks that repeat.
+func standingStill(ctx context.Context, s *durable.Scheduler) (still, error) {
+	q := durable.Query{State: durable.Parked, Repeating: true, Limit: stillMost + 1, For: time.Minute}
+	found, err := s.Find(ctx, q)
+	n := min(len(found.Tasks), stillMost)
+	return still{found.Tasks[:n], len(found.Tasks) > n || found.Cut}, err
+}
+
+func (p *program) writeStill(of still) {
+	if len(of.tasks) == 0 {
+		return
+	}
+	var names []string
+	for _, i := range of.tasks {
+		names = append(names, quoteText(i.Key)+" of kind "+quoteText(i.Kind))
+	}
+	if of.more {
+		names = append(names, "and others")
+	}
+	fmt.Fprintf(p.out, "Parked tasks that repeat, and stand still: %s.\n\n", strings.Join(names, ", "))
+}
+
 // wholeCensus waits until all tasks of a store have been counted, and returns the counts.
 func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Counts, error) {
 	const every = 20 * time.Millisecond
@@ -135,7 +171,8 @@ func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Counts, err
 	}
 }
 
-func (p *program) writeStats(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string) {
+func (p *program) writeStats(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string, parked still) {
+	p.writeStill(parked)
 	t := table{columns: []column{
 		{title: "KIND", least: 8}, {title: "TASKS", right: true}, {title: "FAILING", right: true},
 		{title: "PARKED", right: true}, {title: "PAUSED", right: true},
@@ -178,6 +215,9 @@ type statsJSON struct {
 	Pauses  pausesJSON   `json:"pauses"`
 
 	Unhandled []text `json:"unhandled,omitempty"` // kinds that no node handles
+
+	Still     []text `json:"parked_repeating,omitempty"`      // the keys of the first parked tasks that repeat
+	StillMore bool   `json:"parked_repeating_more,omitempty"` // there are more of them
 }
 
 type kindJSON struct {
@@ -193,12 +233,16 @@ type overdueJSON struct {
 	Oldest time.Time `json:"oldest,omitzero"`
 }
 
-func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string) statsJSON {
+func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string, parked still) statsJSON {
 	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}, Pauses: newPausesJSON(paused)}
 	for _, k := range c.Kinds {
 		s.Tasks, s.Failing = s.Tasks+k.Tasks, s.Failing+k.Failing
 		s.Parked, s.Paused = s.Parked+k.Parked, s.Paused+k.Paused
 		s.Kinds = append(s.Kinds, kindJSON{text(k.Kind), k.Tasks, k.Failing, k.Parked, k.Paused})
+	}
+	s.StillMore = parked.more
+	for _, i := range parked.tasks {
+		s.Still = append(s.Still, text(i.Key))
 	}
 	for _, kind := range unhandled {
 		s.Unhandled = append(s.Unhandled, text(kind))
@@ -278,6 +322,7 @@ func (p *program) writeGroups(g durable.Groups, asJSON bool) error {
 
 const aboutFailures = `
 Tasks of one kind whose last errors differ only in numbers form a group. # stands for the numbers.
+Given up are tasks whose last run was given up, and which continue with their next run.
 -failure finds a group by its text:
 
   timewheel unpark -kind mail -failure "timeout after #s"`
@@ -309,6 +354,7 @@ type groupJSON struct {
 	Text    string    `json:"text"`
 	Tasks   int       `json:"tasks"`
 	Parked  int       `json:"parked"`
+	GivenUp int       `json:"given_up"`
 	Example text      `json:"example"`
 	Last    time.Time `json:"last,omitzero"`
 }
@@ -319,7 +365,7 @@ func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 	}
 	if asJSON {
 		for _, g := range found.Groups {
-			err := writeJSON(p.out, groupJSON{text(g.Kind), g.Text, g.Tasks, g.Parked, text(g.Example), g.Last.UTC()})
+			err := writeJSON(p.out, groupJSON{text(g.Kind), g.Text, g.Tasks, g.Parked, g.GivenUp, text(g.Example), g.Last.UTC()})
 			if err != nil {
 				return err
 			}
@@ -331,11 +377,11 @@ func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 		return nil
 	}
 	t := table{columns: []column{
-		{title: "TASKS", right: true}, {title: "PARKED", right: true}, {title: "KIND", least: 8},
+		{title: "TASKS", right: true}, {title: "PARKED", right: true}, {title: "GIVEN UP", right: true}, {title: "KIND", least: 8},
 		{title: "ERROR", least: 16}, {title: "EXAMPLE", least: 12}, {title: "LAST"},
 	}}
 	for _, g := range found.Groups {
-		t.add(number(g.Tasks), number(g.Parked), quoteText(g.Kind), quoteText(g.Text), quoteText(g.Example),
+		t.add(number(g.Tasks), number(g.Parked), number(g.GivenUp), quoteText(g.Kind), quoteText(g.Text), quoteText(g.Example),
 			p.when(g.Last))
 	}
 	t.write(p.out, p.width)

@@ -60,8 +60,8 @@ const whereTasks = () => ({
   taken: [["Nodes", "nodes-title"]],
   overloaded: [["Running", toList({ state: "running" })], ["Waiting", toList({ state: "waiting" })]],
   unhandled: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
-  failing: [["Why tasks fail", "failures-title"], ["Retrying", toList({ state: "retrying" })]],
-  parked: [["Parked", toList({ state: "parked" })], ["Why tasks fail", "failures-title"]],
+  failing: [["Why tasks fail", "failures-title"], ["Failing", toList({ failing: "true" })]],
+  parked: [["Those that repeat", toList({ state: "parked", repeating: "true" })], ["Parked", toList({ state: "parked" })], ["Why tasks fail", "failures-title"]],
   backlog: [["Waiting", toList({ state: "waiting" })]],
   drained: [["Nodes", "nodes-title"]],
   paused: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
@@ -105,7 +105,7 @@ function forgetScheduler() {
 const states = [
   { name: "All", list: {}, count: (s) => s.stats.pending },
   { name: "Scheduled", list: { state: "scheduled" } },
-  { name: "Retrying", list: { state: "retrying" }, count: (s) => s.counts.at ? Math.max(s.counts.failing - s.counts.parked, 0) : null },
+  { name: "Failing", list: { failing: "true" }, count: (s) => s.counts.at ? s.counts.failing : null }, // parked ones too
   { name: "Waiting", list: { state: "waiting" } }, // for a worker, a handler or an earlier task; nothing counts them all
   { name: "Running", list: { state: "running" }, count: (s) => s.nodes.length > 1 ? null : s.stats.running },
   { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
@@ -173,17 +173,17 @@ function showKinds(state) {
     }));
   }
   state.kinds.forEach((k, i) => {
-    const [name, tasks, retrying, parked, started, failed, run, late, policy, act] = body.children[2 * i].children;
+    const [name, tasks, failing, parked, started, failed, run, late, policy, act] = body.children[2 * i].children;
     inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
     const nobody = !k.here && k.nodes === 0;
     const where = nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "";
     write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where, runsText(k.here)].filter(Boolean).join("; "));
     name.lastChild.classList.toggle("bad", nobody);
     write(tasks, compact(k.tasks));
-    for (const [td, n, list] of [[retrying, Math.max(k.failing - k.parked, 0), "retrying"], [parked, k.parked, "parked"]]) {
+    for (const [td, n, q] of [[failing, k.failing, { failing: "true" }], [parked, k.parked, { state: "parked" }]]) {
       write(td.firstChild, compact(n));
-      td.firstChild.href = toList({ kind: k.kind, state: list });
-      td.classList.toggle("alarm", list === "parked" && n > 0);
+      td.firstChild.href = toList({ kind: k.kind, ...q });
+      td.classList.toggle("alarm", td === parked && n > 0);
     }
     const h = k.here;
     write(started, h ? rateText(h.started_rate) || "–" : "–");
@@ -223,7 +223,7 @@ function runsText(runs) {
   return runs.running === 1 ? `1 running for ${span(runs.longest)}` : `${compact(runs.running)} running, the longest for ${span(runs.longest)}`;
 }
 
-const kindColumns = ["kind", "tasks", "retrying", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
+const kindColumns = ["kind", "tasks", "failing", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
 
 // limitsText says how the runs of a kind are bounded, and how many wait for that. More may wait in the store or the engine.
 function limitsText({ limit, cluster, waiting }) {
@@ -341,7 +341,8 @@ function showFailures({ now, groups, more, looked, cut }) {
     const li = make("li"), a = make("a", "many", `${compact(g.tasks)} ×`), rest = make("span", "rest");
     a.href = toList({ kind: g.kind, failure: g.text });
     a.setAttribute("aria-label", `${g.tasks} ${g.tasks === 1 ? "task" : "tasks"} of kind ${g.kind}: ${g.text}`);
-    const parked = g.parked === 0 ? "" : g.parked === g.tasks ? ", parked" : `, ${compact(g.parked)} parked`;
+    const some = (n, what) => n === 0 ? "" : n === g.tasks ? `, ${what}` : `, ${compact(n)} ${what}`;
+    const parked = some(g.parked, "parked") + some(g.given_up, "given up");
     rest.append("kind ", inscribe(make("span"), g.kind), `${parked}${g.last ? ", last " + stamp(new Date(g.last)) : ""}, as `, link(g.example, "mono"));
     li.append(a, inscribe(make("span", "why"), g.text), rest);
     return li;
@@ -360,7 +361,7 @@ async function showList(q) {
   list.asks = "";
   list.query = q;
   for (const name of ["prefix", "kind", "group", "state", "failure"]) form.elements[name].value = q[name] || "";
-  form.elements.repeating.checked = q.repeating === "true";
+  for (const name of ["repeating", "failing"]) form.elements[name].checked = q[name] === "true";
   write($("list-title"), titleOf(q));
   calmBulk();
   if (q.kind !== histories.list.query.kind) forgetPast("list");
@@ -403,7 +404,7 @@ async function showList(q) {
 }
 
 function titleOf(q) {
-  const what = q.state ? q.state[0].toUpperCase() + q.state.slice(1) + " tasks" : q.failure ? "Failing tasks" : "Tasks";
+  const what = q.state ? q.state[0].toUpperCase() + q.state.slice(1) + " tasks" : q.failure || q.failing === "true" ? "Failing tasks" : "Tasks";
   return what + (q.repeating === "true" ? " that repeat" : "") + (q.kind ? " of kind " + q.kind : "") + (q.group ? ` of group ${q.group}` : "");
 }
 
@@ -411,6 +412,7 @@ function stateText(t) {
   if (t.state === "running" && t.node && page.tasks?.nodes.length > 1) return `running on ${t.node}`;
   if (t.state === "retrying") return `retrying, ${t.attempts} failed`;
   if (t.state === "parked") return `parked after ${t.attempts}`;
+  if (t.given_up > 0) return `${t.state}, the run before was given up`;
   return t.times !== 1 ? `${t.state}, repeats` : t.state;
 }
 
@@ -554,7 +556,7 @@ async function readPast(id, q, after) {
 }
 
 function pastRow(p, withKey) {
-  const row = make("tr"), bad = ["failed", "parked", "cancelled", "expired"].includes(p.outcome);
+  const row = make("tr"), bad = ["failed", "parked", "given up", "cancelled", "expired"].includes(p.outcome);
   const late = make("td", "n", p.late > 0 ? span(p.late) : "0"), took = make("td", "n", p.outcome === "expired" ? "–" : span(Math.max(p.took, 0)));
   late.dataset.name = "late";
   took.dataset.name = "took";
@@ -652,7 +654,8 @@ async function refreshStored(ref, question) {
     times(task.times),
     task.interval > 0 ? span(task.interval) : task.cron || "none",
     task.node || "none",
-    attempts > 0 ? `${task.attempts} of ${attempts}` : `${task.attempts}; the kind has no handler here`,
+    (attempts > 0 ? `${task.attempts} of ${attempts}` : `${task.attempts}; the kind has no handler here`) +
+      (task.given_up > 0 ? `; runs given up in a row: ${compact(task.given_up)}` : ""),
     compact(task.missed),
   ].forEach((text, i) => write(facts[i + 2], text));
   inscribe(facts[9], token);

@@ -87,9 +87,10 @@ type Kind struct {
 	ClusterConcurrency int               `json:"cluster_concurrency"`
 	ClusterRate        *Rate             `json:"cluster_rate"`
 	Retry              *Retry            `json:"retry"`
-	Missed             string            `json:"missed"`    // once (the default), skip or all
-	History            *History          `json:"history"`   // none: attempts are not kept
-	Elsewhere          bool              `json:"elsewhere"` // other nodes run the tasks
+	ParkRepeating      bool              `json:"park_repeating"` // as durable.WithParkRepeating
+	Missed             string            `json:"missed"`         // once (the default), skip or all
+	History            *History          `json:"history"`        // none: attempts are not kept
+	Elsewhere          bool              `json:"elsewhere"`      // other nodes run the tasks
 
 	target  *url.URL
 	headers http.Header
@@ -527,6 +528,9 @@ func (of *Kind) options() []durable.KindOption {
 	}
 	if r := of.Retry; r != nil {
 		opts = append(opts, durable.WithRetry(r.Attempts, time.Duration(r.Least), time.Duration(r.Most)))
+	}
+	if of.ParkRepeating {
+		opts = append(opts, durable.WithParkRepeating())
 	}
 	if h := of.History; h != nil {
 		opts = append(opts, durable.WithHistory(h.Attempts, time.Duration(h.Age)))

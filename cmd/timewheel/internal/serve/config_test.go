@@ -118,7 +118,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	path := filepath.Join(dir, "serve.json")
 	check(t, os.WriteFile(path, []byte(`{"listen": "unix:socket", "kinds": {
 		"k": {"url": "https://a/", "secrets": ["file:secret", "env:OTHER"], "headers": {"Authorization": "env:OTHER"},
-			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5, "history": {}},
+			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5, "history": {}, "park_repeating": true},
 		"e": {"elsewhere": true}}}`), 0o600))
 	c, err := Load(path, func(name string) string { return "of " + name + " 1234567890" })
 	check(t, err)
@@ -133,6 +133,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the burst", k.Rate.Burst, 5)
 	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)
 	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour)})
+	equal(t, "whether repeating tasks are parked", k.ParkRepeating, true)
 	equal(t, "the content type", k.ContentType, "application/json")
 	equal(t, "the number of workers", c.workers(), defaultConcurrency)
 	if text := fmt.Sprintf("%v %+v %s", k.Secrets, *k, k.Secrets[0]); strings.Contains(text, "of a file") {

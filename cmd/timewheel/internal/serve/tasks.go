@@ -83,6 +83,7 @@ type taskResponse struct {
 	Attempts      int             `json:"attempts"`
 	Missed        uint64          `json:"missed"`
 	Failure       string          `json:"failure,omitempty"`
+	GivenUp       int             `json:"given_up,omitempty"`
 	Failed        []failed        `json:"failed,omitempty"`
 	Expires       float64         `json:"expires,omitempty"`
 	Deadline      time.Time       `json:"deadline,omitzero"`
@@ -108,7 +109,7 @@ func keyFields(key string) (text string, bytes []byte) {
 func newTaskResponse(i durable.Info, payload bool) taskResponse {
 	t := taskResponse{
 		Kind: i.Kind, State: i.State.String(), Next: i.Next.UTC(), Interval: i.Interval.Seconds(), Cron: i.Cron,
-		Times: i.Times, Group: i.Group, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure,
+		Times: i.Times, Group: i.Group, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
 		Token:   escape(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()),
 		Expires: i.Expires.Seconds(), Deadline: i.Deadline.UTC(), Started: i.Started.UTC(), Node: i.Node,
 	}
