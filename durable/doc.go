@@ -30,7 +30,8 @@
 // # Promises
 //
 //   - Durable. When a method returns nil, its effect is stored permanently. With package durable/pebble, it is on disk.
-//   - At least once. A run is retried until its handler returns nil, or its task is parked or removed.
+//   - At least once. A run is retried until its handler returns nil, it is given up, or its task is parked or
+//     removed.
 //   - Never early. No run starts before its due time. If a worker is free, the run starts less than one tick
 //     ([WithTick]) late.
 //   - Removed is removed. No run of a task starts after [Scheduler.RemoveTask] has returned nil.
@@ -55,17 +56,20 @@
 //
 //   - After an error or a panic, the handler is called again after a delay. The delay roughly doubles each time, up to
 //     a bound ([WithRetry]). A handler can choose its own delay with [RetryAfter].
-//   - After the last attempt, or after [Park], the task is parked. A parked task remains stored with its error
-//     ([Info.Failure]), and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it. It then
-//     begins a new run, with another token.
+//   - After the last attempt of a run, a task with further runs gives the run up and continues with its next run.
+//     [Info.GivenUp] counts such runs in a row, and [Info.Failure] has the last error until a run is complete.
+//     [WithParkRepeating] parks the task instead.
+//   - After the last attempt of its last run, or after [Park], a task is parked. A parked task remains stored with its
+//     error, and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it. It then begins a
+//     new run, with another token.
 //   - A handler postpones a run that cannot be done yet with [Snooze]. The attempt does not count as failed.
 //   - [WithTimeout] bounds the duration of an attempt. After the timeout, returning nil completes the run only if the
 //     handler has called [Run.Complete]. Complete also records a note, such as "nothing to do".
 //   - A run with [Task].Expires is dropped once it is too late to start it.
 //
-// If the process ends during a run, the attempt counts as failed, so a task that crashes its process is eventually
-// parked. Other tasks that are running at that moment also use up an attempt and may be parked. On a store, only
-// attempts of overdue runs are counted in this way, so a task is started once or twice more before it is parked.
+// If the process ends during a run, the attempt counts as failed, so a run that crashes its process is eventually
+// given up, or its task is parked. Other runs in progress at that moment also use up an attempt. On a store, only
+// attempts of overdue runs are counted in this way, so a run is started once or twice more.
 //
 // A due task whose kind has no handler in this process is not parked. [Stats].Unhandled counts it, and the log names
 // the kind once. The task runs as an overdue task once a later call of [Scheduler.Handle], or the next process,
@@ -89,7 +93,9 @@
 // # Declared schedules
 //
 // [Scheduler.Schedule] declares the repeating tasks of a program. It adds, changes and removes tasks until exactly the
-// declared ones exist, even during a rolling deployment. See the example of Schedule.
+// declared ones exist, even during a rolling deployment. See the example of Schedule. A declared task whose run has
+// failed for the last time continues with its next run. One that is parked stays parked until its declaration changes
+// or it is rescheduled.
 //
 // # History
 //
@@ -146,7 +152,8 @@
 // A daily task runs once each day. When Berlin sets its clocks forward, 2:30 does not exist, and the task runs at 3:00.
 // When the clocks are set back, it runs only at the first 2:30. A task whose hour field is * follows the clock instead:
 // "30 * * * *" runs both times. See [Task] for the rules, and [Next] for computing due times. After downtime, a
-// calendar schedule is treated like an interval.
+// calendar schedule is treated like an interval. A run that fails for the last time is given up, and the task runs
+// again at the next instant of its calendar.
 //
 // Tasks with the same calendar schedule fall due at the same instant. Task.Jitter spreads them out. With a Jitter of 10
 // minutes, each task runs at its own time within the 10 minutes after 2:30, and at the same time every day. See the

@@ -50,7 +50,7 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 
 // A PastRun is an attempt in the history. Its times are taken from the clock of the store's process or of the engine.
 // It describes how the handler returned, even if that did not count because the task had been changed or taken over.
-// Parked and GivenUp are set only if that was stored: otherwise a failed attempt has the outcome failed.
+// Parked and GivenUp are set only if that was stored: otherwise the outcome of a failed attempt is failed.
 //
 // Two types of entry do not record a handler call. Their Started equals their Ended. If the process ended during the last
 // attempt of a run, the entry has Parked or GivenUp set, and a Failure that says so. The entry of a run that expired has

@@ -339,7 +339,7 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 	}
 }
 
-// gaveUp checks that a run may be given up, and how the task goes on. was is its state before that.
+// gaveUp checks that a run may be given up, and how the task continues. was is its state before that.
 func (l *ledger) gaveUp(info durable.Info, was state, call ended) {
 	t := was.Token
 	l.counts["given up"]++

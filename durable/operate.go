@@ -263,7 +263,7 @@ type KindInfo struct {
 	ParkedTotal uint64 // number of times that tasks were parked, as in Stats
 	GivenUp     uint64 // runs of repeating tasks that were given up, as in Stats
 
-	// GivenUpAgain counts those of the GivenUp runs whose task had its previous run given up too.
+	// GivenUpAgain counts the GivenUp runs that followed another run of the same task that was given up.
 	GivenUpAgain uint64
 }
 

@@ -19,7 +19,7 @@ import (
 const aboutStats = `
 The last attempt of a failing task failed. The task is retried, is parked, or waits for its next run
 because this one was given up. Parked tasks that repeat stand still, and are named first. Paused
-tasks are not failing. Overdue is what is due and does not run,
+tasks are not failing. Overdue tasks are due and do not run,
 also because its kind is paused. Of a cluster it names the kinds that no node has a handler for.
 
 With -by group it counts the tasks of each group, such as a tenant, of all or of those that a search

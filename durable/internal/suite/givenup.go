@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// A task whose run has failed for the last time goes on with its next run, by interval and by calendar. The last run of a
+// A task whose run has failed for the last time continues with its next run, by interval and by calendar. The last run of a
 // task, and a run that its handler has parked, park it.
 func givesUp(t *testing.T, k *kit.Kit) {
 	bad := true

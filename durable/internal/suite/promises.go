@@ -22,7 +22,7 @@ var promises = []struct {
 	{"a run of a repeating task is given up", givesUp},
 	{"a run that is given up late", givesUpLate},
 	{"a kind parks repeating tasks", parksRepeating},
-	{"parked and given up are said of what was stored", saysWhatWasStored},
+	{"parked and given up are said only if that was stored", saysWhatWasStored},
 	{"RetryAfter sets the wait", retriesAfter},
 	{"Snooze postpones a run", snoozes},
 	{"Snooze postpones a run of a repeating task", snoozesRepeating},
