@@ -48,7 +48,7 @@ type SetResult struct {
 // the program starts.
 //
 //   - A declared task that does not exist is added.
-//   - An existing task with a different Kind, Payload, Group, Interval, Cron or Jitter is changed. It keeps its number
+//   - An existing task with a different Kind, Payload, PayloadVersion, Group, Interval, Cron or Jitter is changed. It keeps its number
 //     of missed periods, and remains paused if it is paused. It also keeps its due time, unless Interval, Cron or
 //     Jitter has changed or the task is parked: in those cases it is due as if it had just been added.
 //   - A run in progress of a changed task is not interrupted, but its result no longer counts. The next run follows at the
@@ -58,8 +58,13 @@ type SetResult struct {
 //   - A task under the prefix that is not declared is removed.
 //
 // During a rolling deployment, processes with the old set and processes with the new set may start in any order. The
-// highest version wins. Once it is stored, Schedule changes nothing for a lower version, and sets SetResult.Newer. If
-// two sets have the same version, the last call wins, and a warning is logged when it changes or removes tasks.
+// highest version wins. Once Schedule has applied it in full, it changes nothing for a lower version, and sets
+// SetResult.Newer. If two sets have the same version, the last call wins, and a warning is logged when it changes or
+// removes tasks.
+//
+// On an engine, a process that ends during Schedule leaves some tasks of each set. The next call of Schedule for the
+// prefix waits up to 15 seconds, and then applies its own set, even if the version that was not finished is higher. So
+// a version that crashes in Schedule can be rolled back.
 //
 // The error wraps ErrInvalidTask or ErrUnknownKind, or is one that every verb can return. If Schedule returns
 // ErrUnavailable, its changes may or may not have taken effect. Calling it again is safe.

@@ -317,6 +317,11 @@ func (e lateCommit) Commit(ctx context.Context, by engine.MemberID, batches []en
 
 // A newer set waits until a commit of an older one can no longer arrive.
 func TestSchedule_lateCommitOfAnOlderSet(t *testing.T) {
+	t.Run("another node", func(t *testing.T) { lateCommitOfAnOlderSet(t, func(k *kit.Kit) *kit.Node { return k.Nodes[0] }) })
+	t.Run("the same node", func(t *testing.T) { lateCommitOfAnOlderSet(t, func(k *kit.Kit) *kit.Node { return k.Nodes[1] }) })
+}
+
+func lateCommitOfAnOlderSet(t *testing.T, by func(k *kit.Kit) *kit.Node) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		var armed atomic.Bool
 		a := k.Join(func(to engine.Engine) engine.Engine { return lateCommit{to, &armed} }).Start()
@@ -328,7 +333,7 @@ func TestSchedule_lateCommitOfAnOlderSet(t *testing.T) {
 		if !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("without an answer: %v", err)
 		}
-		if r, err := k.Nodes[0].Schedule(ctx, next); r != (durable.SetResult{Added: 1, Removed: 1}) || err != nil {
+		if r, err := by(k).Schedule(ctx, next); r != (durable.SetResult{Added: 1, Removed: 1}) || err != nil {
 			t.Errorf("the newer set returns %+v, %v", r, err)
 		}
 		k.After(5 * time.Second)
@@ -382,4 +387,102 @@ func TestSchedule_pausedAndParked(t *testing.T) {
 			t.Errorf("a task that was parked and then paused has changed, and is %v", i)
 		}
 	})
+}
+
+// A process is suspended while it applies a set: its clock stands still, and the engine's does not. When it continues,
+// another version has been stored, and it changes nothing of that.
+func TestSchedule_ofAProcessThatWasSuspended(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		a, b := k.Nodes[0], k.Nodes[1]
+		set := func(version int64) durable.TaskSet {
+			key := fmt.Sprint("c/", version)
+			return durable.TaskSet{Prefix: "c/", Version: version, Tasks: []durable.Task{{Key: key, Kind: "k", Interval: 24 * time.Hour}}}
+		}
+		_, err := b.Schedule(ctx, set(1))
+		k.Must(err)
+		a.Link.Next("Walk ByKey", memengine.Fault{Delay: 8 * time.Second})
+		var r durable.SetResult
+		done := make(chan error, 1)
+		go func() { r, err = a.Schedule(ctx, set(2)); done <- err }()
+		k.After(time.Second)
+		k.Engine.Step(time.Minute)
+		k.After(time.Second)
+		r3, err := b.Schedule(ctx, set(3))
+		k.Must(err)
+		k.Must(<-done)
+		if r3 != (durable.SetResult{Added: 1, Removed: 1}) || r != (durable.SetResult{Newer: 3}) {
+			t.Errorf("version 3 returns %+v, and then version 2 %+v", r3, r)
+		}
+		k.Gone("c/2")
+		k.Info("c/3")
+	})
+}
+
+// After a process has ended halfway, the next set is still compared with the other sets.
+func TestSchedule_overlapAfterAProcessEnded(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		set := func(prefix, key string) durable.TaskSet {
+			return durable.TaskSet{Prefix: prefix, Tasks: []durable.Task{{Key: key, Kind: "k", Interval: time.Hour}}}
+		}
+		a, b := k.Nodes[0], k.Nodes[1]
+		a.Link.Next("Commit", memengine.Fault{Fail: true})
+		if _, err := a.Schedule(ctx, set("c/", "c/a")); !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("without an answer: %v", err)
+		}
+		_, err := b.Schedule(ctx, set("c/eu/", "c/eu/a"))
+		k.Must(err)
+		if r, err := b.Schedule(ctx, set("c/", "c/a")); !errors.Is(err, durable.ErrInvalidTask) {
+			t.Errorf("a set that would remove a task of another one returns %+v, %v", r, err)
+		}
+		k.Info("c/eu/a")
+	})
+}
+
+// A version is finished after a lost answer, or is rolled back after a failure. Neither is reported as a change without
+// a new version.
+func TestSchedule_ofAVersionThatWasNotFinished_isNotReported(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		if strings.Contains(e.Message, "without a new version") {
+			t.Errorf("the log says: %s", e.Message)
+		}
+	}))
+	for at := range 3 {
+		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+			k.Handle("k", ok)
+			set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour}}}
+			_, err := k.On().Schedule(ctx, set)
+			k.Must(err)
+			set.Version, set.Tasks[0].Payload = 1, []byte("x")
+			link, n := k.Nodes[0].Link, 0
+			link.SetFaults(func(method string) (f memengine.Fault) {
+				if strings.HasPrefix(method, "Commit") {
+					f.Lose = n == at
+					n++
+				}
+				return f
+			})
+			_, err = k.On().Schedule(ctx, set)
+			if lost := err != nil; lost != (at < 2) {
+				t.Errorf("the answer of commit %d is lost, and Schedule returns %v", at, err)
+			}
+			_, err = k.On().Schedule(ctx, set)
+			k.Must(err)
+			k.After(10 * time.Second)
+
+			next := durable.TaskSet{Prefix: "c/", Version: 2, Tasks: []durable.Task{{Key: "c/b", Kind: "k", Interval: time.Hour}}}
+			link.SetFaults(nil)
+			link.Next("Commit", memengine.Fault{Lose: true})
+			if _, err := k.On().Schedule(ctx, next); err == nil {
+				t.Error("Schedule returns nil")
+			}
+			if r, err := k.On().Schedule(ctx, set); r.Added+r.Removed == 0 || err != nil {
+				t.Errorf("the rollback returns %+v, %v", r, err)
+			}
+			k.After(10 * time.Second)
+		}, durable.WithLogger(log))
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/clock"
@@ -87,9 +86,9 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n := &node{
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, clock: clock.New(cfg.clocks),
 		lifetimes: lifetimes{wake: signal(), behind: signal(), look: signal(), reread: signal()},
-		joining:   signal(), holder: rand.Uint64() | 1,
-		holding: holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
-		counts:  recent.Of[Counts]{Limit: countTimeout},
+		joining:   signal(),
+		holding:   holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		counts:    recent.Of[Counts]{Limit: countTimeout},
 	}
 	n.teller = newTeller(&n.cfg, n.now, &n.report)
 	n.life, n.end = context.WithCancel(context.Background())

@@ -62,7 +62,6 @@ type node struct {
 	writes *lane.Lane[*change]
 	starts *lane.Lane[*start]
 	verbs  readers  // verbs in progress
-	holder uint64   // random number with which the node holds the note of a declared set
 	bursts keyLocks // key locks for SetTask with MaxDelay
 
 	lifetimes

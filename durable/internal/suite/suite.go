@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/test/contract"
 )
@@ -54,6 +55,9 @@ func TestNodes(t *testing.T, nodes int, open func(t *testing.T) engine.Engine, o
 	})
 	testPromises(t, func(t *testing.T, more ...durable.Option) []*durable.Scheduler {
 		return join(t, open(t), nodes, slices.Concat(opts, more, []durable.Option{durable.WithTick(contract.Tick)})...)
+	})
+	t.Run("a declared set whose process dies", func(t *testing.T) {
+		kit.In(t, func(t *testing.T, k *kit.Kit) { diesHalfway(t, k, open(t), opts...) })
 	})
 }
 
