@@ -105,7 +105,9 @@
 // # Payloads
 //
 // A payload is a byte slice. A [Kind] has a Go type for its payloads and stores them as JSON. See the example of
-// [KindOf]. If a payload does not fit its Go type, the task is parked at once, with an error that gives the reason.
+// [KindOf]. An empty payload is the zero value of that type. If a payload does not fit its Go type, the task is parked at
+// once, with an error that says where, but contains no part of the payload. [Kind.Payload] decodes the payload of a task
+// that a look-up has returned.
 //
 // To change the format of a kind's payloads, give the new format a version number and provide a function that upgrades
 // older payloads. During a deployment, new processes handle payloads of every version, and old processes skip payloads

@@ -14,6 +14,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
+// A Report is the payload of a task.
+type Report struct{ To string }
+
 // The program declares its repeating tasks when it starts. The next version of the program drops one and adds another.
 // A process of the old version that starts late changes nothing.
 func ExampleScheduler_Schedule() {
@@ -22,16 +25,23 @@ func ExampleScheduler_Schedule() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := s.Declare("report"); err != nil { // or Handle
+	reports, err := durable.KindOf[Report](s, "report", nil) // or with a handler
+	if err != nil {
 		log.Fatal(err)
 	}
+	report := func(key, to string, when durable.TaskOption) durable.Task {
+		task, err := reports.Task("cron/"+key, Report{To: to}, when)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return task
+	}
+	sales := report("sales", "ada@example.com", durable.ByCalendar("CRON_TZ=Europe/Berlin 0 7 * * MON"))
 	old := durable.TaskSet{Prefix: "cron/", Version: 41, Tasks: []durable.Task{
-		{Key: "cron/sales", Kind: "report", Cron: "CRON_TZ=Europe/Berlin 0 7 * * MON"},
-		{Key: "cron/stock", Kind: "report", Interval: time.Hour},
+		sales, report("stock", "bob@example.com", durable.Every(time.Hour)),
 	}}
 	next := durable.TaskSet{Prefix: "cron/", Version: 42, Tasks: []durable.Task{
-		{Key: "cron/sales", Kind: "report", Cron: "CRON_TZ=Europe/Berlin 0 7 * * MON"},
-		{Key: "cron/returns", Kind: "report", Cron: "@daily"},
+		sales, report("returns", "bob@example.com", durable.ByCalendar("@daily")),
 	}}
 	for _, set := range []durable.TaskSet{old, next, old} {
 		r, err := s.Schedule(ctx, set)
@@ -131,7 +141,7 @@ func ExampleIsSnooze() {
 	// Output: call map[done:1 postponed:1]
 }
 
-// Tasks of a typed kind repeat by an interval or by a calendar.
+// The options of a task say when it is due, how often, and what it belongs to.
 func ExampleTaskOption() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())
@@ -142,18 +152,50 @@ func ExampleTaskOption() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	forTenant := func(t *durable.Task) { t.Group = "acme" }
+	urgent := func(t *durable.Task) { t.MaxDelay = time.Minute } // any other field
 	err = errors.Join(
-		reports.Add(ctx, "stock", "all", durable.Every(time.Hour), durable.In(time.Minute), forTenant),
-		reports.Add(ctx, "sales", "all", durable.ByCalendar("CRON_TZ=Europe/Berlin 0 7 * * MON")),
+		reports.Add(ctx, "stock", "all", durable.Every(time.Hour), durable.In(time.Minute), durable.Times(24)),
+		reports.Add(ctx, "sales", "all", durable.ByCalendar("CRON_TZ=Europe/Berlin 0 7 * * MON"), durable.Jittered(10*time.Minute)),
+		reports.Add(ctx, "code", "555-0100", durable.Expires(5*time.Minute), durable.InGroup("acme"), durable.Traced("00-4bf9")),
+		reports.Set(ctx, "index", "doc:7", durable.In(time.Second), urgent),
 	)
 	if err != nil {
 		log.Fatal(err)
 	}
 	stock, _, err := s.Get(ctx, "stock")
-	fmt.Println(stock.Interval, stock.Group, stock.Times == durable.Forever, err)
+	fmt.Println(stock.Interval, stock.Times, err)
+	code, _, err := s.Get(ctx, "code")
+	fmt.Println(code.Expires, code.Group, code.Trace, err)
 	if err := s.Shutdown(ctx); err != nil {
 		log.Fatal(err)
 	}
-	// Output: 1h0m0s acme true <nil>
+	// Output:
+	// 1h0m0s 24 <nil>
+	// 5m0s acme 00-4bf9 <nil>
+}
+
+// The payload of a task is read back with its type.
+func ExampleKind_Payload() {
+	ctx := context.Background()
+	s, err := durable.New(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	reports, err := durable.KindOf[Report](s, "report", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := reports.Add(ctx, "stock", Report{To: "ada@example.com"}, durable.In(time.Hour)); err != nil {
+		log.Fatal(err)
+	}
+	info, _, err := s.Get(ctx, "stock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := reports.Payload(info)
+	fmt.Println(report.To, err)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: ada@example.com <nil>
 }

@@ -154,6 +154,7 @@ type kind struct {
 	wrapped Handler // the handler within its middleware, on which runs call
 	within  []Middleware
 	policy  task.Policy
+	typed   bool // the handler is that of a Kind, for which an empty payload needs no upgrade
 
 	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the backend's clock
 
@@ -197,7 +198,7 @@ var errNoHandler = errors.New("durable: handler is nil")
 type kinds struct {
 	mu       sync.RWMutex // protects named, declared and paused
 	named    map[string]*kind
-	declared map[string]int // payload versions of kinds without a handler, for the tasks that this process adds
+	declared map[string]task.Policy // payload versions of kinds without a handler, for the tasks that this process adds
 	paused   Pauses
 	bounded  atomic.Pointer[[]*kind] // kinds with a limit
 }
@@ -226,18 +227,29 @@ func (k *kinds) version(name string) (version int, known bool) {
 	if kind := k.named[name]; kind != nil {
 		return kind.policy.Version, true
 	}
-	version, known = k.declared[name]
-	return version, known
+	d, known := k.declared[name]
+	return d.Version, known
 }
 
-// declare declares a kind with a payload version.
-func (k *kinds) declare(name string, version int) {
+// payloads returns the payload version of the kind, and its upgrade, which may be nil.
+func (k *kinds) payloads(name string) (version int, upgrade func([]byte, int) ([]byte, error)) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if kind := k.named[name]; kind != nil {
+		return kind.policy.Version, kind.policy.Upgrade
+	}
+	d := k.declared[name]
+	return d.Version, d.Upgrade
+}
+
+// declare declares a kind with the payload version of a policy.
+func (k *kinds) declare(name string, p task.Policy) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.declared == nil {
-		k.declared = make(map[string]int)
+		k.declared = make(map[string]task.Policy)
 	}
-	k.declared[name] = version
+	k.declared[name] = p
 }
 
 // policy returns the policy of the task's kind. It returns nil whenever kinds.of does.

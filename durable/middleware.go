@@ -17,7 +17,8 @@ import (
 //
 // Middleware does not change the payloads of the tasks that a program adds. A program that stores encrypted payloads
 // encrypts them before AddTask, for example in a [TaskOption] of [Kind.Add]: see the example of encryption. Stored payloads
-// are not encrypted again, so a program must keep each key until no task needs it.
+// are not encrypted again, so a program must keep each key until no task needs it. A task may be added without a payload,
+// so middleware that decrypts decides whether to pass an empty payload on. [KindOf] decodes it as the zero value.
 type Middleware func(next Handler) Handler
 
 // WithMiddleware wraps the handlers of all kinds. The first middleware is the outermost. Each call of WithMiddleware

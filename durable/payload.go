@@ -3,9 +3,12 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -24,7 +27,9 @@ func (t *Task) setJSON(payload any) (err error) {
 // scheduler have payloads with that version, unless [Task].PayloadVersion is set.
 //
 // A payload with an earlier version is passed to upgrade, and the handler receives the result. If upgrade returns an
-// error, the task is parked at once. upgrade must not modify its argument, which remains in the store.
+// error, the task is parked at once, with the error as its failure, so the error must not contain secret parts of the
+// payload. upgrade must not modify its argument, which remains in the store. With [KindOf], an empty payload is the zero
+// value in every version, and is not upgraded.
 //
 // A task whose payload has a later version is left alone, as if its kind had no handler on this scheduler. Another node
 // or a later process runs the task. Payloads can therefore change in a rolling deployment: nodes of the old version run
@@ -42,14 +47,84 @@ func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]b
 }
 
 // call calls the handler, with the payload upgraded to the handler's version if necessary.
-func (k *kind) call(ctx context.Context, run Run) error {
-	if from := max(run.rec.Version, 1); from < k.policy.Version {
-		var err error
-		if run.Payload, err = k.policy.Upgrade(run.Payload, from); err != nil {
-			return Park(fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, k.policy.Version, err))
+func (k *kind) call(ctx context.Context, run Run) (err error) {
+	if !k.typed || len(run.Payload) > 0 {
+		if run.Payload, err = upgraded(run.Payload, run.rec.Version, k.policy.Version, k.policy.Upgrade); err != nil {
+			return Park(err)
 		}
 	}
 	return k.handler(ctx, run)
+}
+
+// upgraded returns the payload, upgraded from one version to another if necessary.
+func upgraded(payload []byte, from, to int, upgrade func([]byte, int) ([]byte, error)) ([]byte, error) {
+	from, to = max(from, 1), max(to, 1)
+	switch {
+	case from > to:
+		return nil, fmt.Errorf("payload of version %d is newer than %d", from, to)
+	case from == to:
+		return payload, nil
+	case upgrade == nil:
+		return nil, fmt.Errorf("payload of version %d is not upgraded to %d: the upgrade is nil", from, to)
+	}
+	next, err := upgrade(payload, from)
+	if err != nil {
+		return nil, fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, to, err)
+	}
+	return next, nil
+}
+
+// decode decodes a payload. An empty payload is the zero value. The error contains no text of the payload, and wraps no
+// error that does.
+func decode[T any](payload []byte) (v T, err error) {
+	if len(payload) == 0 {
+		return v, nil
+	}
+	if err = json.Unmarshal(payload, &v); err != nil {
+		return v, fmt.Errorf("payload of %d bytes does not decode into %v: %s", len(payload), reflect.TypeFor[T](), misfit(err, reflect.TypeFor[T]()))
+	}
+	return v, nil
+}
+
+// misfit describes an error of package json about a type, without any text of the payload. Errors of other types may quote the
+// payload, such as those of an UnmarshalJSON method, so misfit only names their type.
+func misfit(err error, t reflect.Type) string {
+	switch e := err.(type) { // not errors.As, because an error that wraps one of these may quote the payload as well
+	case *json.SyntaxError:
+		return fmt.Sprintf("it is no JSON from byte %d on", e.Offset)
+	case *json.UnmarshalTypeError:
+		value, _, _ := strings.Cut(e.Value, " ") // "number 42"
+		field := ""
+		if path := fieldPath(t, e.Field); path != "" {
+			field = " of field " + path
+		}
+		return fmt.Sprintf("the JSON %s%s, at byte %d, does not fit into %v", value, field, e.Offset, e.Type)
+	}
+	return fmt.Sprintf("there was an error of type %T", err)
+}
+
+// fieldPath returns the beginning of a path that consists of the names of struct fields. The rest of the path may contain
+// the keys of a map, which are text of the payload.
+func fieldPath(t reflect.Type, path string) string {
+	var known []string
+	for name := range strings.SplitSeq(path, ".") {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			break
+		}
+		fields := reflect.VisibleFields(t)
+		i := slices.IndexFunc(fields, func(f reflect.StructField) bool {
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			return cmp.Or(tag, f.Name) == name
+		})
+		if i < 0 {
+			break
+		}
+		known, t = append(known, name), fields[i].Type
+	}
+	return strings.Join(known, ".")
 }
 
 // byKind combines an engine's counts, which are by class, into counts by kind.

@@ -67,7 +67,7 @@ const (
 type Task struct {
 	Key      string        // unique among live tasks; 1 to MaxKey bytes
 	Kind     string        // selects the handler; 1 to MaxKind bytes, none of them 0x1f
-	Payload  []byte        // passed to the handler; at most MaxPayload bytes
+	Payload  []byte        // passed to the handler; at most MaxPayload bytes; if empty, the zero value with KindOf
 	Interval time.Duration // time between runs, and before the first run unless Delay or At is set
 	Cron     string        // when runs are due, in place of Interval; see [Task]; at most MaxCron bytes
 	Delay    time.Duration // time before the first run; if 0, Interval or Cron applies, or else the run is due at once

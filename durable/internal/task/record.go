@@ -183,7 +183,7 @@ func Decode(stored engine.Record) (*Record, error) {
 	case d.short, r.Times < Forever, r.Times == 0, r.Times > math.MaxInt, r.Interval < 0, r.Grid < 0, r.Kind == "",
 		r.Repeats() && r.Interval == 0 && r.Cron == "", r.Interval > 0 && r.Cron != "", r.Shift > 0 && r.Cron == "",
 		r.Expires > 0 && r.Repeats():
-		return nil, fmt.Errorf("%w: malformed record for key %q: %x", engine.ErrCorrupt, stored.Key, stored.Data)
+		return nil, fmt.Errorf("%w: malformed record of %d bytes for key %q", engine.ErrCorrupt, len(stored.Data), stored.Key)
 	}
 	return r, nil
 }

@@ -128,6 +128,11 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 			t.Errorf("%d of %d bytes are read as %+v", n, len(data), got)
 		}
 	}
+	_, err := Decode(engine.Record{Key: "k", Due: 1, Data: []byte("\x01secret")})
+	want := `durable: the store is corrupt: malformed record of 7 bytes for key "k"` // the bytes may be those of a payload
+	if err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
 	r.Due = 1
 	if got, err := Decode(engine.Record{Key: "k", Due: 1, Data: data}); err != nil || fmt.Sprint(got) != fmt.Sprint(r) {
 		t.Errorf("%+v is read as %+v, %v", r, got, err)
