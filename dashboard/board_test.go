@@ -1336,6 +1336,7 @@ func TestScheduler_pastAttempts(t *testing.T) {
 		for q, want := range map[string]int{
 			"&outcome=parked": 1, "&outcome=parked,succeeded&limit=100": 25, "&prefix=kept-00&limit=3": 3, "&prefix=kept-02&limit=100": 5,
 			"&node=shop-2": 0, "&group=g": 0, "&before=2000-01-01T00:00:00Z": 0,
+			"&from=2000-01-01T00:00:00Z&limit=100": 25, "&from=2200-01-01T00:00:00Z": 0,
 		} {
 			if got := page(q).Past; len(got) != want {
 				t.Errorf("%s: %d attempts, want %d", q, len(got), want)
@@ -1344,7 +1345,7 @@ func TestScheduler_pastAttempts(t *testing.T) {
 		if none := page("&kind=ok").Past; none == nil || len(none) > 0 {
 			t.Errorf("the history of a kind that has none is %+v", none)
 		}
-		for _, q := range []string{"&outcome=fine", "&after=yesterday", "&before=yesterday", "&limit=0", "&key=", "&id=%21"} {
+		for _, q := range []string{"&outcome=fine", "&after=yesterday", "&before=yesterday", "&from=yesterday", "&limit=0", "&key=", "&id=%21"} {
 			if w := ask(h, "GET", "/api/history?scheduler=tasks"+q, nil); w.Code != 400 {
 				t.Errorf("%s: status %d", q, w.Code)
 			}

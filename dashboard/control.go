@@ -233,9 +233,11 @@ func historyOf(form url.Values) (q durable.HistoryQuery, err error) {
 			return q, err
 		}
 	}
-	if before := form.Get("before"); before != "" {
-		if err := q.Before.UnmarshalText([]byte(before)); err != nil {
-			return q, fmt.Errorf("before %q is not a time such as 2006-01-02T15:04:05Z", before)
+	for name, to := range map[string]*time.Time{"from": &q.From, "before": &q.Before} {
+		if at := form.Get(name); at != "" {
+			if err := to.UnmarshalText([]byte(at)); err != nil {
+				return q, fmt.Errorf("%s %q is not a time such as 2006-01-02T15:04:05Z", name, at)
+			}
 		}
 	}
 	if q.Limit, err = limitOf(form); q.Limit == 0 {

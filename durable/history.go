@@ -132,6 +132,7 @@ type HistoryQuery struct {
 	Group    string
 	Node     string
 	Outcomes []string  // select attempts with any of these outcomes; OutcomeCancelled selects all cancelled attempts
+	From     time.Time // select attempts that ended at or after this time; older ones are not read
 	Before   time.Time // select attempts that ended before this time
 
 	After string // History.Next of the previous page; empty for the first page
@@ -168,7 +169,7 @@ func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error
 	defer context.AfterFunc(s.past.Life(), func() { cancel(ErrStopped) })() // Shutdown waits for reads
 	limit := min(cmp.Or(q.Limit, pageLimit), MaxHistory)
 	// One more shows whether there is another page.
-	found, err := past.Read(ctx, notes, q.Kind, limit+1, func(e past.Entry) bool {
+	found, err := past.Read(ctx, notes, q.Kind, q.From, limit+1, func(e past.Entry) bool {
 		return (from == nil || from.Compare(e) < 0) && q.fits(pastRun(e))
 	})
 	if err != nil {
@@ -213,7 +214,8 @@ func cursorOf(e past.Entry) string {
 func (q HistoryQuery) fits(r PastRun) bool {
 	return (q.Kind == "" || r.Kind == q.Kind) && (q.Key == "" || r.Key == q.Key) && strings.HasPrefix(r.Key, q.Prefix) &&
 		(q.Group == "" || r.Group == q.Group) && (q.Node == "" || r.Node == q.Node) &&
-		(len(q.Outcomes) == 0 || slices.ContainsFunc(q.Outcomes, r.is)) && (q.Before.IsZero() || r.Ended.Before(q.Before))
+		(len(q.Outcomes) == 0 || slices.ContainsFunc(q.Outcomes, r.is)) && !r.Ended.Before(q.From) &&
+		(q.Before.IsZero() || r.Ended.Before(q.Before))
 }
 
 func pastRun(e past.Entry) PastRun {

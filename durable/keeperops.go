@@ -41,7 +41,7 @@ func (k *keeper) runTask(l *live) {
 			return
 		}
 	}
-	if rec.IsExpired(k.now()) { // here, because counting the start may have taken long
+	if rec.IsExpired(k.now(), k.cfg.tick) { // here, because counting the start may have taken long
 		k.conclude(l, k.teller.expired(kind, rec))
 		return
 	}

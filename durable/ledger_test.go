@@ -380,7 +380,7 @@ func (l *ledger) new(t durable.Token, r engine.Record, info durable.Info) {
 	if err != nil {
 		panic(err)
 	}
-	l.late[t] = stored.Grid + int64(info.Expires)
+	l.late[t] = stored.Grid + int64(max(info.Expires, time.Second)) // see Task
 }
 
 // expired reports whether a run that is removed can expire, and checks that it is too late to start it.

@@ -395,7 +395,7 @@ func TestJoin_refuses(t *testing.T) {
 	engine := memengine.New()
 	for name, err := range map[string]error{
 		"engine is nil":                 joinError(nil),
-		"name of the node is empty":     joinError(engine, durable.WithNodeName("")),
+		"name of the node has 0 bytes":  joinError(engine, durable.WithNodeName("")),
 		"lease 99ms is less than 100ms": joinError(engine, durable.WithLease(99*time.Millisecond)),
 		"tick 0s is not positive":       joinError(engine, durable.WithTick(0)),
 	} {

@@ -52,17 +52,14 @@ func (r NodeReport) encode(count uint64) []byte {
 	}
 }
 
-const (
-	mostTakeovers = 8   // maximum number in a node's report
-	mostNodeName  = 200 // maximum length of a node name in a takeover, in bytes
-)
+const mostTakeovers = 8 // maximum number in a node's report
 
 // takenOver returns the last takeovers in a new slice: those in before, followed by one for each node at the given
 // engine time.
 func takenOver(before []Takeover, nodes []string, at time.Time) []Takeover {
 	all := slices.Clone(before)
 	for _, name := range nodes {
-		name = strings.ToValidUTF8(name[:min(len(name), mostNodeName)], "\uFFFD")
+		name = strings.ToValidUTF8(name[:min(len(name), MaxNodeName)], "\uFFFD")
 		all = append(all, Takeover{name, at})
 	}
 	return all[max(len(all)-mostTakeovers, 0):]

@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sirupsen/logrus"
 )
@@ -114,23 +116,37 @@ func WithoutKeyFilter() Option {
 }
 
 // WithNodeName sets the name by which operators recognize the node. The default consists of the host name and the
-// process ID. The name must not be empty, but need not be unique. On an [engine.Store] the name is only displayed.
+// process ID. The name is UTF-8 text of 1 to MaxNodeName bytes without a zero byte, and need not be unique. On an
+// [engine.Store] the name is only displayed.
 func WithNodeName(name string) Option {
 	return func(c *config) error {
-		if name == "" {
-			return errors.New("durable: name of the node is empty")
+		switch {
+		case name == "" || len(name) > MaxNodeName:
+			return fmt.Errorf("durable: name of the node has %d bytes; 1 to %d are allowed", len(name), MaxNodeName)
+		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
+			return fmt.Errorf("durable: name of the node %q is not UTF-8 text without a zero byte", name)
 		}
 		c.name = name
 		return nil
 	}
 }
 
+// MaxNodeName is the maximum size of a node's name, in bytes. See [WithNodeName].
+const MaxNodeName = 200
+
 func nodeName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "node"
 	}
-	return host + "-" + strconv.Itoa(os.Getpid())
+	return defaultName(host, os.Getpid())
+}
+
+// defaultName returns the name of a process on a host, as WithNodeName allows it.
+func defaultName(host string, pid int) string {
+	id := "-" + strconv.Itoa(pid)
+	host = strings.ReplaceAll(host, "\x00", "")
+	return strings.ToValidUTF8(host[:min(len(host), MaxNodeName-len(id))], "") + id
 }
 
 // WithLease sets the node's lease: how long the node may be unreachable before other nodes take over its tasks. The

@@ -144,7 +144,9 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 	}
 	defer close(s.ended)
 	s.below.stop()
-	s.result = s.wheel.Shutdown(ctx)
+	if s.wheel.Shutdown(ctx) != nil {
+		s.result = fmt.Errorf("durable: shutdown: runs that have not ended: %d: %w", s.wheel.Stats().Running, context.Cause(ctx))
+	}
 	s.below.cancel()
 	closed := make(chan error, 1)
 	go func() {
@@ -175,11 +177,18 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 				patience = time.After(closeGrace)
 			}
 		case <-patience:
-			s.result = errors.Join(s.result, s.Err(),
-				errors.New("durable: the store is being written or read, and not closed yet"))
+			s.result = errors.Join(s.result, s.Err(), s.unclosed())
 			return s.result
 		}
 	}
+}
+
+// unclosed returns the error of a Shutdown that waits no longer.
+func (s *Scheduler) unclosed() error {
+	if s.below.failing() == nil {
+		return errors.New("durable: shutdown: the engine has not answered, and the node has not left it yet")
+	}
+	return errors.New("durable: shutdown: the store is being written or read, and not closed yet")
 }
 
 const (

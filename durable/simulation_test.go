@@ -333,7 +333,7 @@ func (s *simulation) task(rnd *rand.Rand, key string) durable.Task {
 		task.Cron, task.Jitter = "* * * * *", jitter(key)
 		task.Times = 1 + rnd.IntN(2)
 	} else if rnd.IntN(3) == 0 {
-		task.Expires = time.Duration(1 + rnd.Int64N(int64(time.Second)))
+		task.Expires = time.Duration(1 + rnd.Int64N(int64(1500*time.Millisecond)))
 	}
 	d := time.Millisecond + time.Duration(rnd.Int64N(int64(3*time.Second/2)))
 	switch rnd.IntN(6) {

@@ -113,7 +113,7 @@ func (n *node) runTask(l *live) {
 	if n.skips(l, rec, kind) {
 		return
 	}
-	if rec.IsExpired(n.now()) {
+	if rec.IsExpired(n.now(), n.cfg.tick) {
 		n.conclude(l, n.teller.expired(kind, rec), false)
 		return
 	}

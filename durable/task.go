@@ -62,7 +62,8 @@ const (
 // Expires is for runs that are useless when they are late, such as sending a one-time code after an outage. No attempt
 // starts later than Expires after the due time of its run. When an attempt would be too late, the task is removed
 // instead, and [Stats].Expired counts it. This also applies to a retry, and to a run that was postponed with [Snooze].
-// If the kind has a history ([WithHistory]), the task appears there. While a task is paused, or its kind has no
+// An Expires below one second, or below two ticks ([WithTick]), counts as that long, because a run may start so late on a
+// scheduler that has nothing else to do. If the kind has a history ([WithHistory]), the task appears there. While a task is paused, or its kind has no
 // handler, it is not removed. A repeating task cannot expire; see [WithMissedAge].
 type Task struct {
 	Key      string        // unique among live tasks; 1 to MaxKey bytes

@@ -68,13 +68,31 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 //
 // On an engine, another node may take up to half a second to answer. If a node does not answer, Cancel stops waiting
 // for it once its lease has expired and it has been reaped. If Cancel returns an error, other nodes may still cancel
-// the runs that they find when they read the request.
+// the runs that they find when they read the request. A handler may cancel its own run: Cancel reports true, and the
+// handler's context is done.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	runs, err := s.below.inquire(ctx, question{Key: []byte(key), Cancel: true})
+	runs, err := s.cancelRuns(ctx, question{Key: []byte(key), Cancel: true})
 	return runs > 0, stopped(err, "Cancel", key)
+}
+
+// cancelRuns cancels the runs that the question is about, on all nodes. If the caller is one of them, its context is then
+// done, which does not end the wait for the other nodes.
+func (s *Scheduler) cancelRuns(ctx context.Context, q question) (runs int, err error) {
+	waits, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if !errors.Is(context.Cause(ctx), ErrCancelled) {
+			cancel()
+		}
+	})()
+	runs, err = s.below.inquire(waits, q)
+	if err != nil && waits.Err() != nil {
+		err = stillRunning(nil, ctx.Err())
+	}
+	return runs, err
 }
 
 // cancelAll cancels the runs of the tasks that match the query, and returns the number of runs.
@@ -84,7 +102,7 @@ func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	if err := ctx.Err(); err != nil || none {
 		return 0, err
 	}
-	n, err = s.below.inquire(ctx, question{Cancel: true, All: &filter{
+	n, err = s.cancelRuns(ctx, question{Cancel: true, All: &filter{
 		Repeating: q.Repeating, Prefix: []byte(q.Prefix), Kind: []byte(q.Kind), Group: []byte(q.Group), Failure: []byte(q.Failure),
 	}})
 	return n, err

@@ -44,6 +44,10 @@ func defineHistory(p *program, f *flag.FlagSet) action {
 		}
 		return nil
 	})
+	f.Func("from", "attempts that ended at or after the `TIME`, as in 2006-01-02T15:04:05Z", func(value string) (err error) {
+		q.From, err = time.Parse(time.RFC3339Nano, value)
+		return err
+	})
 	f.Func("before", "attempts that ended before the `TIME`, as in 2006-01-02T15:04:05Z", func(value string) (err error) {
 		q.Before, err = time.Parse(time.RFC3339Nano, value)
 		return err

@@ -52,10 +52,16 @@ func TestHistory(t *testing.T) {
 		if got := r.do("history", "-before", "2026-01-02T15:04:05Z"); got.code != done || !strings.Contains(got.err, "No attempt") {
 			r.Errorf("before all of them: %+v", got)
 		}
+		if got := r.must("history", "-from", "2026-01-02T15:04:05Z", "mail:1"); strings.Count(got, "mail:1") == 0 {
+			r.Errorf("after that: %s", got)
+		}
+		if got := r.do("history", "-from", "2250-01-02T15:04:05Z"); got.code != done || !strings.Contains(got.err, "No attempt") {
+			r.Errorf("after all of them: %+v", got)
+		}
 		if got := r.do("history", "-kind", "order"); got.code != done || !strings.Contains(got.err, "No attempt") {
 			r.Errorf("of another kind: %+v", got)
 		}
-		for _, args := range [][]string{{"-outcome", "parkd"}, {"-before", "noon"}, {"-limit", "0"}, {"a", "b"}} {
+		for _, args := range [][]string{{"-outcome", "parkd"}, {"-before", "noon"}, {"-from", "noon"}, {"-limit", "0"}, {"a", "b"}} {
 			if got := r.do("history", args...); got.code != usage {
 				r.Errorf("%q: %+v", args, got)
 			}

@@ -19,7 +19,8 @@ import (
 // These are, word for word, the right-hand columns of the sections of MIGRATING.md on PostgreSQL.
 func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {
 	for title, run := range map[string]func(t *testing.T, url string){
-		"River": migrateRiver,
+		"River":  migrateRiver,
+		"gocron": migrateGocron,
 		"a table that is polled with SKIP LOCKED": migrateTable,
 		"a delayed queue in Redis":                migrateRedis,
 	} {
@@ -95,10 +96,67 @@ func migrateRiver(t *testing.T, url string) {
 	err = engine.RemoveTaskTx(ctx, tx, "order:42")
 	check(t, err)
 	check(t, tx.Commit(ctx))
-	err = s.SetTask(ctx, durable.Task{Key: "hourly", Kind: "recheck", Interval: time.Hour, Times: durable.Forever})
+	const build = 7
+	r, err := s.Schedule(ctx, durable.TaskSet{Prefix: "cron/", Version: build, Tasks: []durable.Task{{Key: "cron/hourly", Kind: "recheck", Interval: time.Hour}}})
 	check(t, err)
-	if n := s.Len(); n != 1 {
-		t.Errorf("%d tasks, want the hourly one", n)
+	if n := s.Len(); n != 1 || r.Added != 1 {
+		t.Errorf("%d tasks, want the hourly one: %+v", n, r)
+	}
+	err = s.Shutdown(ctx)
+	check(t, err)
+}
+
+func migrateGocron(t *testing.T, url string) {
+	ctx := t.Context()
+	engine, err := postgres.Open(ctx, url)
+	check(t, err)
+	defer engine.Close()
+	s, err := durable.Join(ctx, engine)
+	check(t, err)
+	alert := func(key, failure string) { t.Errorf("%s has run: %s", key, failure) }
+	observe := durable.WithObserver(func(a durable.Attempt) { alert(a.Key, a.Failure) })
+	observed, err := durable.Join(ctx, engine, observe)
+	check(t, err)
+	check(t, observed.Shutdown(ctx))
+	report, mail := ignore, ignore
+	err = s.Handle("report", report)
+	check(t, err)
+	err = s.Handle("mail", mail, durable.WithConcurrency(5))
+	check(t, err)
+	const build = 7
+	hourly := durable.Task{Key: "cron/hourly", Kind: "report", Interval: time.Hour}
+	nightly := durable.Task{Key: "cron/nightly", Kind: "report", Cron: "CRON_TZ=Europe/Berlin 30 2 * * *"}
+	daily := durable.Task{Key: "cron/daily", Kind: "report", Cron: "0 9 * * *"}
+	weekly := durable.Task{Key: "cron/weekly", Kind: "report", Cron: "0 9 * * MON"}
+	r, err := s.Schedule(ctx, durable.TaskSet{Prefix: "cron/", Version: build, Tasks: []durable.Task{hourly, nightly, daily, weekly}})
+	check(t, err)
+	if r.Added != 4 {
+		t.Errorf("%+v", r)
+	}
+	err = s.Start()
+	check(t, err)
+	at := time.Now().Add(time.Hour)
+	err = s.AddTask(ctx, durable.Task{Key: "acme/once", Kind: "report", At: at})
+	check(t, err)
+	err = s.AddTask(ctx, durable.Task{Key: "acme/thrice", Kind: "report", Interval: time.Hour, Times: 3})
+	check(t, err)
+	err = s.SetTask(ctx, durable.Task{Key: "acme/thrice", Kind: "report", Interval: time.Minute, Times: 3})
+	check(t, err)
+	info, ok, err := s.Get(ctx, "cron/hourly")
+	check(t, err)
+	if !ok || time.Until(info.Next) < 50*time.Minute {
+		t.Errorf("the task is %v", info)
+	}
+	err = s.PauseAll(ctx)
+	check(t, err)
+	err = s.Reschedule(ctx, "cron/hourly", 0)
+	check(t, err)
+	err = s.RemoveTask(ctx, "acme/once")
+	check(t, err)
+	n, err := s.RemovePrefix(ctx, "acme/")
+	check(t, err)
+	if n != 1 || s.Len() != 4 {
+		t.Errorf("%d tasks of acme are removed, and %d are left", n, s.Len())
 	}
 	err = s.Shutdown(ctx)
 	check(t, err)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
@@ -70,16 +71,17 @@ func TestRead_returnsTheLast_ofOverlappingBlocks(t *testing.T) {
 	slices.SortStableFunc(all, func(a, b made) int { return int(b.ended - a.ended) })
 	for _, kind := range append(kinds, "") {
 		for _, limit := range []int{1, 7, 100, 5000} {
-			for _, before := range []int64{0, 500_000} {
-				got, err := Read(t.Context(), p, kind, limit, func(e Entry) bool {
-					return (kind == "" || e.Kind == kind) && (before == 0 || e.Ended < before)
+			for _, of := range [][2]int64{{0, 1 << 62}, {0, 500_000}, {300_000, 1 << 62}, {300_000, 500_000}} {
+				from, before := of[0], of[1]
+				got, err := Read(t.Context(), p, kind, time.Unix(0, from), limit, func(e Entry) bool {
+					return (kind == "" || e.Kind == kind) && e.Ended < before && e.Ended >= from
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				var want []int64
 				for _, e := range all {
-					if (kind == "" || e.kind == kind) && (before == 0 || e.ended < before) && len(want) < limit {
+					if (kind == "" || e.kind == kind) && e.ended < before && e.ended >= from && len(want) < limit {
 						want = append(want, e.ended)
 					}
 				}
@@ -102,11 +104,11 @@ func TestRead_unreadableBlocks(t *testing.T) {
 	p[blockName{1, 0, n}.of("k")] = data
 	p[blockName{2, 0, 1}.of("k")] = []byte{task.PastFormat + 1, 1, 2, 3}
 	all := func(Entry) bool { return true }
-	if got, err := Read(t.Context(), p, "", 10, all); err != nil || len(got) != 1 {
+	if got, err := Read(t.Context(), p, "", time.Time{}, 10, all); err != nil || len(got) != 1 {
 		t.Errorf("a block of a later version: %v, %v", got, err)
 	}
 	p[blockName{3, 0, 1}.of("k")] = data[:len(data)-1]
-	if got, err := Read(t.Context(), p, "", 10, all); err != nil || len(got) != 1 {
+	if got, err := Read(t.Context(), p, "", time.Time{}, 10, all); err != nil || len(got) != 1 {
 		t.Errorf("a damaged block: %v, %v", got, err)
 	}
 }

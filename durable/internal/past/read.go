@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
@@ -24,10 +25,15 @@ func (e Entry) Compare(f Entry) int {
 }
 
 // Read returns the first entries for which fits returns true, up to the limit. It reads the history of a kind, or of
-// all kinds if kind is empty, and omits blocks that it cannot read.
-func Read(ctx context.Context, from Notebook, kind string, limit int, fits func(Entry) bool) (all []Entry, err error) {
+// all kinds if kind is empty, and omits blocks that it cannot read and blocks whose entries all ended before since.
+func Read(ctx context.Context, from Notebook, kind string, since time.Time, limit int, fits func(Entry) bool,
+) (all []Entry, err error) {
+	var least int64
+	if since.After(time.Unix(0, 0)) {
+		least = since.UnixNano()
+	}
 	if kind != "" {
-		return readKind(ctx, from, historyOf(kind), limit, fits, nil)
+		return readKind(ctx, from, historyOf(kind), least, limit, fits, nil)
 	}
 	for next := historyPrefix; ; {
 		prefix := ""
@@ -41,7 +47,7 @@ func Read(ctx context.Context, from Notebook, kind string, limit int, fits func(
 		if prefix == "" {
 			break
 		}
-		if all, err = readKind(ctx, from, prefix, limit, fits, all); err != nil {
+		if all, err = readKind(ctx, from, prefix, least, limit, fits, all); err != nil {
 			return nil, err
 		}
 		next = AfterPrefix(prefix)
@@ -50,7 +56,8 @@ func Read(ctx context.Context, from Notebook, kind string, limit int, fits func(
 }
 
 // readKind is like Read, for the blocks whose names begin with the prefix. The result includes the entries in all.
-func readKind(ctx context.Context, from Notebook, prefix string, limit int, fits func(Entry) bool, all []Entry) ([]Entry, error) {
+func readKind(ctx context.Context, from Notebook, prefix string, since int64, limit int, fits func(Entry) bool, all []Entry,
+) ([]Entry, error) {
 	for note, err := range from.Read(ctx, engine.Range{From: prefix, To: AfterPrefix(prefix)}) {
 		if err == nil {
 			err = ctx.Err()
@@ -59,7 +66,7 @@ func readKind(ctx context.Context, from Notebook, prefix string, limit int, fits
 			return nil, err
 		}
 		name, ok := parseBlock(note.Key)
-		if len(all) == limit && ok && name.ended < all[limit-1].Ended {
+		if ok && (name.ended < since || len(all) == limit && name.ended < all[limit-1].Ended) {
 			break // no entry of this block or a later one is among the first
 		}
 		block, err := task.DecodePast(note.Data)

@@ -101,6 +101,21 @@ func historyOfOutcomes(t *testing.T, k *kit.Kit) {
 	found, err := k.On().History(ctx, durable.HistoryQuery{Key: "noted"})
 	k.Must(err)
 	r := found.Runs[0]
+	for _, of := range []struct {
+		q    durable.HistoryQuery
+		want int
+	}{
+		{durable.HistoryQuery{From: r.Ended}, 1},
+		{durable.HistoryQuery{From: r.Ended.Add(1)}, 0},
+		{durable.HistoryQuery{From: time.Unix(0, -1)}, 1},
+		{durable.HistoryQuery{Before: r.Ended}, 0},
+		{durable.HistoryQuery{From: r.Ended, Before: r.Ended.Add(1)}, 1},
+	} {
+		of.q.Key = "noted"
+		if got := past(k, of.q); len(got) != of.want {
+			t.Errorf("the history of %+v is %q, want %d attempts", of.q, got, of.want)
+		}
+	}
 	nodes, err := k.On().Scheduler.Nodes(ctx)
 	k.Must(err)
 	if r.Kind != "k" || r.Group != "of noted" || r.Note != "nothing to do" || r.Failure != "" || r.Generation == 0 ||

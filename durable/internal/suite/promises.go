@@ -75,6 +75,8 @@ var promises = []struct {
 	{"removing a task and waiting for runs from before", removesAndWaitsForEarlierRuns},
 	{"a shutdown ends the wait for a run", shutdownEndsWait},
 	{"cancelling a run", cancels},
+	{"a run that cancels itself", cancelsItself},
+	{"the error of a shutdown that is cut short", shutdownSays},
 	{"cancelling no run between two attempts", cancelsNoRetry},
 	{"a paused kind does not run", pausesKind},
 	{"all kinds are paused", pausesAll},

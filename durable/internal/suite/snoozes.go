@@ -124,6 +124,13 @@ func expires(t *testing.T, k *kit.Kit) {
 	k.Gone("fails")
 	k.Gone("snoozes")
 
+	for i := range 20 { // a run that starts as early as it can is not late
+		k.On().Add(durable.Task{Key: fmt.Sprint("short ", i), Kind: "k", Delay: time.Second + time.Duration(i)*7*time.Millisecond, Expires: time.Millisecond})
+	}
+	if got := k.RunsAfter(3 * time.Second); len(got) != 20 {
+		t.Errorf("%d of 20 tasks with a short Expires have run", len(got))
+	}
+
 	k.Must(k.On().PauseKind(ctx, "k"))
 	k.After(3 * time.Second) // until every node knows
 	k.On().Add(task("late"), task("moved"), durable.Task{Key: "may wait", Kind: "k", Delay: time.Second})

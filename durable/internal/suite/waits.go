@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -147,6 +148,77 @@ func cancels(t *testing.T, k *kit.Kit) {
 	if want := uint64(2 * len(k.Nodes)); failed != want || cancelled != want {
 		t.Errorf("%d have failed, and %d of them are cancelled, want %d", failed, cancelled, want)
 	}
+}
+
+// A handler cancels its own run, and those of other keys, with its own context.
+func cancelsItself(t *testing.T, k *kit.Kit) {
+	causes := make(chan error, 10)
+	k.Handle("waits", func(ctx context.Context, run durable.Run) error {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return nil
+	})
+	k.Handle("k", func(ctx context.Context, run durable.Run) error {
+		if run.Key == "one" {
+			ran, err := k.Nodes[0].Cancel(ctx, run.Key)
+			if !ran || err != nil {
+				t.Errorf("Cancel of the run that calls it returns %v, %v", ran, err)
+			}
+			if ran, err := k.Nodes[0].Cancel(ctx, run.Key); ran || !errors.Is(err, context.Canceled) {
+				t.Errorf("Cancel with a context that is done returns %v, %v", ran, err)
+			}
+		} else {
+			did, err := k.Nodes[0].Bulk(ctx, durable.Query{Prefix: ""}, durable.DoCancel)
+			if did != 3 || err != nil {
+				t.Errorf("Bulk returns %d, %v", did, err)
+			}
+		}
+		causes <- context.Cause(ctx)
+		return nil
+	})
+	k.On().Add(durable.Task{Key: "one", Kind: "k", Delay: time.Second})
+	k.RunsAfter(4 * time.Second)
+	k.Gone("one")
+	k.On().Add(durable.Task{Key: "a", Kind: "waits", Delay: time.Second}, durable.Task{Key: "b", Kind: "waits", Delay: time.Second},
+		durable.Task{Key: "all", Kind: "k", Delay: 3 * time.Second})
+	k.RunsAfter(8 * time.Second)
+	if len(causes) != 4 {
+		t.Errorf("%d of 4 runs have ended", len(causes))
+	}
+	for range len(causes) {
+		if cause := <-causes; !errors.Is(cause, durable.ErrCancelled) {
+			t.Errorf("the cause is %v", cause)
+		}
+	}
+}
+
+// Shutdown names the package and the number of runs, and ends after its context is done.
+func shutdownSays(t *testing.T, k *kit.Kit) {
+	over := make(chan struct{})
+	k.Handle("k", func(context.Context, durable.Run) error { <-over; return nil })
+	for i := range len(k.Nodes) {
+		k.On().Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: time.Second})
+	}
+	k.After(3 * time.Second)
+	running := 0
+	for _, n := range k.Nodes {
+		running += n.Stats().Running
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		err := n.Shutdown(within)
+		cancel()
+		want := fmt.Sprintf("durable: shutdown: runs that have not ended: %d: context deadline exceeded", n.Stats().Running)
+		switch {
+		case n.Stats().Running == 0 && err != nil:
+			t.Errorf("without a run, Shutdown returns %v", err)
+		case n.Stats().Running > 0 && (!errors.Is(err, context.DeadlineExceeded) || err.Error() != want):
+			t.Errorf("Shutdown returns %v, want %s", err, want)
+		}
+	}
+	if running == 0 {
+		t.Error("no run is in progress")
+	}
+	close(over)
+	k.Nodes = nil
 }
 
 // A Shutdown whose context is done ends the wait.

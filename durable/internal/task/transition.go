@@ -308,5 +308,10 @@ func (r *Record) Skippable() bool {
 	return r.Repeats() && r.Attempts == 0 && r.Starts == 0 && r.Snoozes == 0
 }
 
-// IsExpired reports whether it is too late to start an attempt of the task's run.
-func (r *Record) IsExpired(now int64) bool { return r.Expires > 0 && now > Later(r.Grid, r.Expires) }
+// LeastExpires is the shortest effective Expires, because a scheduler without a backlog may start a run that late.
+const LeastExpires = time.Second
+
+// IsExpired reports whether it is too late to start an attempt of the task's run. tick is that of the scheduler.
+func (r *Record) IsExpired(now int64, tick time.Duration) bool {
+	return r.Expires > 0 && now > Later(r.Grid, max(r.Expires, LeastExpires, 2*tick))
+}
