@@ -26,7 +26,7 @@ func ExampleScheduler_Schedule() {
 		log.Fatal(err)
 	}
 	reports, err := durable.KindOf[Report](s, "report", nil) // or with a handler
-	if err != nil {
+	if err := errors.Join(err, s.Declare("sweep")); err != nil {
 		log.Fatal(err)
 	}
 	report := func(key, to string, when durable.TaskOption) durable.Task {
@@ -42,6 +42,7 @@ func ExampleScheduler_Schedule() {
 	}}
 	next := durable.TaskSet{Prefix: "cron/", Version: 42, Tasks: []durable.Task{
 		sales, report("returns", "bob@example.com", durable.ByCalendar("@daily")),
+		{Key: "cron/sweep", Kind: "sweep", Interval: time.Hour}, // without a payload
 	}}
 	for _, set := range []durable.TaskSet{old, next, old} {
 		r, err := s.Schedule(ctx, set)
@@ -59,7 +60,7 @@ func ExampleScheduler_Schedule() {
 	}
 	// Output:
 	// added 2, removed 0, left 0 alone
-	// added 1, removed 1, left 1 alone
+	// added 2, removed 1, left 1 alone
 	// version 42 is newer
 }
 
@@ -67,7 +68,8 @@ func ExampleScheduler_Schedule() {
 func ExampleScheduler_Drain() {
 	ctx := context.Background()
 	engine := memengine.New() // or an engine of package durable/postgres
-	node, err := durable.Join(ctx, engine, durable.WithNodeName("web-1"))
+	host := "web-1"
+	node, err := durable.Join(ctx, engine, durable.WithNodeName(host[:min(len(host), durable.MaxNodeName)]))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func ExampleIsSnooze() {
 	// Output: call map[done:1 postponed:1]
 }
 
-// The options of a task say when it is due, how often, and what it belongs to.
+// The options of a task set its due time, its number of runs, its group and its trace context.
 func ExampleTaskOption() {
 	ctx := context.Background()
 	s, err := durable.New(memstore.New())

@@ -87,7 +87,7 @@ func decode[T any](payload []byte) (v T, err error) {
 }
 
 // misfit describes an error of package json about a type, without any text of the payload. Errors of other types may quote the
-// payload, such as those of an UnmarshalJSON method, so misfit only names their type.
+// payload, for example if an UnmarshalJSON method returns them, so misfit only names their type.
 func misfit(err error, t reflect.Type) string {
 	switch e := err.(type) { // not errors.As, because an error that wraps one of these may quote the payload as well
 	case *json.SyntaxError:

@@ -118,7 +118,7 @@ func (k Kind[T]) Payload(info Info) (payload T, err error) {
 var errZeroKind = fmt.Errorf("%w: the Kind is a zero value, and not one that KindOf returned", ErrInvalidTask)
 
 // A TaskOption sets fields of a task. [In], [At], [Every] and [ByCalendar] set when it is due, and [Times], [Jittered]
-// and [Expires] modify that. [InGroup] and [Traced] say what it belongs to. To set another field, pass a function
+// and [Expires] modify that. [InGroup] sets its group, and [Traced] its trace context. To set another field, pass a function
 // literal.
 type TaskOption func(*Task)
 

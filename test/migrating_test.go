@@ -28,7 +28,7 @@ var migrating = map[string]func(t *testing.T){
 
 // elsewhere lists the sections that are tested in the packages that they describe.
 var elsewhere = map[string]bool{
-	"go-zero's Cache": true, "River": true, "a table that is polled with SKIP LOCKED": true, "a delayed queue in Redis": true,
+	"go-zero's Cache": true, "River": true, "gocron": true, "a table that is polled with SKIP LOCKED": true, "a delayed queue in Redis": true,
 }
 
 func TestMigrating_rightHandColumn_compilesAndRuns(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 // diesHalfway kills processes during Schedule, after each number of commits. The last commit fails, or only its answer
-// is lost. The next call leaves no mixture of two versions, whichever version it declares, and returns what it has done.
+// is lost. The next call leaves no mixture of two versions, whichever version it declares, and reports its own changes.
 func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Option) {
 	stays := k.Use(join(t, e, 1, opts...)[0], nil)
 	stays.Handle("k", ok)
@@ -56,7 +56,7 @@ func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Opti
 		}
 		return err != nil
 	}
-	// declare declares a version, and checks that the tasks are those of the version that it says are stored.
+	// declare declares a version, and checks that the tasks belong to the version that Schedule reports.
 	declare := func(prefix string, version int64, newer int64) {
 		t.Helper()
 		s, _ := set(prefix, version)

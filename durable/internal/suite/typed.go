@@ -44,7 +44,7 @@ func emptyPayloads(t *testing.T, k *kit.Kit) {
 // secret is a part of payloads that no error may contain, nor the beginning of it.
 const secret = "4111111111111111"
 
-// A card has a method that quotes what it cannot decode.
+// A card has a method whose error quotes the text.
 type card struct{ number string }
 
 func (c *card) UnmarshalJSON(b []byte) error { return fmt.Errorf("card %s is not valid", b) }

@@ -150,7 +150,7 @@ func cancels(t *testing.T, k *kit.Kit) {
 	}
 }
 
-// A handler cancels its own run, and those of other keys, with its own context.
+// A handler cancels its own run, and other runs, with its own context.
 func cancelsItself(t *testing.T, k *kit.Kit) {
 	causes := make(chan error, 10)
 	k.Handle("waits", func(ctx context.Context, run durable.Run) error {

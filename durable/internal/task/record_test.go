@@ -129,7 +129,7 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 		}
 	}
 	_, err := Decode(engine.Record{Key: "k", Due: 1, Data: []byte("\x01secret")})
-	want := `durable: the store is corrupt: malformed record of 7 bytes for key "k"` // the bytes may be those of a payload
+	want := `durable: the store is corrupt: malformed record of 7 bytes for key "k"` // without the bytes, because they may be a payload
 	if err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
