@@ -154,8 +154,8 @@
 //	                              kind, group, outcome, attempt, due, ended, late and took (in seconds), node,
 //	                              token and text (the error or the note), "next": the value of after= for the
 //	                              next page, "now"}. The query is that of durable.HistoryQuery: key, kind,
-//	                              prefix, group, node, outcome (several with commas), before (a time), after,
-//	                              limit (at most 1,000)
+//	                              prefix, group, node, outcome (several with commas), from and before (times),
+//	                              after, limit (at most 1,000)
 //	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": the number of attempts before
 //	                              the task is parked, or 0 if its kind has no handler here, "trace", "group",
 //	                              "note", "shift", "deadline", "expires" and "snoozes" of durable.Info, if set,

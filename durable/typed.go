@@ -156,8 +156,8 @@ func Expires(d time.Duration) TaskOption { return func(t *Task) { t.Expires = d 
 // InGroup puts a task into a group, such as a tenant. See Group in [Task].
 func InGroup(group string) TaskOption { return func(t *Task) { t.Group = group } }
 
-// Traced passes the caller's trace context to the runs of a task. Package otel has an option that takes it from a
-// context.Context.
+// Traced passes the caller's trace context to the runs of a task. Package otel sets it from a context.Context: see
+// its Inject.
 func Traced(trace string) TaskOption { return func(t *Task) { t.Trace = trace } }
 
 // Declare makes AddTask and SetTask accept tasks of a kind that has no handler in this scheduler. Another process runs
