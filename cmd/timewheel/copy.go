@@ -51,10 +51,6 @@ func newLine(r engine.Record) (lineJSON, error) {
 func parseLine(b []byte) (engine.Record, error) {
 	var l lineJSON
 	if err := json.Unmarshal(b, &l); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) { // its text may contain a part of the payload
-			return engine.Record{}, fmt.Errorf("a field, at byte %d, has a value that does not fit into %v", wrong.Offset, wrong.Type)
-		}
 		return engine.Record{}, err
 	}
 	if l.Record == nil {
