@@ -343,6 +343,25 @@ func lateCommitOfAnOlderSet(t *testing.T, by func(k *kit.Kit) *kit.Node) {
 	})
 }
 
+// A commit takes longer than the hold. The call that sent it does not finish before the commit can no longer arrive, so
+// that it cannot change the next set.
+func TestSchedule_commitThatTakesLongerThanTheHold(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		a, b := k.Nodes[0], k.Nodes[1]
+		old := durable.TaskSet{Prefix: "c/", Version: 1, Tasks: []durable.Task{{Key: "c/old", Kind: "k", Interval: time.Hour}}}
+		next := durable.TaskSet{Prefix: "c/", Version: 2, Tasks: []durable.Task{{Key: "c/new", Kind: "k", Interval: time.Hour}}}
+		a.Link.Next("Commit", memengine.Fault{Delay: 14 * time.Second})
+		_, err := a.Schedule(ctx, old)
+		k.Must(err)
+		_, err = b.Schedule(ctx, next)
+		k.Must(err)
+		k.After(20 * time.Second)
+		k.Gone("c/old")
+		k.Info("c/new")
+	})
+}
+
 // Callers give up while the keeper works. It is for the race detector.
 func TestSchedule_callersThatGiveUp(t *testing.T) {
 	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
@@ -404,7 +423,11 @@ func TestSchedule_ofAProcessThatWasSuspended(t *testing.T) {
 		a.Link.Next("Walk ByKey", memengine.Fault{Delay: 8 * time.Second})
 		var r durable.SetResult
 		done := make(chan error, 1)
-		go func() { r, err = a.Schedule(ctx, set(2)); done <- err }()
+		go func() {
+			var err error
+			r, err = a.Schedule(ctx, set(2))
+			done <- err
+		}()
 		k.After(time.Second)
 		k.Engine.Step(time.Minute)
 		k.After(time.Second)

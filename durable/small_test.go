@@ -4,6 +4,7 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,22 @@ func TestWithNodeName_bounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A caller of Cancel that gives up does not wait for a node that does not answer.
+func TestCancel_callerThatGivesUp(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.After(time.Second)
+		k.Nodes[1].Link.SetDown(true)
+		within, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := k.Nodes[0].Cancel(within, "a")
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 400*time.Millisecond {
+			t.Errorf("Cancel returns %v after %v", err, took)
+		}
+		k.Nodes[1].Link.SetDown(false)
+	})
 }
 
 // A stuckEngine does not answer Leave for a while, whatever its context.

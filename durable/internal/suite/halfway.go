@@ -90,6 +90,12 @@ func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Opti
 				prefix := fmt.Sprintf("%s at %d, then %s/", how, at, then)
 				declare(prefix, 1, 0)
 				died := dies(prefix, 2, at, fault)
+				if !died {
+					old, _ := set(prefix, 1)
+					if r, err := stays.Schedule(ctx, old); r != (durable.SetResult{Newer: 2}) || err != nil {
+						t.Errorf("%s: after Schedule of version 2 has returned nil, that of version 1 returns %+v, %v", prefix, r, err)
+					}
+				}
 				after(prefix, at)
 				if !died {
 					if at < 5 {
