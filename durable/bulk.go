@@ -105,13 +105,15 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 ) (n int, whole bool, err error) {
 	for begun := time.Now(); ; {
 		var page []view
-		size, began := 0, time.Now()
+		size, began := 0, time.Time{}
 		left := time.Duration(0)
 		if most > 0 {
 			left = max(most-time.Since(begun), 1)
 		}
 		end, err := s.look(ctx, over, q, now, left, func(v view) bool {
-			page = append(page, v)
+			if page = append(page, v); began.IsZero() {
+				began = time.Now()
+			}
 			size += v.rec.Size()
 			// If matches are rare, a group is changed after lookFor even if it is not full.
 			return len(page) < bulkAtOnce && size < groupBytes && time.Since(began) < lookFor

@@ -7,9 +7,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -23,6 +23,20 @@ const (
 	// lookGrace is how long the engine may still take to answer after the time is up.
 	lookGrace = 40 * time.Millisecond
 )
+
+// within returns a context that is done when the given time has passed since the first call of begin. A search calls
+// begin at its first task. A limit for the first task as well would end every search of a slow engine where it began.
+func within(ctx context.Context, most time.Duration) (limited context.Context, begin func(), cancel context.CancelFunc) {
+	limited, end := context.WithCancelCause(ctx)
+	var once sync.Once
+	begin = func() {
+		once.Do(func() {
+			timer := time.AfterFunc(most, func() { end(context.DeadlineExceeded) })
+			context.AfterFunc(limited, func() { timer.Stop() })
+		})
+	}
+	return limited, begin, func() { end(nil) }
+}
 
 func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
 	if q.Limit < 0 {
@@ -90,24 +104,25 @@ type ending struct {
 	whole  bool // the look reached the end of the stretch
 }
 
-// look calls the given function for each matching task in the stretch, until the function returns false or the time is
-// up. A time of 0 means no limit. look moves the beginning of the stretch to the position where the next look starts.
+// look calls the given function for each matching task in the stretch, until the function returns false or the time since
+// the first task is up. A time of 0 means no limit. look moves the beginning of the stretch to the position where the next look starts.
 func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
 	each func(view) (more bool),
 ) (e ending, err error) {
-	began, within := time.Now(), ctx
-	if most > 0 {
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeout(ctx, most+lookGrace)
-		defer cancel()
-	}
+	limited, begin, cancel := within(ctx, most+lookGrace)
+	defer cancel()
+	var began time.Time
 	more := true
-	for v, err := range s.walk(ctx, within, *over) {
+	for v, err := range s.walk(ctx, limited, *over) {
 		if err != nil {
-			if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && within.Err() != nil {
+			if ctx.Err() == nil && limited.Err() != nil {
 				return e, nil
 			}
 			return e, err
+		}
+		if most > 0 && began.IsZero() {
+			began = time.Now()
+			begin()
 		}
 		if over.order != byDue && !strings.HasPrefix(v.rec.Key, q.Prefix) {
 			break

@@ -307,7 +307,8 @@ func (n *node) forget(t *term) {
 	}
 	n.unsent = nil
 	if n.life.Err() == nil && !n.stopping {
-		n.report.note(func(n *notices) { n.lost = true })
+		early := n.own() < t.until // nobody reaps a member whose lease has not expired
+		n.report.note(func(n *notices) { n.restored, n.lost = n.restored || early, n.lost || !early })
 	}
 	call(n.look)
 }

@@ -86,6 +86,9 @@ func (n *node) adopt(s settings, revision, asked int64) {
 	if !n.isSettledLocked() {
 		call(n.wake) // it may claim again
 	}
+	if 0 < revision && revision < n.settings {
+		n.report.note(func(n *notices) { n.restored = true })
+	}
 	now := n.own()
 	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
 	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), s.drained[n.cfg.name] != 0

@@ -69,7 +69,7 @@ type Query struct {
 
 	After string        // Found.Next of the previous page; empty for the first page
 	Limit int           // maximum number of tasks in a page; 0 means 100
-	For   time.Duration // time limit for [Scheduler.Find], [Scheduler.Groups] or [Scheduler.BulkStep]; 0 means 150 ms
+	For   time.Duration // time limit for [Scheduler.Find], [Scheduler.Groups] or [Scheduler.BulkStep], from the first task on; 0 means 150 ms
 }
 
 // Found is a page of tasks.

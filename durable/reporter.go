@@ -55,6 +55,7 @@ type notices struct {
 	away      error    // why the engine is unavailable
 	back      bool     // the engine is available again
 	lost      bool     // the node has lost its membership
+	restored  bool     // the engine lacks what it had stored
 	taken     []string // the nodes whose leases have expired
 	damaged   error    // why a task in the engine cannot be read
 	settings  error    // why the settings in the engine cannot be read
@@ -65,7 +66,7 @@ type notices struct {
 }
 
 func (n *notices) empty() bool {
-	return n.unhandled == nil && n.ends == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && n.taken == nil &&
+	return n.unhandled == nil && n.ends == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && !n.restored && n.taken == nil &&
 		n.damaged == nil && n.settings == nil && n.history == nil && n.set == "" && n.later == 0
 }
 
@@ -189,6 +190,10 @@ func (r *reporter) write(n notices) {
 	}
 	if n.lost {
 		r.log.Warn("durable: the lease of this node expired, and other nodes run its tasks; it joins again")
+	}
+	if n.restored {
+		r.log.Error("durable: the engine has lost what it had stored about this node: it was restored to an older state, or its " +
+			"clock was set forward; it joins again, if it is no longer a member")
 	}
 	if n.taken != nil {
 		r.log.WithField("nodes", n.taken).Warn("durable: leases of other nodes have expired; their tasks run elsewhere")

@@ -114,7 +114,7 @@ const (
 	freeShare = 20
 	freeMost  = 15 * time.Second
 
-	// freeFor is how long a search may take.
+	// freeFor is how long a search may take from the first task on.
 	freeFor = time.Second
 )
 
@@ -132,12 +132,15 @@ func (n *node) keepLookout() time.Duration {
 
 // firstFree returns the earliest due time of a free overdue task that this node could run, or None.
 func (n *node) firstFree() int64 {
-	ctx, cancel := context.WithTimeout(n.life, freeFor)
+	ctx, cancel := context.WithTimeout(n.life, claimTimeout)
 	defer cancel()
+	ctx, begin, end := within(ctx, freeFor)
+	defer end()
 	for v, err := range n.walk(ctx, stretch{after: engine.Position{Due: engine.None}, until: n.overdueUntil()}) {
 		if err != nil {
 			return engine.None
 		}
+		begin()
 		kind := n.kinds.of(v.rec)
 		if v.node == "" && kind != nil && (kind.Limiter == nil || !kind.Limiter.IsFull()) {
 			return v.rec.Due

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math/rand/v2"
 	"time"
 )
 
@@ -32,6 +33,10 @@ import (
 // A key and a revision together therefore identify one state of one task permanently. A revision is the condition of a
 // write, the fence of a start, and the fencing number of a run (Run.Fence). A counter per task would start over when a
 // key is removed and added again.
+//
+// Restored data. The data may be replaced by an older state while nodes are running: by a backup, or by a replica that
+// lacks the last commits. The members that have joined since are gone, and no ID of theirs is given again. The counter
+// goes on above every revision that it has given before. A node finds out at its next call.
 //
 // Time. The engine's clock, in nanoseconds since 1970, decides which tasks are due and which leases have expired. The
 // nodes' clocks have no influence on either.
@@ -245,8 +250,17 @@ type KindCount struct {
 	Paused  int
 }
 
-// A MemberID identifies a member of an engine. It is never reused. 0 means no member.
+// A MemberID identifies a member of an engine. It is never reused, even after the engine's data was restored from an
+// older backup. 0 means no member.
 type MemberID int64
+
+// NewMemberID returns a new ID for a member that joins at the given engine time. A member that joins a second later has
+// a greater ID, because nodes divide limits in the order of their IDs. The 31 low bits are random, so that an engine
+// that has lost its last members gives none of their IDs again.
+func NewMemberID(now int64) MemberID {
+	second := max(now, 0) / int64(time.Second) % (1 << 32)
+	return MemberID(second<<31 | rand.Int64N(1<<31-1) + 1)
+}
 
 // A Stored is a task or note stored in an engine. A note has only a Key (its name), Data and a Revision.
 type Stored struct {

@@ -80,3 +80,13 @@ func ExampleEngine() {
 	// removed: true
 	// gone: true
 }
+
+// An engine draws the ID of a member. It depends on nothing that is lost when the engine is restored to an older state.
+func ExampleNewMemberID() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	a, b := engine.NewMemberID(now.UnixNano()), engine.NewMemberID(now.UnixNano())
+	later := engine.NewMemberID(now.Add(time.Second).UnixNano())
+	fmt.Println(a != b, later > a, later > b)
+	// Output:
+	// true true true
+}

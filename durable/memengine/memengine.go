@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -38,7 +39,6 @@ type Engine struct {
 	failing  *tree // failing tasks, by key
 	notes    *tree // notes, by name
 	members  map[engine.MemberID]*member
-	last     engine.MemberID
 	revision int64
 	offset   time.Duration  // offset of the engine's clock from time.Now
 	up       time.Time      // time of the last Restart; zero if there was none
@@ -309,10 +309,10 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration) (en
 		return 0, 0, err
 	}
 	defer e.mu.Unlock()
-	e.last++
 	now := e.now()
-	e.members[e.last] = &member{name: name, lease: lease, until: now + int64(lease), claims: make(map[string]bool)}
-	return e.last, now, nil
+	id := engine.NewMemberID(now)
+	e.members[id] = &member{name: name, lease: lease, until: now + int64(lease), claims: make(map[string]bool)}
+	return id, now, nil
 }
 
 func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
@@ -381,9 +381,8 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	defer e.mu.Unlock()
-	for id := range e.last {
-		id++ // members are numbered from 1
-		if m := e.members[id]; m != nil && !e.leased(m) && time.Since(e.up) > m.lease {
+	for _, id := range slices.Sorted(maps.Keys(e.members)) {
+		if m := e.members[id]; !e.leased(m) && time.Since(e.up) > m.lease {
 			e.end(id)
 			names = append(names, m.name)
 		}

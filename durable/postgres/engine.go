@@ -98,7 +98,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		e.control.Close()
 		return nil, err
 	}
-	server.opened(direct, func() {
+	server.opened(direct, e.sql.noticeServer, func() {
 		e.control.Reset()
 		e.verbs.Reset()
 	})
@@ -125,10 +125,12 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 		}
 	}
 	var number int
-	var pid, version, isolation string
-	err = conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_backend_pid()::text, "+
-		"current_setting('server_version'), current_setting('default_transaction_isolation')").
-		Scan(&number, &pid, &version, &isolation)
+	var pid, version, isolation, path string
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.current_setting('server_version_num')::int, "+
+		"pg_catalog.pg_backend_pid()::text, pg_catalog.current_setting('server_version'), "+
+		"pg_catalog.current_setting('default_transaction_isolation'), "+
+		"pg_catalog.array_to_string(pg_catalog.current_schemas(true), ',')").
+		Scan(&number, &pid, &version, &isolation, &path)
 	switch {
 	case err != nil:
 		return false, explain("connect", err)
@@ -143,6 +145,13 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 	default:
 		return false, fmt.Errorf("postgres: default_transaction_isolation is %s, and behind a pooler it must be read committed: "+
 			"ALTER ROLE ... IN DATABASE ... SET default_transaction_isolation = 'read committed'", isolation)
+	}
+	switch { // the statements rely on the server's own functions and operators
+	case direct:
+		cfg.ConnConfig.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
+	case !strings.HasPrefix(path, "pg_catalog") && !strings.HasPrefix(path, "pg_temp"):
+		return false, fmt.Errorf("postgres: search_path is %s, and behind a pooler pg_catalog must be the first of it, or not "+
+			"in it: ALTER ROLE ... IN DATABASE ... SET search_path = ...", path)
 	}
 	if !server.known() {
 		c.server = "server"
@@ -167,7 +176,9 @@ func (c config) open(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("%w: schema %q has version %d, and this program needs %d: run postgres.Migrate, or what "+
 			"postgres.Schema returns", ErrSchema, c.schema, have, len(migrations))
 	}
-	_, err = conn.Exec(ctx, c.statements().noticeServer)
+	sql := c.statements()
+	_, err = conn.Exec(ctx, strings.Join([]string{ownPath, sql.noticeServer, sql.advance}, "; "),
+		pgx.QueryExecModeSimpleProtocol) // runs as one transaction
 	if is(err, "25006") { // the connection is read-only
 		return nil
 	}

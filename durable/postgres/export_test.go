@@ -204,7 +204,8 @@ SELECT $row FROM (
 	e.swap(&e.sql.commit, "failing, grp)\n", "failing)\n")
 	e.swap(&e.sql.commit, ",\n\t\tnullif(grp, '')", "")
 	e.swap(&e.sql.commit, ", grp = nullif(todo.grp, '')", "")
-	e.swap(&e.sql.insertTx, ", grp)\nVALUES ($1, $2, $next, $3, $4, nullif($5::bytea, ''))",
+	e.swap(&e.sql.insertTx, ", grp)\nVALUES ($1, $2, $next, $3, $4, "+
+		"CASE WHEN pg_catalog.octet_length($5::bytea) OPERATOR(pg_catalog.>) 0 THEN $5::bytea END)",
 		") SELECT $1, $2, $next, $3, $4 WHERE $5::bytea IS NOT NULL")
 }
 

@@ -24,7 +24,10 @@ const longest = 100 * 365 * 24 * time.Hour
 // Join adds a member. See engine.Engine.
 func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 ) (id engine.MemberID, now int64, err error) {
-	err = e.control.QueryRow(ctx, e.sql.join, text(name), int64(min(lease, longest))).Scan(&id, &now)
+	for err = pgx.ErrNoRows; errors.Is(err, pgx.ErrNoRows); { // no row: a member has the ID already
+		err = e.control.QueryRow(ctx, e.sql.join, text(name), int64(min(lease, longest)), int64(engine.NewMemberID(0))).
+			Scan(&id, &now, nil)
+	}
 	return id, now, explain("join", err)
 }
 
@@ -56,7 +59,7 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, renewed bool, err error) {
 	scanNow := func(row pgx.Row) error {
-		err := row.Scan(&now)
+		err := row.Scan(&now, nil)
 		renewed = err == nil
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -66,7 +69,8 @@ func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
 	var b *pgx.Batch
 	if by == 0 {
 		b = e.batch()
-		b.Queue(e.sql.now).QueryRow(scanNow)
+		renewed = true
+		b.Queue(e.sql.now).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	} else {
 		b = &pgx.Batch{}
 		b.Queue("BEGIN")

@@ -49,7 +49,8 @@ ALTER TABLE $schema.member ADD COLUMN IF NOT EXISTS report bytea; -- what the me
 -- since has another due time, as a rule, and so is not failing by mistake. What that has parked is found by its due
 -- time; what that retries is found after its next attempt.
 ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS failing bigint;
-CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due = 9223372036854775807 OR failing = due;
+CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due OPERATOR(pg_catalog.=) 9223372036854775807
+	OR failing OPERATOR(pg_catalog.=) due;
 `, `
 -- What the schedulers keep in addition to the tasks: what is paused. Programs of the version before do not know it, and run
 -- what is paused.
@@ -209,8 +210,8 @@ func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 	// session. The simple protocol leaves no portal open, and therefore no snapshot.
 	return pgx.BeginTxFunc(ctx, guard, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		for alone := false; !alone; {
-			err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)), "+
-				"set_config('idle_in_transaction_session_timeout', '0', true)", pgx.QueryExecModeSimpleProtocol,
+			err := tx.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_xact_lock("+
+				"pg_catalog.hashtextextended($1, 0)), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true)", pgx.QueryExecModeSimpleProtocol,
 				c.sql("$schema.version")).Scan(&alone, nil)
 			if err == nil && !alone {
 				err = wait(ctx)
@@ -233,12 +234,13 @@ func (c config) addAhead(ctx context.Context, conn *pgx.Conn) error {
 // add changes a table, or creates an index if the index name is not empty.
 func (c config) add(ctx context.Context, conn *pgx.Conn, text, index string) error {
 	if index == "" {
-		_, err := conn.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; ", migrateWait)+c.sql(text),
+		_, err := conn.Exec(ctx, fmt.Sprintf("%s; SET LOCAL lock_timeout = %d; ", ownPath, migrateWait)+c.sql(text),
 			pgx.QueryExecModeSimpleProtocol) // runs as one transaction
 		return err
 	}
 	var valid bool
-	err := conn.QueryRow(ctx, "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)",
+	err := conn.QueryRow(ctx, "SELECT indisvalid FROM pg_catalog.pg_index "+
+		"WHERE indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)",
 		c.sql("$schema."+index)).Scan(&valid)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // the index does not exist
@@ -257,11 +259,15 @@ func (c config) add(ctx context.Context, conn *pgx.Conn, text, index string) err
 // wait behind it. A migration therefore waits for at most migrateWait milliseconds. Then it releases its locks and
 // retries after migrateAgain.
 const (
+	ownPath      = "SET LOCAL search_path = pg_catalog, pg_temp"
 	migrateWait  = 200
 	migrateAgain = time.Second
 )
 
 func (c config) migrateIn(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, ownPath); err != nil {
+		return err
+	}
 	var there bool // a role that may not create schemas cannot use IF NOT EXISTS either
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", c.schema).Scan(&there)
 	if err != nil {

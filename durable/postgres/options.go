@@ -22,7 +22,7 @@ type config struct {
 
 // clock is SQL for the server's current time. The start time of the transaction would be too early after a wait for a
 // lock.
-const clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
+const clock = "((extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint OPERATOR(pg_catalog.*) 1000)"
 
 // WithSchema sets the name of the schema that contains the tables. The name must be 1 to 63 bytes long. The default is
 // "timewheel".

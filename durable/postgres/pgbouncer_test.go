@@ -195,3 +195,23 @@ func TestPgBouncer_databaseOfAnotherIsolation_isRefused(t *testing.T) {
 	defer e.Close()
 	commit(t, e, 0, add("k", 1))
 }
+
+// The statements rely on the functions and operators of the server. PgBouncer refuses the setting of a connection that
+// ensures it otherwise.
+func TestPgBouncer_roleWithItsOwnOperators_isRefused(t *testing.T) {
+	p, _ := pgbouncer(t)
+	conn := connect(t, server(t))
+	exec(t, conn, "DROP DATABASE IF EXISTS shadowed WITH (FORCE)") // of an earlier round
+	exec(t, conn, "CREATE DATABASE shadowed")
+	exec(t, conn, "ALTER DATABASE shadowed SET search_path = public, pg_catalog")
+	url := strings.Replace(p.URL(), "/postgres?", "/shadowed?", 1)
+	if _, err := postgres.Open(t.Context(), url); err == nil || !strings.Contains(err.Error(), "SET search_path") {
+		t.Errorf("the error does not say what helps: %v", err)
+	}
+	exec(t, conn, "ALTER DATABASE shadowed SET search_path = public")
+	check(t, p.Kill())
+	check(t, p.Restart())
+	e, err := postgres.Open(t.Context(), url)
+	check(t, err)
+	e.Close()
+}

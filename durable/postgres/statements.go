@@ -16,6 +16,11 @@ import (
 //	$schema      the engine's schema
 //	$tasks       the table of the tasks, as a regclass
 //	$next        the next revision
+//	$revision    the sequence of the revisions, as a regclass
+//	$advance     moves the sequence up to the server's time, if it is behind. See floorSQL
+//	$may         whether the role may move the sequence
+//	$lock        the lock of those who move the sequence
+//	$=           the operator = of two values, in the user's own session
 //	$row         the columns that scan reads
 //	$failing     whether the task t is failing
 //	$now         the server's time
@@ -59,6 +64,7 @@ type statements struct {
 	members      string
 	anythingDead string
 	noticeServer string
+	advance      string
 	markDead     string
 	markLeft     string
 	freeOfGone   string
@@ -83,10 +89,18 @@ type statements struct {
 // statement returns the text with its placeholders replaced.
 func (c config) statement(text string) string {
 	member := c.sql("SELECT * FROM $schema.member WHERE id = $1 ORDER BY until DESC LIMIT 1")
+	revision := quote(pgx.Identifier{c.schema, "revision"}.Sanitize())
+	text = strings.ReplaceAll(text, "$advance", strings.ReplaceAll(floorSQL, "$behind", behindSQL))
+	text = strings.ReplaceAll(text, "$may",
+		"(has_sequence_privilege($revision, 'UPDATE') AND has_sequence_privilege($revision, 'USAGE'))")
+	text = strings.ReplaceAll(text, "$lock", "hashtextextended($name, 0)")
 	return strings.NewReplacer(
 		"$schema", pgx.Identifier{c.schema}.Sanitize(),
-		"$next", "nextval("+quote(pgx.Identifier{c.schema, "revision"}.Sanitize())+")",
+		"$next", "pg_catalog.nextval("+revision+")",
+		"$revision", revision+"::regclass",
+		"$name", revision,
 		"$now", c.now,
+		"$=", "OPERATOR(pg_catalog.=)",
 		"$server", c.server,
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$tasks", quote(pgx.Identifier{c.schema, "task"}.Sanitize())+"::regclass",
@@ -104,7 +118,22 @@ const (
 	rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, ''), " + startedSQL
 
 	// A start before the due time belongs to an earlier record that a program of version 4 has overwritten.
-	startedSQL = "CASE WHEN t.starts > 0 AND t.started >= t.due THEN t.started ELSE 0 END"
+	startedSQL = "CASE WHEN t.starts OPERATOR(pg_catalog.>) 0 AND t.started OPERATOR(pg_catalog.>=) t.due " +
+		"THEN t.started ELSE 0 END"
+)
+
+// floorSQL keeps the revisions rising if the database is replaced by an older state. A backup and a lagging standby have
+// an older state of the sequence, and a logical replica has none. So the sequence follows the microseconds since 1970,
+// which pass faster than revisions are assigned. It is moved when a member joins or renews its lease, because without
+// that no task is claimed in an older state.
+//
+// The lock keeps two sessions from moving the sequence at the same time. A session moves it by a second at least, so
+// that it does not overtake the revisions that others take meanwhile. A role without the right to do so leaves the
+// sequence as it is.
+const (
+	floorSQL = `CASE WHEN $may THEN CASE WHEN $behind THEN CASE WHEN pg_try_advisory_xact_lock($lock) THEN
+	CASE WHEN $behind THEN setval($revision, $now / 1000) END END END END`
+	behindSQL = "coalesce(pg_sequence_last_value($revision), 0) < $now / 1000 - 1000000"
 )
 
 // planning holds the planner settings for every statement, by name. It turns jit off, because compiling a statement
@@ -270,13 +299,16 @@ SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 10
 	(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`),
 
 		join: sql(`
-INSERT INTO $schema.member (name, lease, until)
-SELECT $1, $2::bigint, t.now + $2::bigint FROM (SELECT $now AS now) t RETURNING id, until - lease`),
+INSERT INTO $schema.member (id, name, lease, until) OVERRIDING SYSTEM VALUE
+SELECT n.id, $1, $2::bigint, t.now + $2::bigint
+FROM (SELECT $now AS now) t, LATERAL (SELECT (t.now / 1000000000 % 4294967296 << 31) + $3::bigint AS id) n
+WHERE NOT EXISTS (SELECT FROM $schema.member m WHERE m.id = n.id)
+RETURNING id, until - lease, $advance`),
 
 		renew: sql(`
 UPDATE $schema.member SET until = $now + lease, report = greatest(report, $2)
 WHERE id = $1 AND until >= (SELECT until FROM ($member) m) AND NOT gone
-RETURNING until - lease`),
+RETURNING until - lease, $advance`),
 
 		// The walk goes from one member to the next and reads the newest version of each row.
 		members: sql(`
@@ -300,9 +332,17 @@ SELECT EXISTS (SELECT FROM m WHERE until < $now)
 	OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one)`),
 
 		// This statement records a new primary and the time at which it was first seen. It runs separately before
-		// markDead, so that markDead sees the record even if another engine wrote it at the same time.
+		// markDead, so that markDead sees the record even if another engine wrote it at the same time. The new primary
+		// may lack the last commits of the old one, and its clock may be behind. So it skips a million revisions.
 		noticeServer: sql(`
-UPDATE $schema.version SET server = $server, since = $now WHERE one AND server IS DISTINCT FROM $server`),
+WITH new AS (
+	UPDATE $schema.version SET server = $server, since = $now WHERE one AND server IS DISTINCT FROM $server RETURNING one
+), alone AS MATERIALIZED (
+	SELECT pg_advisory_xact_lock($lock) FROM new, $schema.version was WHERE was.server IS NOT NULL AND $may
+)
+SELECT setval($revision, greatest(pg_sequence_last_value($revision), $now / 1000) + 1000000) FROM alone`),
+
+		advance: sql("SELECT $advance"),
 
 		// A member is reaped only after the server has been up, and known to be the primary, for longer than the
 		// member's lease.
@@ -485,13 +525,13 @@ UPDATE $schema.task t SET owner = NULL, revision = $next FROM held WHERE t.ctid 
 		now: sql(`SELECT $now`),
 		insertTx: sql(`
 INSERT INTO $schema.task (key, due, revision, kind, data, grp)
-VALUES ($1, $2, $next, $3, $4, nullif($5::bytea, ''))
+VALUES ($1, $2, $next, $3, $4, CASE WHEN pg_catalog.octet_length($5::bytea) OPERATOR(pg_catalog.>) 0 THEN $5::bytea END)
 ON CONFLICT (key) DO NOTHING RETURNING revision, $now`),
-		deleteAtTx: sql(`DELETE FROM $schema.task WHERE key = $1 AND revision = $2 RETURNING revision`),
-		deleteTx:   sql(`DELETE FROM $schema.task WHERE key = $1 RETURNING revision`),
-		getTx:      sql(`SELECT $row, $now FROM $schema.task t WHERE t.key = $1 FOR NO KEY UPDATE`),
+		deleteAtTx: sql(`DELETE FROM $schema.task WHERE key $= $1 AND revision $= $2 RETURNING revision`),
+		deleteTx:   sql(`DELETE FROM $schema.task WHERE key $= $1 RETURNING revision`),
+		getTx:      sql(`SELECT $row, $now FROM $schema.task t WHERE t.key $= $1 FOR NO KEY UPDATE`),
 		updateTx: sql(`
 UPDATE $schema.task SET due = $3, data = $4, starts = 0, owner = NULL, revision = $next, failing = NULL
-WHERE key = $1 AND revision = $2 RETURNING revision`),
+WHERE key $= $1 AND revision $= $2 RETURNING revision`),
 	}
 }

@@ -56,7 +56,7 @@ func (e *alone) Exclusive() {}
 
 // revisions is the number of revisions that a process reserves at once. Unused revisions are lost when the process
 // ends.
-const revisions = 1 << 40
+const revisions = 1 << 28
 
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	e := &alone{
@@ -64,6 +64,10 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 		members: make(map[engine.MemberID]*mate), all: newIndex(),
 	}
 	e.alone, e.look, e.walkDue, e.walkHeld, e.free = true, e.read, e.byDue, e.held, e.isFree
+	at, err := e.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
 	counter, err := kv.Get(ctx, counterRow)
 	if err != nil {
 		return nil, err
@@ -74,6 +78,9 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 			return nil, d.err(counterRow)
 		}
 	}
+	// Microseconds pass faster than revisions are assigned. So the revisions go on above those of a process whose data was
+	// replaced by an older backup.
+	e.revision = max(e.revision, at.now/int64(time.Microsecond))
 	e.bound = e.revision
 	if _, err = kv.Commit(ctx, e.reserve()); err != nil {
 		return nil, err

@@ -167,35 +167,24 @@ func (e *shared) all(ctx context.Context, at moment) (members []*member, left []
 	return e.membersOf(at, entries, asked)
 }
 
-// Join numbers members from 1.
+// Join repeats itself if a member has the new ID already.
 func (e *shared) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
 	for {
 		at, err := e.moment(ctx)
 		if err != nil {
 			return 0, 0, err
 		}
-		counter, err := e.kv.Get(ctx, counterRow)
-		if err != nil {
-			return 0, 0, err
-		}
-		last, version := int64(0), int64(0)
-		if len(counter) > 0 {
-			d := decoder{b: counter[0].Value}
-			last, version = d.varint(), counter[0].Version
-		}
-		id := engine.MemberID(last + 1)
+		id := engine.NewMemberID(at.now)
 		tx := engine.Tx{
-			If: []engine.Check{{Key: counterRow, Version: version}},
-			Put: []engine.Entry{
-				{Key: counterRow, Value: varints(last + 1)}, body(id, name, lease), beat(id, at.now, nil),
-			},
+			If:  []engine.Check{{Key: partOf(id, bodyPart)}, {Key: partOf(id, leftPart)}},
+			Put: []engine.Entry{body(id, name, lease), beat(id, at.now, nil)},
 		}
 		done, err := e.kv.Commit(ctx, tx)
 		if err != nil {
 			return 0, 0, err
 		}
 		if done[0] {
-			e.beaten(id, tx.Put[2].Version, at)
+			e.beaten(id, tx.Put[1].Version, at)
 			e.mu.Lock()
 			e.longest = max(e.longest, lease)
 			e.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 //	x  failing   key
 //	n  note      name
 //	m  member    member, part                 the member, its heartbeat, or its remains
-//	c  counter                                the last member, or the last reserved revision
+//	c  counter                                the last reserved revision of an exclusive engine
 //
 // The value of an f or g row is the version of the record, which is the first byte of Data. It is empty if the record
 // has no data. An exclusive engine has f rows for all tasks, g rows for all tasks with a group, and no s, h, d or m
