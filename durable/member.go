@@ -128,6 +128,9 @@ func (n *node) join(ctx context.Context) error {
 func (n *node) heard(asked, now int64) {
 	answered := n.clock.Heard(asked, now)
 	n.count.calls.add(time.Duration(answered - asked))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.backLocked()
 }
 
 // renew extends the lease and reports whether the node is still a member.
@@ -168,6 +171,9 @@ func (n *node) renew(t *term) bool {
 	defer n.mu.Unlock()
 	if n.term != t {
 		return false
+	}
+	if !n.clock.IsOld(n.clock.Latest(sent)) { // otherwise the machine was suspended meanwhile
+		n.tookLocked(time.Duration(answered - sent))
 	}
 	n.members = leased
 	n.extendLocked(sent)
@@ -232,13 +238,13 @@ func (n *node) extendLocked(sent int64) {
 	} else {
 		t.expiry.Reset(left)
 	}
-	n.backLocked()
 }
 
 // backLocked records that the engine has answered.
 func (n *node) backLocked() {
-	if n.away {
-		n.away = false
+	n.away = false
+	if n.outage && n.isSettledLocked() {
+		n.outage = false
 		n.outages.Add(1)
 		n.report.note(func(n *notices) { n.back = true })
 	}
@@ -262,9 +268,6 @@ func (n *node) askTime(ctx context.Context) error {
 		return err
 	}
 	n.heard(asked, now)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.backLocked()
 	return nil
 }
 
@@ -307,7 +310,7 @@ func (n *node) forget(t *term) {
 	}
 	n.unsent = nil
 	if n.life.Err() == nil && !n.stopping {
-		early := n.own() < t.until // nobody reaps a member whose lease has not expired
+		early := n.own() < t.until // no node reaps a member whose lease has not expired
 		n.report.note(func(n *notices) { n.restored, n.lost = n.restored || early, n.lost || !early })
 	}
 	call(n.look)
@@ -346,9 +349,9 @@ func (n *node) trouble(err error) {
 	n.unsure()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.away && n.life.Err() == nil {
-		n.away = true
-		n.report.note(func(n *notices) { n.away = err })
+	n.away = true
+	if n.silence == nil && !n.outage && n.life.Err() == nil {
+		n.silence = time.AfterFunc(outageAfter+n.renewing.allow(0, n.cfg.lease), func() { n.silent(err) })
 	}
 }
 

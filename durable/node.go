@@ -113,7 +113,11 @@ type membership struct {
 	members    int    // number of members with a lease, as of the last renewal
 	renewals   uint64 // number of renewals sent
 	away       bool   // the last engine call failed
-	unreported bool   // the node's report has unsent news
+	outage     bool   // no run starts since a call failed, and the log says so
+	silence    *time.Timer
+	renewing   estimate // how long renewals take
+	far        bool     // the log says that answers are slow
+	unreported bool     // the node's report has unsent news
 	takenOver  []Takeover
 	reaped     int64 // when the node last reaped, by its own clock; owned by the membership goroutine
 	expires    int64 // next expiry of another member's lease, as of the last renewal; owned by the membership goroutine
@@ -136,10 +140,11 @@ type holding struct {
 
 // An adoption describes the settings that are in force on a node.
 type adoption struct {
-	settings int64 // revision of the settings in force
-	adopted  int64 // when the settings were adopted, by the node's own clock
-	settled  int64 // when the last received settings were requested
-	puzzled  bool  // the settings cannot be read
+	settings int64    // revision of the settings in force
+	adopted  int64    // when the settings were adopted, by the node's own clock
+	settled  int64    // when the last received settings were requested
+	puzzled  bool     // the settings cannot be read
+	reading  estimate // how long the settings take to read; owned by the goroutine that reads them
 }
 
 // own returns the time of the node's own clock, which starts when the node is created and never goes back. It advances

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// settingsEvery is how often a node reads the settings, and how long a read may take.
+	// settingsEvery is how often a node reads the settings, and how long a read may take, unless reads take longer.
 	settingsEvery = 500 * time.Millisecond
 
 	// settingsFor is how long settings are valid. After this time the node starts no run until it has read the settings
@@ -24,10 +24,17 @@ const (
 
 // keepSettings reads the settings and the other nodes' questions. It returns how long to wait before the next call.
 func (n *node) keepSettings() time.Duration {
-	ctx, cancel := context.WithTimeout(n.life, settingsEvery)
+	ctx, cancel := context.WithTimeout(n.life, n.reading.allow(settingsEvery, settingsFor))
+	asked := n.own()
 	questions, err := n.readNews(ctx)
 	cancel()
-	if err != nil {
+	switch {
+	case err == nil:
+		n.reading.add(time.Duration(n.own() - asked))
+	case errors.Is(err, context.DeadlineExceeded):
+		n.reading.late++
+		fallthrough
+	default:
 		n.trouble(err)
 	}
 	n.releasePaused()
@@ -86,11 +93,12 @@ func (n *node) adopt(s settings, revision, asked int64) {
 	if !n.isSettledLocked() {
 		call(n.wake) // it may claim again
 	}
+	now := n.own()
 	if 0 < revision && revision < n.settings {
 		n.report.note(func(n *notices) { n.restored = true })
 	}
-	now := n.own()
 	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
+	n.backLocked()
 	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), s.drained[n.cfg.name] != 0
 	if !was.equal(s.pauses) || drained != n.drained {
 		n.unreported = n.unreported || drained != n.drained

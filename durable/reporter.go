@@ -52,21 +52,22 @@ type notices struct {
 	unhandled map[string]int // number of due tasks of each kind without a handler; each kind is reported once
 	ends      []endedRuns
 	failure   error
-	away      error    // why the engine is unavailable
-	back      bool     // the engine is available again
-	lost      bool     // the node has lost its membership
-	restored  bool     // the engine lacks what it had stored
-	taken     []string // the nodes whose leases have expired
-	damaged   error    // why a task in the engine cannot be read
-	settings  error    // why the settings in the engine cannot be read
-	history   error    // why the history cannot be written
-	set       string   // the prefix of a set that was changed without a new version
-	later     int      // number of tasks with a later version
-	tooLate   error    // why the last of these tasks cannot be read
+	away      error         // why the engine is unavailable
+	back      bool          // the engine is available again
+	slow      time.Duration // how long the engine takes to answer, if it is slow
+	lost      bool          // the node has lost its membership
+	restored  bool          // the engine has lost data about this node
+	taken     []string      // the nodes whose leases have expired
+	damaged   error         // why a task in the engine cannot be read
+	settings  error         // why the settings in the engine cannot be read
+	history   error         // why the history cannot be written
+	set       string        // the prefix of a set that was changed without a new version
+	later     int           // number of tasks with a later version
+	tooLate   error         // why the last of these tasks cannot be read
 }
 
 func (n *notices) empty() bool {
-	return n.unhandled == nil && n.ends == nil && n.failure == nil && n.away == nil && !n.back && !n.lost && !n.restored && n.taken == nil &&
+	return n.unhandled == nil && n.ends == nil && n.failure == nil && n.away == nil && !n.back && n.slow == 0 && !n.lost && !n.restored && n.taken == nil &&
 		n.damaged == nil && n.settings == nil && n.history == nil && n.set == "" && n.later == 0
 }
 
@@ -188,11 +189,15 @@ func (r *reporter) write(n notices) {
 	if n.back {
 		r.log.Info("durable: the engine is back")
 	}
+	if n.slow > 0 {
+		r.log.Warnf("durable: the engine is slow: it takes %v to answer on average, and runs start that much later",
+			n.slow.Round(time.Millisecond))
+	}
 	if n.lost {
 		r.log.Warn("durable: the lease of this node expired, and other nodes run its tasks; it joins again")
 	}
 	if n.restored {
-		r.log.Error("durable: the engine has lost what it had stored about this node: it was restored to an older state, or its " +
+		r.log.Error("durable: the engine has lost data about this node: it was restored to an older state, or its " +
 			"clock was set forward; it joins again, if it is no longer a member")
 	}
 	if n.taken != nil {

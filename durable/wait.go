@@ -298,7 +298,7 @@ func (n *node) answer(questions []engine.Stored) {
 		n.answering = nil
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.life, settingsEvery) // limited: a node with old settings starts nothing
+	ctx, cancel := context.WithTimeout(n.life, n.reading.allow(settingsEvery, settingsFor)) // limited: a node with old settings starts nothing
 	defer cancel()
 	if n.answering == nil {
 		n.answering = make(map[string]*inquiry)

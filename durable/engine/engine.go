@@ -36,7 +36,7 @@ import (
 //
 // Restored data. The data may be replaced by an older state while nodes are running: by a backup, or by a replica that
 // lacks the last commits. The members that have joined since are gone, and no ID of theirs is given again. The counter
-// goes on above every revision that it has given before. A node finds out at its next call.
+// continues above every revision that it has given before. A node finds out at its next call.
 //
 // Time. The engine's clock, in nanoseconds since 1970, decides which tasks are due and which leases have expired. The
 // nodes' clocks have no influence on either.

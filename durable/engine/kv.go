@@ -21,7 +21,7 @@ import (
 // earlier version of the key, including versions from before a deletion. It is also greater than the version of every
 // entry committed before the call began. A key and a version together therefore identify one state of one entry for
 // ever. Entries put by the same call may have the same version. A KV that is restored from a backup, or whose replica
-// lacks the last commits, gives no version again: it goes on above those that it has given before.
+// lacks the last commits, gives no version again: it continues above all earlier ones.
 //
 // The methods may be called concurrently by any number of goroutines in any number of processes. A KV does not retain
 // byte slices from its arguments after a call returns. The caller may retain and modify byte slices in results.

@@ -102,3 +102,17 @@ func canceled(t *testing.T) context.Context {
 	cancel()
 	return ctx
 }
+
+// A crash empties a table that is not logged, and no standby has it.
+func TestHealth_unloggedTables(t *testing.T) {
+	for _, table := range []string{"task", "settings", "note"} {
+		e := open(t)
+		if h, err := e.Health(t.Context()); err != nil || h.Unflushed {
+			t.Fatalf("the health is %+v, %v", h, err)
+		}
+		exec(t, connect(t, shared.URL()), e.Text("ALTER TABLE $schema."+table+" SET UNLOGGED"))
+		if h, err := e.Health(t.Context()); err != nil || !h.Unflushed || h.Replicated {
+			t.Errorf("with %s unlogged the health is %+v, %v", table, h, err)
+		}
+	}
+}

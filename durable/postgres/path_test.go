@@ -48,7 +48,7 @@ DO $do$ DECLARE f record; BEGIN
 	END LOOP;
 END $do$`
 
-// A role whose search path has other functions and operators before those of the server works as any other.
+// A role whose search path has other functions and operators before pg_catalog works as any other.
 func TestSearchPath_ofARole_isNotUsed(t *testing.T) {
 	s := startFor(t, start)
 	conn := connect(t, s.URL())

@@ -59,9 +59,10 @@ func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored
 	return found, explain("get", err)
 }
 
-// A walk reads pages of about pageBytes bytes and at most pageRows rows.
+// A walk reads pages of at most pageRows rows. A page of tasks ends with the task that reaches pageBytes bytes. Notes are
+// small, and their pages have about pageBytes bytes.
 const (
-	firstRows = 64 // rows in the first page, each of which may exceed 1 MiB
+	firstRows = 64 // rows in the first page
 	pageRows  = 1024
 	pageBytes = 4 << 20
 )
@@ -135,14 +136,15 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 				yield(engine.Stored{}, explain("walk", err))
 				return
 			}
-			size := 1
+			size, bytes := 1, 0
 			for _, s := range tasks {
 				size += len(s.Key) + len(s.Data)
+				bytes += len(s.Data)
 				if !yield(s, nil) {
 					return
 				}
 			}
-			if len(tasks) < limit {
+			if len(tasks) < limit && bytes < pageBytes {
 				return
 			}
 			args = next(tasks[len(tasks)-1])
@@ -171,7 +173,8 @@ func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error
 }
 
 // Health reports conditions that may slow the engine down, and the failures that an acknowledged task survives under
-// the settings of the engine's role and database.
+// the settings of the engine's role and database. If a table of the schema is UNLOGGED, Unflushed is true and Replicated
+// is false, because a crash empties the table.
 //
 // With synchronous_commit = remote_write, Replicated is true. The standby then has the task in memory, and the task is
 // lost only if both machines are lost. Without a connected standby, Replicated is false. If the role is not a member of

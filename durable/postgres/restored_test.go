@@ -30,7 +30,7 @@ func claimed(t *testing.T, e *postgres.Engine, name string) (engine.MemberID, en
 	return id, got.Tasks[0]
 }
 
-// lost checks what a member from before a restore may do: nothing. since has claimed the task after the restore.
+// lost checks that a member from before a restore may do nothing. since has claimed the task after the restore.
 func lost(t *testing.T, e *postgres.Engine, before, since engine.MemberID, had, has engine.Stored) {
 	t.Helper()
 	ctx := t.Context()
@@ -65,7 +65,7 @@ func lost(t *testing.T, e *postgres.Engine, before, since engine.MemberID, had, 
 	}
 }
 
-// The rows and the sequences are replaced by those of an older backup while the connections stay open. The task was added
+// An older backup replaces the rows and the sequences while the connections stay open. The task was added
 // before the backup, and claimed after it.
 func TestRestore_inPlace(t *testing.T) {
 	e := open(t)
@@ -128,14 +128,14 @@ func TestFailover_toAStandbyThatLacksTheLastJoins(t *testing.T) {
 		return err
 	})
 	if get(t, e, "lost 0") != nil {
-		t.Fatal("the standby has received what it was to lack")
+		t.Fatal("the standby does not lack the last commits")
 	}
 	since, has := claimed(t, e, "since")
 	lost(t, e, before, since, had, has)
 }
 
 // A logical replica has the rows, but not the sequences. The SQL of a publication and a subscription is that of an upgrade
-// to another server. Open sets what is behind.
+// to another server. Open moves the sequence up.
 func TestLogicalReplica_isOpened(t *testing.T) {
 	ctx := t.Context()
 	s := startFor(t, start, "wal_level=logical")

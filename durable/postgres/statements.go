@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,7 @@ import (
 //	$revision    the sequence of the revisions, as a regclass
 //	$advance     moves the sequence up to the server's time, if it is behind. See floorSQL
 //	$may         whether the role may move the sequence
-//	$lock        the lock of those who move the sequence
+//	$lock        the lock of the sessions that move the sequence
 //	$=           the operator = of two values, in the user's own session
 //	$row         the columns that scan reads
 //	$failing     whether the task t is failing
@@ -29,6 +30,9 @@ import (
 //	$rangeOrder  the order of the tasks in the index of ranges
 //	$inGroup     whether the task t is free and has the kind and group of r
 //	$groupOrder  the order of the tasks in the index of groups
+//	$unlogged    whether a table of the schema is UNLOGGED: a crash empties it, and no standby has it
+//	$before      how many bytes the tasks before t have in the window w, without reading them
+//	$pageBytes   pageBytes
 //	$member      the row of the member $1
 //	$isMember    the number of the member $1, or 0 if the member is gone
 //
@@ -89,6 +93,7 @@ type statements struct {
 // statement returns the text with its placeholders replaced.
 func (c config) statement(text string) string {
 	member := c.sql("SELECT * FROM $schema.member WHERE id = $1 ORDER BY until DESC LIMIT 1")
+	tasks := quote(pgx.Identifier{c.schema, "task"}.Sanitize()) + "::regclass"
 	revision := quote(pgx.Identifier{c.schema, "revision"}.Sanitize())
 	text = strings.ReplaceAll(text, "$advance", strings.ReplaceAll(floorSQL, "$behind", behindSQL))
 	text = strings.ReplaceAll(text, "$may",
@@ -103,12 +108,16 @@ func (c config) statement(text string) string {
 		"$=", "OPERATOR(pg_catalog.=)",
 		"$server", c.server,
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
-		"$tasks", quote(pgx.Identifier{c.schema, "task"}.Sanitize())+"::regclass",
+		"$tasks", tasks,
 		"$row", rowSQL, // see scan
 		"$inRange", "t.owner IS NULL AND t.kind = r.kind AND (t.grp IS NULL) = r.plain",
 		"$rangeOrder", "t.kind, t.grp IS NULL, t.due, t.key",
 		"$inGroup", "t.owner IS NULL AND t.kind = r.kind AND t.grp IS NOT NULL AND t.grp = r.grp",
 		"$groupOrder", "t.kind, t.grp, t.due, t.key",
+		"$unlogged", "EXISTS (SELECT FROM pg_class c WHERE c.relkind = 'r' AND c.relpersistence = 'u' "+
+			"AND c.relnamespace = (SELECT t.relnamespace FROM pg_class t WHERE t.oid = "+tasks+"))",
+		"$before", "sum(octet_length(t.data)) OVER w - octet_length(t.data) AS before",
+		"$pageBytes", strconv.Itoa(pageBytes),
 		"$member", member,
 		"$isMember", "coalesce((SELECT id FROM me), (SELECT id FROM ("+member+") m WHERE NOT gone), 0)",
 	).Replace(text)
@@ -265,12 +274,22 @@ WITH RECURSIVE r(kind, plain) AS (
 		SELECT due, key, ctid FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3) t
 	ORDER BY due, key LIMIT $4
 )
-SELECT $row FROM page JOIN $schema.task t ON t.ctid = page.at ORDER BY t.due, t.key`),
+SELECT $row FROM (
+	SELECT t.*, $before FROM page p JOIN $schema.task t ON t.ctid = p.at WINDOW w AS (ORDER BY p.due, p.key ROWS UNBOUNDED PRECEDING)) t
+WHERE t.before < $pageBytes ORDER BY t.due, t.key`),
 
-		byKey: sql(`SELECT $row FROM $schema.task t WHERE t.key >= $1 ORDER BY t.key LIMIT $2`),
+		byKey: sql(`
+SELECT $row FROM (
+	SELECT t.*, $before FROM (SELECT * FROM $schema.task t WHERE t.key >= $1 ORDER BY t.key LIMIT $2) t
+	WINDOW w AS (ORDER BY t.key ROWS UNBOUNDED PRECEDING)) t
+WHERE t.before < $pageBytes ORDER BY t.key`),
 
 		// The condition matches that of the index.
-		failing: sql(`SELECT $row FROM $schema.task t WHERE $failing AND t.key >= $1 ORDER BY t.key LIMIT $2`),
+		failing: sql(`
+SELECT $row FROM (
+	SELECT t.*, $before FROM (SELECT * FROM $schema.task t WHERE $failing AND t.key >= $1 ORDER BY t.key LIMIT $2) t
+	WINDOW w AS (ORDER BY t.key ROWS UNBOUNDED PRECEDING)) t
+WHERE t.before < $pageBytes ORDER BY t.key`),
 
 		held: sql(`SELECT $row FROM $schema.task t WHERE t.owner = $1 ORDER BY t.due, t.key`),
 
@@ -293,8 +312,8 @@ SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 10
 		SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t), 0),
 	coalesce((SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $tasks), 0),
 	pg_total_relation_size($tasks),
-	'off' IN (current_setting('synchronous_commit'), current_setting('fsync')),
-	current_setting('synchronous_commit') NOT IN ('off', 'local') AND current_setting('synchronous_standby_names') <> ''
+	'off' IN (current_setting('synchronous_commit'), current_setting('fsync')) OR $unlogged,
+	NOT $unlogged AND current_setting('synchronous_commit') NOT IN ('off', 'local') AND current_setting('synchronous_standby_names') <> ''
 		AND EXISTS (SELECT FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')),
 	(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`),
 

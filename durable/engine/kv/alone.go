@@ -78,8 +78,8 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 			return nil, d.err(counterRow)
 		}
 	}
-	// Microseconds pass faster than revisions are assigned. So the revisions go on above those of a process whose data was
-	// replaced by an older backup.
+	// Microseconds pass faster than revisions are assigned. So the revisions continue above all earlier ones, even if the
+	// data was replaced by an older backup.
 	e.revision = max(e.revision, at.now/int64(time.Microsecond))
 	e.bound = e.revision
 	if _, err = kv.Commit(ctx, e.reserve()); err != nil {

@@ -109,8 +109,11 @@ func failing(err error) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) { yield(engine.Stored{}, err) }
 }
 
-// page is the number of tasks read at once.
-const page = 128
+// page is the maximum number of tasks read at once. A walk reads few at first, because each may have a MiB.
+const (
+	page      = 128
+	firstPage = 8
+)
 
 // walk yields the tasks that the index rows refer to. It skips a task if the predicate returns false, because then the
 // row is out of date. The predicate gets the row's key without its first byte.
@@ -118,6 +121,7 @@ func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], i
 ) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		var rows, keys []string
+		most := firstPage
 		flush := func() bool {
 			tasks, err := b.look(ctx, keys)
 			if err != nil {
@@ -129,7 +133,7 @@ func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], i
 					return false
 				}
 			}
-			rows, keys = rows[:0], keys[:0]
+			rows, keys, most = rows[:0], keys[:0], min(2*most, page)
 			return true
 		}
 		for e, err := range index {
@@ -138,7 +142,7 @@ func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], i
 				return
 			}
 			rows, keys = append(rows, e.Key), append(keys, keyOf(e.Key))
-			if len(keys) == page && !flush() {
+			if len(keys) == most && !flush() {
 				return
 			}
 		}

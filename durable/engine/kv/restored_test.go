@@ -61,8 +61,8 @@ func TestShared_restoredToABackup(t *testing.T) {
 	}
 }
 
-// An exclusive engine opens a backup. Its revisions are greater than those of the process before, although the backup
-// does not have them.
+// An exclusive engine opens a backup. Its revisions are greater than all revisions of the earlier process, although the
+// backup lacks them.
 func TestExclusive_opensABackup(t *testing.T) { synctest.Test(t, opensABackup) }
 
 func opensABackup(t *testing.T) {
