@@ -32,7 +32,7 @@ func farAway(t *testing.T, nodes int, do func(t *testing.T, k *kit.Kit), opts ..
 	}
 }
 
-// A search of an engine that is far away goes on from page to page, and ends.
+// A search of an engine that is far away continues from page to page, and ends.
 func TestFarAway_searchesEnd(t *testing.T) {
 	farAway(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
