@@ -121,7 +121,7 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 		if err != nil {
 			return n, false, err
 		}
-		done, err := s.together(ctx, page, verb)
+		done, err := together(ctx, s.below, page, verb)
 		if n += done; err != nil || end.whole || most > 0 && time.Since(begun) >= most {
 			return n, end.whole, err
 		}
@@ -130,7 +130,7 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 
 // together applies a verb to several tasks concurrently. It returns the number of tasks changed, and an error if any
 // verb failed. A task that no longer exists is not an error.
-func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) *verb) (n int, err error) {
+func together(ctx context.Context, b backend, page []view, verb func(*view) *verb) (n int, err error) {
 	var mu sync.Mutex // protects n and err
 	var all sync.WaitGroup
 	for i := range page {
@@ -139,7 +139,7 @@ func (s *Scheduler) together(ctx context.Context, page []view, verb func(*view) 
 			continue
 		}
 		all.Go(func() {
-			failed := s.below.do(ctx, verb)
+			failed := b.do(ctx, verb)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -77,4 +78,37 @@ func (c Counts) sum() (tasks, parked int) {
 		parked += k.Parked
 	}
 	return tasks, parked
+}
+
+func (n *node) census(ctx context.Context) (Counts, error) {
+	era := n.era()
+	counted := n.counts.Ask(era, func(ctx context.Context) (Counts, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(n.life, cancel)()
+		begun := time.Now() // by the clock that measures the age of the count
+		kinds, err := engine.Count(ctx, n.engine)
+		if err != nil {
+			return Counts{}, err
+		}
+		return newCensus(begun.UnixNano(), true, byKind(kinds)), nil
+	})
+	if err := await(ctx, counted); err != nil {
+		return Counts{}, err
+	}
+	last := n.counts.Last(era)
+	if last.Err != nil {
+		return Counts{}, n.unavailable(ctx, last.Err)
+	}
+	last.Value.Whole = !last.Old
+	return last.Value, nil
+}
+
+func (n *node) era() uint64 { return n.outages.Load() }
+
+// len returns the number of tasks as of the last count.
+func (n *node) len() int {
+	_, _ = n.census(n.life)
+	tasks, _ := n.counts.Last(n.era()).Value.sum()
+	return tasks
 }

@@ -5,6 +5,7 @@ package durable_test
 import (
 	"context"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,9 +65,10 @@ func yieldAll(all []engine.Stored, err error, yield func(engine.Stored, error) b
 	}
 }
 
-// notesOf returns the notes from the name on.
+// notesOf returns the notes from the name on, without that of the engine's time.
 func notesOf(e engine.Engine, from string) ([]engine.Stored, error) {
-	return collected(e.Walk(ctx, engine.Range{Order: engine.Notes, From: from}))
+	all, err := collected(e.Walk(ctx, engine.Range{Order: engine.Notes, From: from}))
+	return slices.DeleteFunc(all, func(note engine.Stored) bool { return note.Key == "time" }), err
 }
 
 // The other nodes report which node was taken over, soon after its lease has expired. A node that leaves is not taken

@@ -57,6 +57,7 @@ func (k *keeper) feed() time.Duration {
 	if k.Err() != nil {
 		return forever
 	}
+	k.watchClock()
 	if !k.started {
 		return forever
 	}
@@ -218,8 +219,9 @@ func (k *keeper) skip(rec *task.Record, kind *kind) *task.Record {
 	if !rec.Skippable() {
 		return rec
 	}
-	if to := kind.policy.PassesOver(rec.Due, k.now(), rec.Due <= max(k.since, kind.since.Load())); to != engine.None {
-		return rec.Skipped(to)
+	now := k.now()
+	if to := kind.policy.PassesOver(rec.Due, now, kind.isOld(rec.Due, k.since, now)); to != engine.None {
+		return rec.Skipped(to, now)
 	}
 	return rec
 }

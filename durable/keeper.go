@@ -63,6 +63,7 @@ type keeper struct {
 	// The keeper goroutine owns the fields below.
 	started        bool
 	since          int64 // set by Start; tasks due by this time were due before Start
+	latest         int64 // the clock when it was last read; see watchClock
 	live           map[string]*live
 	prints         *fingerprints // nil if fingerprints are disabled
 	generation     uint64
@@ -560,6 +561,7 @@ func (k *keeper) next(after, n uint64) uint64 {
 func (k *keeper) countRecords(begun func()) {
 	begun = sync.OnceFunc(begun)
 	var some []touched
+	now, ahead := k.now(), false
 	for stored, err := range k.store.Due(engine.Position{Due: engine.None}, task.Never) {
 		begun()
 		if err != nil {
@@ -570,6 +572,7 @@ func (k *keeper) countRecords(begun func()) {
 		if err != nil {
 			continue // a later read reports the error
 		}
+		ahead = ahead || rec.Righted(now) != rec
 		if some = append(some, touched{now: rec}); len(some) == feedAtOnce {
 			if k.ctx.Err() != nil {
 				return
@@ -581,6 +584,9 @@ func (k *keeper) countRecords(begun func()) {
 	begun()
 	k.counts.change(some)
 	k.counts.finish()
+	if ahead {
+		k.helpers.Go(k.keepRight)
+	}
 }
 
 // readKeys walks over the keys as of the start, and adds their fingerprints unless fingerprints are disabled. The walk

@@ -156,7 +156,7 @@ type kind struct {
 	policy  task.Policy
 	typed   bool // the handler is that of a Kind, for which an empty payload needs no upgrade
 
-	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the backend's clock
+	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the backend's clock; see isOld
 
 	overdue overdueStarts
 	past    *past.Kind // the history; nil if the kind has none
@@ -368,4 +368,11 @@ func (k *kinds) add(name string, added *kind, histories *past.Writer) error {
 		k.bounded.Store(&all)
 	}
 	return nil
+}
+
+// isOld reports whether a task was due before Start, or before the kind got its handler or was resumed. If the clock was
+// ahead at that time, no task counts as old: otherwise tasks would be skipped until the clock shows that time again.
+func (k *kind) isOld(due, started, now int64) bool {
+	since := max(started, k.since.Load())
+	return due <= since && since-now <= int64(task.MostAhead)
 }

@@ -64,6 +64,7 @@ func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
 	for _, f := range []memengine.Fault{{}, {Fail: true}, {Lose: true}} {
 		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 			m := k.Nodes[0]
+			k.After(sec) // the engine's time is noted
 			m.Link.Next("Commit Notes", memengine.Fault{Delay: 2 * lease}, f)
 			gaveUp, cancel := context.WithTimeout(ctx, sec/2)
 			defer cancel()

@@ -149,6 +149,7 @@ func (n *node) answers(ctx context.Context, q *asked) (all []answer, err error) 
 // before the questions are read, so that a large number of questions does not delay them.
 func (n *node) readNews(ctx context.Context) (questions []engine.Stored, err error) {
 	asked, learned := n.own(), false
+	var latest engine.Stored
 	learn := func(pauses engine.Stored) {
 		if !learned {
 			_, _, _ = n.learn(pauses, asked)
@@ -164,9 +165,12 @@ func (n *node) readNews(ctx context.Context) (questions []engine.Stored, err err
 		case strings.HasPrefix(note.Key, questionPrefix):
 			learn(engine.Stored{})
 			questions = append(questions, note)
+		case note.Key == timeNote:
+			latest = note
 		}
 	}
 	learn(engine.Stored{})
+	n.watchClock(latest)
 	return questions, nil
 }
 

@@ -105,6 +105,7 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 	for i := range 3 {
 		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+			k.After(sec)                           // the engine's time is noted
 			faults := make([]memengine.Fault, i+1) // the first call asks
 			a, fail := k.Nodes[0], false
 			a.Link.SetFaults(func(method string) memengine.Fault {

@@ -85,6 +85,8 @@ type node struct {
 
 	counts  recent.Of[Counts]
 	outages atomic.Uint64 // number of past outages
+
+	righting atomic.Bool // watchClock is at work
 }
 
 // lifetimes holds the contexts of a node's work and the signals that wake its goroutines.
@@ -321,39 +323,6 @@ func (n *node) unavailable(ctx context.Context, err error) error {
 	}
 	n.trouble(err)
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
-}
-
-func (n *node) census(ctx context.Context) (Counts, error) {
-	era := n.era()
-	counted := n.counts.Ask(era, func(ctx context.Context) (Counts, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(n.life, cancel)()
-		begun := time.Now() // by the clock that measures the age of the count
-		kinds, err := engine.Count(ctx, n.engine)
-		if err != nil {
-			return Counts{}, err
-		}
-		return newCensus(begun.UnixNano(), true, byKind(kinds)), nil
-	})
-	if err := await(ctx, counted); err != nil {
-		return Counts{}, err
-	}
-	last := n.counts.Last(era)
-	if last.Err != nil {
-		return Counts{}, n.unavailable(ctx, last.Err)
-	}
-	last.Value.Whole = !last.Old
-	return last.Value, nil
-}
-
-func (n *node) era() uint64 { return n.outages.Load() }
-
-// len returns the number of tasks as of the last count.
-func (n *node) len() int {
-	_, _ = n.census(n.life)
-	tasks, _ := n.counts.Last(n.era()).Value.sum()
-	return tasks
 }
 
 func (n *node) size() int64               { return 0 } // the engine does not belong to this node alone

@@ -52,7 +52,7 @@ func (n *node) try(ctx context.Context, v *verb) error {
 		return n.add(ctx, v)
 	case toSet:
 		return n.set(ctx, v)
-	case toMove, toPause, toResume:
+	case toMove, toPause, toResume, toRight:
 		return n.move(ctx, v)
 	}
 	return n.remove(ctx, v)

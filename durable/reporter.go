@@ -62,13 +62,15 @@ type notices struct {
 	settings  error         // why the settings in the engine cannot be read
 	history   error         // why the history cannot be written
 	set       string        // the prefix of a set that was changed without a new version
+	ahead     int           // number of tasks whose due times were computed while the clock was ahead
+	aheadKey  string        // the key of one of them
 	later     int           // number of tasks with a later version
 	tooLate   error         // why the last of these tasks cannot be read
 }
 
 func (n *notices) empty() bool {
 	return n.unhandled == nil && n.ends == nil && n.failure == nil && n.away == nil && !n.back && n.slow == 0 && !n.lost && !n.restored && n.taken == nil &&
-		n.damaged == nil && n.settings == nil && n.history == nil && n.set == "" && n.later == 0
+		n.damaged == nil && n.settings == nil && n.history == nil && n.set == "" && n.ahead == 0 && n.later == 0
 }
 
 // note adds to the pending notices. It does not wait for the logger.
@@ -215,6 +217,10 @@ func (r *reporter) write(n notices) {
 	if n.set != "" {
 		r.log.WithField("set", n.set).
 			Warn("durable: Schedule has changed a set without a new version; a process with the earlier set can undo that")
+	}
+	if n.ahead > 0 {
+		r.log.WithField("tasks", n.ahead).WithField("task", n.aheadKey).
+			Warn("durable: the clock was ahead, and tasks were due too late; each is due when its schedule says")
 	}
 	if n.later > 0 {
 		r.log.WithError(n.tooLate).WithField("tasks", n.later).

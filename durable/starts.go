@@ -236,7 +236,7 @@ func (n *node) skips(l *live, rec *task.Record, of *kind) bool {
 	if n.skipsTo(l, of) == engine.None {
 		return false
 	}
-	after := func(int64) *task.Record { return rec.Skipped(n.skipsTo(l, of)) }
+	after := func(now int64) *task.Record { return rec.Skipped(n.skipsTo(l, of), now) }
 	now := n.now()
 	n.conclude(l, result{next: after(now), asof: now, again: after}, false)
 	return true
@@ -251,7 +251,7 @@ func (n *node) skipsTo(l *live, of *kind) int64 {
 	now := n.now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return of.policy.PassesOver(l.Rec.Due, now, l.Rec.Due <= max(n.since, of.since.Load()))
+	return of.policy.PassesOver(l.Rec.Due, now, of.isOld(l.Rec.Due, n.since, now))
 }
 
 func (n *node) leaves() bool {

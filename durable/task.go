@@ -199,6 +199,9 @@ func (t *Task) record(now int64) *task.Record {
 	case t.Times == 0:
 		r.Times = 1
 	}
+	if t.At.IsZero() && r.Repeats() {
+		r.Asof = now
+	}
 	return r
 }
 

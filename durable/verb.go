@@ -81,6 +81,7 @@ const (
 	toMove               // moves the next run of the task with the key
 	toPause              // pauses the task with the key
 	toResume             // resumes the task with the key
+	toRight              // gives the task with the key the due time that it has by the clock of today
 )
 
 // timed computes the times of the verb from the time of the call. If the time turns out to be wrong, because the machine
@@ -116,8 +117,10 @@ func (v *verb) change(old *task.Record) *task.Record {
 		return old.Held()
 	case toResume:
 		return old.Resumed(v.kinds.policy(old), v.asof)
+	case toRight:
+		return old.Righted(v.asof)
 	}
-	return old.Moved(task.Later(v.asof, v.after))
+	return old.Moved(task.Later(v.asof, v.after), v.asof)
 }
 
 // fits reports whether the verb applies to the task, which may be nil. If the verb is for one of many tasks, the task
@@ -126,7 +129,8 @@ func (v *verb) fits(old *task.Record) bool {
 	if old == nil || !v.same {
 		return old != nil
 	}
-	return v.found.rec.Token() == old.Token() && (v.what == toRemove || (old.Paused != 0) == (v.what == toResume))
+	return v.found.rec.Token() == old.Token() &&
+		(v.what == toRemove || v.what == toRight || (old.Paused != 0) == (v.what == toResume))
 }
 
 // number assigns consecutive generations to the records, unless they already have generations.

@@ -29,7 +29,7 @@ func Rescheduled(s engine.Stored, to int64) (engine.Write, error) {
 	if err != nil {
 		return engine.Write{}, err
 	}
-	return rec.Moved(min(max(to, 0), task.Latest)).Write(engine.IfUnchanged, s.Revision), nil
+	return rec.Moved(min(max(to, 0), task.Latest), 0).Write(engine.IfUnchanged, s.Revision), nil
 }
 
 // Completion returns a write that completes the run with the note from [Run.Complete], as if its handler had returned

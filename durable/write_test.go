@@ -46,6 +46,9 @@ func TestNewWrite(t *testing.T) {
 			t.Errorf("%s: the generation %d is far from %d", name, got.Generation, now)
 		}
 		c.want.Key, c.want.Kind, c.want.Due, c.want.Generation = "k", "x", c.due, got.Generation
+		if c.want.Interval != 0 {
+			c.want.Asof = now
+		}
 		if fmt.Sprint(*got) != fmt.Sprint(c.want) || w.Key != "k" || w.Kind != "x" || w.Due != c.due ||
 			w.If != engine.IfAbsent || w.Hold {
 			t.Errorf("%s: got %+v of %+v, want %+v", name, *got, w, c.want)

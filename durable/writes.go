@@ -5,7 +5,6 @@ package durable
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -188,45 +187,6 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// errOld is the result of a change whose times have to be computed again, because the machine was suspended since they
-// were computed. The change had no effect.
-var errOld = fmt.Errorf("durable: the machine was suspended during the call: %w", engine.ErrNotDone)
-
-// stamp sets the time at which the batches are sent.
-func (n *node) stamp(batches []engine.Batch) {
-	now := n.now() + n.transit.Load()
-	for _, batch := range batches {
-		for i := range batch {
-			if batch[i].Data != nil {
-				batch[i].Now = now
-			}
-		}
-	}
-}
-
-// timely stamps the changes, and then ends those whose times are old. A suspension that is noticed only after that makes
-// the stamp old too.
-func (n *node) timely(sent []*change, batches []engine.Batch) ([]*change, []engine.Batch) {
-	n.stamp(batches)
-	for i := 0; i < len(sent); {
-		if c := sent[i]; c.asof != 0 && n.clock.IsOld(c.asof) {
-			sent, batches = slices.Delete(sent, i, i+1), slices.Delete(batches, i, i+1)
-			c.end(engine.Result{}, errOld)
-			continue
-		}
-		i++
-	}
-	return sent, batches
-}
-
-// late learns from a batch that came too late. The next batches may be on their way for as long as this one.
-func (n *node) late(asked, now int64) {
-	n.heard(asked, now)
-	if !n.clock.IsOld(n.clock.Latest(asked)) { // otherwise a suspension took that long
-		n.transit.Store(max(n.transit.Load(), n.own()-asked))
 	}
 }
 

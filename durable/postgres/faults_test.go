@@ -343,7 +343,7 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 	claim := []any{by, [][]byte{held}, []int64{1}, []int32{0}}
 	write := func(key []byte, cond engine.Condition, data []byte, hold bool) []any {
 		return []any{[][]byte{key}, []int32{0}, []int32{int32(cond)}, []int64{0}, []int64{now}, kinds, [][]byte{data}, []bool{hold},
-			by, []bool{false}, [][]byte{nil}}
+			by, []bool{false}, [][]byte{nil}, int64(math.MaxInt64)}
 	}
 	statements := postgres.Statements(e)
 	reads := func() map[string]int {

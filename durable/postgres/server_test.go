@@ -179,7 +179,7 @@ func TestEngine_oneConnectionFindsThePromotedServer_allFollow(t *testing.T) {
 	_, _, err = e.Join(ctx, "new", time.Hour)
 	check(t, err)
 	for url, want := range map[string]string{first.URL(): "[old]", second.URL(): "[old new]"} {
-		if got := fmt.Sprint(column(t, url, e.Text("SELECT name FROM $schema.member ORDER BY id"))); got != want {
+		if got := fmt.Sprint(column(t, url, e.Text("SELECT name FROM $schema.member ORDER BY name DESC"))); got != want {
 			t.Errorf("%s has the members %s, want %s", url, got, want)
 		}
 	}

@@ -33,6 +33,7 @@ var fields = [...]field{
 	count(11, func(r *Record) *int { return &r.Snoozes }, 1, math.MaxInt32),
 	count(12, func(r *Record) *time.Duration { return &r.Expires }, 1, math.MaxInt64),
 	count(13, func(r *Record) *int { return &r.GivenUp }, 1, math.MaxInt32),
+	instant(14, func(r *Record) *int64 { return &r.Asof }),
 }
 
 // text returns a text field. An empty text is not written.

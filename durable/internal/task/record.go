@@ -20,6 +20,7 @@ type Record struct {
 	Key        string
 	Due        int64 // when the task is handled next: Grid, the time of a later attempt, PausedDue or Never
 	Grid       int64 // when the run is due, in nanoseconds since 1970
+	Asof       int64 // the time from which Due was computed; 0 if it was not, or if the task runs only once: see Righted
 	Kind       string
 	Payload    []byte
 	Times      int64 // runs not yet acknowledged, or Forever

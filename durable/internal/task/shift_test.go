@@ -63,7 +63,7 @@ func TestRecord_shiftedCalendar_asAList(t *testing.T) {
 							time.Unix(0, want), passed)
 					}
 				}
-				got := r.Skipped(now)
+				got := r.Skipped(now, now)
 				want, passed := list[first(now)], uint64(1+first(now)-first(grid))
 				if now < grid {
 					want, passed = grid, 0

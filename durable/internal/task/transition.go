@@ -65,6 +65,7 @@ func Clip(text string) string {
 //	Park                                 parked
 func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 	next := *r
+	next.Grid, next.Asof = r.realGrid(now), now
 	switch {
 	case o.Snooze:
 		next.Snoozes, next.Starts, next.Deadline = next.Snoozes+1, 0, 0
@@ -104,6 +105,7 @@ func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 		next.fail("the process ended, or its lease expired, during the run", now)
 	}
 	if next.Attempts >= of.Attempts {
+		next.Grid = r.realGrid(now)
 		next.giveUp(of, now)
 	}
 	return &next
@@ -121,6 +123,7 @@ func (r *Record) proceed(of *Policy, now int64) {
 	}
 	r.Grid = grid
 	r.begin()
+	r.Asof = now
 }
 
 // giveUp ends a run whose last attempt has failed. A repeating task proceeds to its next run and keeps the failures,
@@ -143,9 +146,9 @@ func (r *Record) HasGivenUp(was *Record) bool { return r.GivenUp > was.GivenUp }
 func (r *Record) IsParked() bool { return r.Due == Never }
 
 // Skipped returns the task with its next run after that time. The runs in between count as missed.
-func (r *Record) Skipped(to int64) *Record {
+func (r *Record) Skipped(to, now int64) *Record {
 	next := *r
-	next.Grid = r.onGrid(to)
+	next.Grid, next.Asof = r.onGrid(to), now
 	next.Missed += r.periods(next.Grid)
 	next.await()
 	return &next
@@ -169,23 +172,31 @@ func (r *Record) Redefined(as *Record, running bool, now int64) *Record {
 	next := *r
 	next.Kind, next.Payload, next.Times, next.Group, next.Version = as.Kind, as.Payload, as.Times, as.Group, as.Version
 	next.Expires = 0
+	asof := now
 	switch {
 	case !r.recurs(as) || r.Due == Never || r.Paused == Never:
 		next.Interval, next.Cron, next.Shift, next.Grid = as.Interval, as.Cron, as.Shift, as.Grid
+		asof = as.Asof
 	case running:
-		next.Grid = r.onGrid(max(r.Grid, now))
+		next.Grid = r.realGrid(now)
+		next.Grid = next.onGrid(max(next.Grid, now))
 	default:
 		return &next
 	}
 	next.begin()
+	next.Asof = asof
 	return &next
 }
 
-// Moved returns the task with its next run due at that time.
-func (r *Record) Moved(to int64) *Record {
+// Moved returns the task with its next run due at that time. now is the time from which it was computed; 0 means that
+// the caller chose it.
+func (r *Record) Moved(to, now int64) *Record {
 	next := *r
 	next.Grid = to
 	next.begin()
+	if next.Repeats() { // other tasks are many, and need no Asof
+		next.Asof = now
+	}
 	return &next
 }
 
@@ -236,7 +247,7 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 		return &next
 	}
 	if to := of.PassesOver(next.Due, now, next.Due <= now); to != engine.None {
-		return next.Skipped(to)
+		return next.Skipped(to, now)
 	}
 	return &next
 }
@@ -244,7 +255,7 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 // begin starts a new run in the record, due at Grid.
 func (r *Record) begin() {
 	r.Seq++
-	r.Attempts, r.Starts, r.Snoozes, r.Failed, r.GivenUp, r.Deadline = 0, 0, 0, nil, 0, 0
+	r.Attempts, r.Starts, r.Snoozes, r.Failed, r.GivenUp, r.Deadline, r.Asof = 0, 0, 0, nil, 0, 0, 0
 	r.await()
 }
 

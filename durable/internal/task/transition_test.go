@@ -91,6 +91,11 @@ func TestRecord_after(t *testing.T) {
 	} {
 		was := fmt.Sprintf("%+v", c.record)
 		of := &Policy{Attempts: c.attempts, Least: 10, Most: 1000, Missed: c.missed}
+		if c.want != nil {
+			asof := *c.want
+			asof.Asof = c.now
+			c.want = &asof
+		}
 		if got := fmt.Sprintf("%+v", c.record.After(c.outcome, of, c.now, draw)); got != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s:\ngot  %s\nwant %+v", name, got, c.want)
 		}
@@ -98,12 +103,12 @@ func TestRecord_after(t *testing.T) {
 			t.Errorf("%s: the record was %s and is %s", name, was, is)
 		}
 	}
-	want := with(func(r *Record) { r.Grid, r.Due, r.Missed = 150, 150, 9 })
-	if got := before.Skipped(145); fmt.Sprint(got) != fmt.Sprint(want) {
+	want := with(func(r *Record) { r.Grid, r.Due, r.Missed, r.Asof = 150, 150, 9, 145 })
+	if got := before.Skipped(145, 145); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("skipped: got %+v, want %+v", got, want)
 	}
-	want = again(func(r *Record) { r.Times, r.Grid = 3, 77 })
-	if got := before.Moved(77); fmt.Sprint(got) != fmt.Sprint(want) {
+	want = again(func(r *Record) { r.Times, r.Grid, r.Asof = 3, 77, 70 })
+	if got := before.Moved(77, 70); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("moved: got %+v, want %+v", got, want)
 	}
 }
@@ -169,7 +174,7 @@ func TestRecord_interrupted(t *testing.T) {
 		}
 	}
 	want := before
-	want.Times, want.Seq, want.Grid, want.Due, want.Attempts, want.Missed, want.GivenUp = 2, 8, 210, 210, 0, 10, 1
+	want.Times, want.Seq, want.Grid, want.Due, want.Attempts, want.Missed, want.GivenUp, want.Asof = 2, 8, 210, 210, 0, 10, 1, 200
 	want.Failed = append([]Failure{{200, "the process ended, or its lease expired, during the run"}}, before.Failed...)
 	if got := before.Interrupted(1, &Policy{Attempts: 2}, 200); fmt.Sprint(*got) != fmt.Sprint(want) {
 		t.Errorf("given up: got %+v, want %+v", *got, want)
@@ -196,14 +201,14 @@ func TestRecord_unknownZone_parks(t *testing.T) {
 	of := &Policy{Attempts: 3, Least: 10, Most: 1000}
 	for name, got := range map[string]*Record{
 		"after":   before.After(Outcome{}, of, 105, 0),
-		"skipped": before.Skipped(1000),
+		"skipped": before.Skipped(1000, 1000),
 	} {
 		want := "this process cannot read the schedule CRON_TZ=Europe/Atlantis @daily"
 		if got.Due != Never || got.Failure() != want || got.Attempts != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if again := before.Moved(500); again.Due != 500 || again.Failure() != "" {
+	if again := before.Moved(500, 400); again.Due != 500 || again.Failure() != "" {
 		t.Errorf("moved: %+v", again)
 	}
 }

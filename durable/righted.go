@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+// If a clock is ahead for a while, the due times that are computed meanwhile are too late. A repeating task would wait
+// until that time, which may be years away. So once the clock is found to have been ahead, such tasks get the due time
+// that they have by the clock of today (task.Record.Righted).
+//
+//	on a store   the keeper compares the clock with its own latest reading, and looks at all tasks when it starts
+//	on an engine a note stores the latest time of the engine that a node has read, to within task.MostAhead; every
+//	             member reads it with the settings
+
+// right changes the tasks whose due times were computed while the clock was ahead. It reports whether it has found them
+// all: a task whose run is in progress is left alone, because the end of the run computes the due time again.
+func right(ctx context.Context, b backend, report *reporter) (all bool, err error) {
+	now := b.now()
+	over := stretch{after: end(now), until: task.PausedDue}
+	for all = true; ; {
+		var page []view
+		whole := true
+		for v, err := range b.walk(ctx, over) {
+			if err != nil {
+				return false, err
+			}
+			if len(page) == bulkAtOnce {
+				whole = false
+				break
+			}
+			over.pass(v.rec)
+			switch {
+			case v.rec.Righted(now) == v.rec:
+			case v.running:
+				all = false
+			default:
+				page = append(page, v)
+			}
+		}
+		n, err := together(ctx, b, page, func(v *view) *verb { return v.verb(toRight, 0) })
+		if n > 0 {
+			report.note(func(some *notices) { some.ahead, some.aheadKey = some.ahead+n, page[0].rec.Key })
+		}
+		if err != nil || whole {
+			return all && err == nil, err
+		}
+	}
+}
+
+// rightAgain is how long to wait before tasks are looked at again that could not be changed.
+const rightAgain = time.Minute
+
+// keepRight calls right until all tasks are found or the context is done.
+func (k *keeper) keepRight() {
+	for {
+		all, err := right(k.ctx, k, &k.report)
+		if all || pauseFor(k.ctx, rightAgain) != nil || k.Err() != nil && err != nil {
+			return
+		}
+	}
+}
+
+// watchClock looks at all tasks if the clock has been set back.
+func (k *keeper) watchClock() {
+	now := k.now()
+	if k.latest-now > int64(task.MostAhead) {
+		k.helpers.Go(k.keepRight)
+	}
+	k.latest = now
+}
+
+// timeNote is the name of the note that stores the latest time of the engine. It sorts after pausesNote, so it is read
+// with the settings.
+const timeNote = "time"
+
+// A timeMark is the content of the note.
+type timeMark struct {
+	At int64 `json:"at"` // in nanoseconds since 1970
+}
+
+// watchClock compares the engine's clock with its latest time, as stored in the note. It stores the time once a minute.
+func (n *node) watchClock(note engine.Stored) {
+	var mark timeMark
+	_ = json.Unmarshal(note.Data, &mark) // a note that cannot be read is replaced
+	now := n.now()
+	switch {
+	case n.current() == nil || n.clock.IsUnsure() || !n.righting.CompareAndSwap(false, true):
+		return
+	case mark.At-now > int64(task.MostAhead):
+		n.helper.Go(func() { n.keepRight(note.Revision) })
+		return
+	case now-mark.At > int64(task.MostAhead):
+		n.markTime(note.Revision)
+	}
+	n.righting.Store(false)
+}
+
+// keepRight calls right, and then stores the engine's time, so that no node calls right again.
+func (n *node) keepRight(revision int64) {
+	defer n.righting.Store(false)
+	switch all, err := right(n.life, n, &n.report); {
+	case all:
+		n.markTime(revision)
+	case err == nil:
+		_ = pauseFor(n.life, rightAgain)
+	}
+}
+
+// markTime stores the engine's time in the note. If another node does so at the same time, one of them succeeds.
+func (n *node) markTime(revision int64) {
+	data, err := json.Marshal(timeMark{n.now()})
+	if err != nil {
+		return
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	_, _ = n.engine.Commit(ctx, 0, []engine.Batch{{putNote(timeNote, data, revision)}}) // tried again with the next settings
+}

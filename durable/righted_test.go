@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/memstore"
+)
+
+const (
+	tooFar  = 10 * 365 * 24 * time.Hour
+	righted = 2 * time.Minute // until the tasks are due at the right times
+)
+
+// repeating adds tasks of all sorts that repeat, and one that a caller has dated.
+func repeating(k *kit.Kit, at time.Time) {
+	k.T.Helper()
+	k.Handle("down", func(context.Context, durable.Run) error { return durable.RetryAfter(30*time.Minute, kit.ErrFail) })
+	k.Handle("not yet", func(context.Context, durable.Run) error { return durable.Snooze(3 * time.Hour) })
+	k.Handle("long", func(context.Context, durable.Run) error { time.Sleep(10 * time.Minute); return nil })
+	k.Handle("skips", func(context.Context, durable.Run) error { return nil }, durable.WithMissed(durable.MissedSkip))
+	hourly := func(kind string) durable.Task {
+		return durable.Task{Key: kind, Kind: kind, Interval: time.Hour, Times: durable.Forever}
+	}
+	paused := hourly("note")
+	paused.Key = "paused"
+	k.Add(hourly("note"), hourly("down"), hourly("not yet"), hourly("long"), hourly("skips"), paused,
+		durable.Task{Key: "nightly", Kind: "note", Cron: "30 2 * * *"},
+		durable.Task{Key: "dated", Kind: "note", At: at.Add(2 * tooFar), Interval: time.Hour, Times: durable.Forever})
+	_, err := k.Schedule(context.Background(), durable.TaskSet{Prefix: "declared", Tasks: []durable.Task{
+		{Key: "declared", Kind: "note", Interval: time.Hour}}})
+	k.Must(err)
+}
+
+// whole checks that each of the tasks is due within its period of now, on its grid, and the dated one when it was.
+func whole(k *kit.Kit, now, began time.Time) {
+	k.T.Helper()
+	for key, within := range map[string]time.Duration{"note": time.Hour, "declared": time.Hour, "down": time.Hour, "long": time.Hour,
+		"skips": time.Hour, "not yet": 3 * time.Hour, "nightly": 24 * time.Hour} {
+		i := k.Info(key)
+		if i.Next.Before(now) || i.Next.Sub(now) > within {
+			k.T.Errorf("%s is due %v from now", key, i.Next.Sub(now))
+		}
+		off := i.Next.Sub(began) % time.Hour
+		if key != "down" && key != "not yet" && key != "nightly" && min(off, time.Hour-off) > time.Second {
+			k.T.Errorf("%s is due %v beside its grid", key, off)
+		}
+		if key == "nightly" && i.Next.UTC().Format("15:04:05") != "02:30:00" {
+			k.T.Errorf("%s is due at %v", key, i.Next.UTC())
+		}
+	}
+	if i := k.Info("dated"); !i.Next.Equal(began.Add(2 * tooFar)) {
+		k.T.Errorf("the task with At is due at %v", i.Next)
+	}
+}
+
+// An engine's clock is years ahead for a while. Repeating tasks run at that time, and after it.
+func TestClockAhead_onAnEngine(t *testing.T) {
+	for name, nodes := range map[string]int{"one node": 1, "three nodes": 3} {
+		for when, restarts := range map[string]bool{"": false, ", and then other nodes": true} {
+			t.Run(name+when, func(t *testing.T) {
+				var log bytes.Buffer
+				logger := logrus.New()
+				logger.SetOutput(&log)
+				kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) {
+					began := time.Now()
+					repeating(k, began)
+					k.After(time.Hour + time.Second)
+					k.Engine.Step(tooFar)
+					k.After(2 * time.Second) // all that is overdue runs; the long run is in progress
+					k.Must(k.Pause(context.Background(), "paused"))
+					for _, n := range slices.Clone(k.Nodes) {
+						if restarts {
+							n.Kill()
+						}
+					}
+					k.Engine.Step(-tooFar)
+					k.After(3 * time.Second) // until the leases are over
+					if restarts {
+						k.Join(nil).Start()
+						handleAll(k)
+					}
+					k.After(righted + 10*time.Minute)
+					whole(k, time.Now(), began)
+					if i := k.Info("paused"); i.State != durable.Paused {
+						t.Errorf("the paused task: %+v", i)
+					}
+					k.Must(k.Resume(context.Background(), "paused"))
+					k.Runs()
+					runs := make(map[string]int)
+					for _, c := range k.RunsAfter(2 * time.Hour) {
+						runs[c.Key]++
+					}
+					for _, key := range []string{"note", "declared", "skips", "long", "paused"} {
+						if runs[key] < 2 || runs[key] > 3 {
+							t.Errorf("%q has run %d times in two hours", key, runs[key])
+						}
+					}
+					k.After(20 * time.Minute) // the long run has ended
+					whole(k, time.Now(), began)
+				}, durable.WithLogger(logger))
+				if n := strings.Count(log.String(), "the clock was ahead"); n < 1 || n > 2 {
+					t.Errorf("it is said %d times:\n%s", n, log.String())
+				}
+			})
+		}
+	}
+}
+
+func handleAll(k *kit.Kit) {
+	k.T.Helper()
+	k.Handle("down", func(context.Context, durable.Run) error { return durable.RetryAfter(30*time.Minute, kit.ErrFail) })
+	k.Handle("not yet", func(context.Context, durable.Run) error { return durable.Snooze(3 * time.Hour) })
+	k.Handle("long", func(context.Context, durable.Run) error { time.Sleep(10 * time.Minute); return nil })
+	k.Handle("skips", func(context.Context, durable.Run) error { return nil }, durable.WithMissed(durable.MissedSkip))
+}
+
+// storedAhead returns what a store has after a clock was ahead.
+func storedAhead(t *testing.T, began time.Time) (changes []engine.Change) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		time.Sleep(began.Add(tooFar).Sub(time.Now()) - 2*time.Hour)
+		k.Open(k.Store).Start()
+		repeating(k, began)
+		k.Must(k.Pause(context.Background(), "paused"))
+		k.After(2*time.Hour + time.Minute)
+		for stored, err := range k.Store.Reopen().ByKey("") {
+			k.Must(err)
+			changes = append(changes, engine.Change{Key: stored.Key, From: engine.None, Due: stored.Due, Data: stored.Data})
+		}
+	})
+	return changes
+}
+
+// The clock of a computer was years ahead while a scheduler ran on a store.
+func TestClockAhead_onAStore(t *testing.T) {
+	for name, running := range map[string]bool{"before it starts": false, "while it runs": true} {
+		t.Run(name, func(t *testing.T) {
+			var began time.Time
+			kit.In(t, func(t *testing.T, k *kit.Kit) { began = time.Now() })
+			changes := storedAhead(t, began)
+			var log bytes.Buffer
+			logger := logrus.New()
+			logger.SetOutput(&log)
+			kit.In(t, func(t *testing.T, k *kit.Kit) {
+				k.Store = memstore.New()
+				if !running {
+					k.Must(k.Store.Commit(changes))
+				}
+				k.Open(k.Store).Start()
+				handleAll(k)
+				if running {
+					k.Must(k.Store.Commit(changes), durable.ShownLater(k.Scheduler, tooFar))
+				}
+				k.After(righted)
+				whole(k, time.Now(), began)
+				k.Runs()
+				runs := make(map[string]int)
+				for _, c := range k.RunsAfter(24 * time.Hour) {
+					runs[c.Key]++
+				}
+				for key, least := range map[string]int{"note": 23, "declared": 23, "skips": 23, "long": 22, "nightly": 1} {
+					if runs[key] < least || runs[key] > 25 {
+						t.Errorf("%q has run %d times in a day", key, runs[key])
+					}
+				}
+				k.After(20 * time.Minute) // the long run has ended
+				whole(k, time.Now(), began)
+			}, durable.WithLogger(logger), durable.WithoutKeyFilter())
+			if n := strings.Count(log.String(), "the clock was ahead"); n != 1 {
+				t.Errorf("it is said %d times:\n%s", n, log.String())
+			}
+		})
+	}
+}
+
+// A scheduler that was started, or whose kind was resumed, while the clock was ahead skips nothing afterwards.
+func TestClockAhead_missedSkip(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Engine = memengine.New()
+		k.Engine.Step(tooFar)
+		k.Join(nil).Start()
+		handleAll(k)
+		k.Must(k.PauseKind(context.Background(), "skips"))
+		k.After(5 * time.Second)
+		k.Must(k.ResumeKind(context.Background(), "skips"))
+		k.Engine.Step(-tooFar)
+		k.After(righted)
+		k.Add(durable.Task{Key: "k", Kind: "skips", Interval: time.Hour, Times: durable.Forever})
+		k.Runs()
+		if runs := len(k.RunsAfter(10*time.Hour + time.Minute)); runs != 10 {
+			t.Errorf("it has run %d times in ten hours", runs)
+		}
+	})
+}
