@@ -117,6 +117,9 @@ func (c *Clock) Heard(asked, engine int64) (answered int64) {
 		ahead = least - keptMost
 		least, most = least-ahead, most-ahead
 	}
+	if c.known && asked < c.parted { // it may have been sent long after that, and most be that much too high
+		most = min(most, max(least, keptMost))
+	}
 	c.least.Store(least)
 	c.most.Store(most)
 	if ahead > 0 {
