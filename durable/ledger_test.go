@@ -31,7 +31,7 @@ import (
 //	D2  a start is decided after a removal, a replacement or a move of the run has returned, or after a pause
 //	    of the task and before its resumption is called; or a handler is called long after the decision
 //	D3  a task is left over at the end, though nodes are alive, or it is gone and has not ended
-//	D4  a start is decided after the member's lease; the fences of a key's starts do not rise; a write takes
+//	D4  a start is decided after the member's lease, or a handler is called after it and long after the decision; the fences of a key's starts do not rise; a write takes
 //	    effect at a revision that is not the task's last one; two runs overlap although the earlier one's
 //	    lease lasts; a member is reaped before the engine has been up for its lease
 //	D5  a token runs again after it has been completed; a task ends, is due for its next run or is parked
@@ -50,11 +50,15 @@ import (
 //	burst    a burst of SetTask postpones a run for too long
 //	expires  a handler is called too late for its task, a task expires before that, or Stats counts one that has
 //	         not expired
-//	drain    a handler is called on a node more than two seconds after it was drained
+//	drain    a handler is called on a node more than two seconds after it was drained (D12)
 //	set      an older version of a set wins, its tasks are not the declared ones at the end, or one that has
 //	         stayed the same was added again
 //	history  at the end the history of a node does not have every attempt that has ended on it once, or says of
 //	         one that its task was parked or its run given up, and that was not stored
+//
+// Its time is the engine's. If the machine of a node was suspended, and only an answer from the engine can show it,
+// then a handler may be called for what was decided within 100 ms before, not counting the suspension, and a delay may be too
+// short by [engine.MaxStale].
 type ledger struct {
 	engine   engine.Engine
 	lease    time.Duration
@@ -63,6 +67,7 @@ type ledger struct {
 	limits   map[string]int           // for the runs of each kind that has one, on each node
 	shared   map[string]int           // the same, on all nodes
 	paces    map[string]*pace         // for the runs of each kind that has a rate, on all nodes
+	machines []*simMachine            // of the nodes, or nil
 
 	mu      sync.Mutex // protects below
 	broken  []string
@@ -441,7 +446,7 @@ func (l *ledger) changed(w engine.Write, info durable.Info, was state, call ende
 	case same && call.snooze && info.Attempts != call.attempt-1:
 		l.breaks("D5", "attempt %d of %v was snoozed, and %d have failed", call.attempt, t, info.Attempts)
 	case same && call.wait > 0 && !info.Parked:
-		if early := call.at.Add(call.wait).UnixNano() - w.Due; early > 0 {
+		if early := call.at.Add(call.wait).UnixNano() - w.Due; early > l.stale() {
 			l.breaks("D1", "%v is to be tried again %v before its handler has asked for", t, time.Duration(early))
 		}
 	case !same && (info.Times == was.times-1 || info.Times == durable.Forever):
@@ -532,8 +537,17 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 		l.breaks("D2", "a run of %v is called at fence %d without a decision", run.Token, run.Fence)
 	}
 	const most = 100 * time.Millisecond
-	if late := time.Since(d.at); ok && late > most {
+	asleep := l.unseen(node, d.at)
+	switch late := began.Sub(d.at) - asleep; {
+	case !ok || late <= most:
+	case !began.Before(l.until[d.by]):
+		l.breaks("D4", "a run of %v is called %v after the decision, and the lease of member %d is over", run.Token, late, d.by)
+	default:
 		l.breaks("D2", "a run of %v is called %v after the decision", run.Token, late)
+	}
+	if asleep > 0 { // the node may enter this run, whatever has happened meanwhile
+		l.counts["runs entered after a suspension"]++
+		defer func(broken int) { l.broken = l.broken[:broken] }(len(l.broken))
 	}
 	if early := time.Until(run.Due); early > 0 && run.Attempt == 1 {
 		l.breaks("D1", "a run of %v is called %v before it is due", run.Token, early)
@@ -586,6 +600,25 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 			l.ended[c] = e
 		}
 	}
+}
+
+// suspended counts a suspension.
+func (l *ledger) suspended(paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts["suspended"]++
+	if paused {
+		l.counts["suspended, unseen by the wall clock"]++
+	}
+}
+
+// unseen returns how long the machine of a node has been suspended since the given time, so that only an answer from
+// the engine shows it.
+func (l *ledger) unseen(node int, since time.Time) time.Duration {
+	if l.machines == nil {
+		return 0
+	}
+	return l.machines[node].unseen(since)
 }
 
 // startsWhilePaused checks whether the kind of a call is paused.
@@ -720,7 +753,7 @@ func (l *ledger) returned(v verb, err error) {
 		case v.what == "add" || v.what == "set":
 			if !took {
 				l.breaks("D6", "the %s of %s has returned, and has had no effect", v.what, task.Key)
-			} else if early := least(v.at, task).UnixNano() - effect.due; early > 0 {
+			} else if early := least(v.at, task).UnixNano() - effect.due; early > l.stale() {
 				l.breaks("D1", "%s is due %v before its delay is over", task.Key, time.Duration(early))
 			}
 		}
@@ -739,6 +772,14 @@ func (l *ledger) returned(v verb, err error) {
 			}
 		}
 	}
+}
+
+// stale returns by how much a delay may be too short, because a node has not noticed a suspension: see engine.MaxStale.
+func (l *ledger) stale() (most int64) {
+	for node := range l.machines {
+		most = max(most, int64(l.unseen(node, time.Time{})))
+	}
+	return min(most, int64(engine.MaxStale))
 }
 
 // least returns the earliest due time of the task if it is added at that time or later.

@@ -55,7 +55,7 @@ func walkLimits(t *testing.T, seed uint64) *ledger {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // events of one instant happen mostly in the same order
 	var l *ledger
 	synctest.Test(t, func(t *testing.T) {
-		w := &limitWalk{simulation: &simulation{seed: seed, engine: memengine.New()}, t: t}
+		w := &limitWalk{simulation: &simulation{seed: seed, engine: memengine.New(), lease: simLease}, t: t}
 		w.ledger = newLedger(w.engine, simLease, walkAttempts)
 		w.draw = w.draws("walk")
 		l = w.ledger
@@ -115,7 +115,7 @@ func (w *limitWalk) join(i int) *simNode {
 	w.t.Helper()
 	w.joins++
 	w.numbers[i] = w.joins
-	n := w.open(w.t, w.joins, 4)
+	n := w.open(w.t, w.joins, 4, new(simMachine))
 	if err := n.Start(); err != nil {
 		w.t.Fatal(err)
 	}

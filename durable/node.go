@@ -142,11 +142,12 @@ type holding struct {
 
 // An adoption describes the settings that are in force on a node.
 type adoption struct {
-	settings int64    // revision of the settings in force
-	adopted  int64    // when the settings were adopted, by the node's own clock
-	settled  int64    // when the last received settings were requested
-	puzzled  bool     // the settings cannot be read
-	reading  estimate // how long the settings take to read; owned by the goroutine that reads them
+	settings  int64    // revision of the settings in force
+	adopted   int64    // when the settings were adopted, by the node's own clock
+	settled   int64    // when the last received settings were requested
+	settledAt int64    // the same, by the engine's clock, at the earliest
+	puzzled   bool     // the settings cannot be read
+	reading   estimate // how long the settings take to read; owned by the goroutine that reads them
 }
 
 // own returns the time of the node's own clock, which starts when the node is created and never goes back. It advances

@@ -97,7 +97,10 @@ func (n *node) adopt(s settings, revision, asked int64) {
 	if 0 < revision && revision < n.settings {
 		n.report.note(func(n *notices) { n.restored = true })
 	}
-	n.settings, n.adopted, n.settled = revision, now, max(n.settled, asked)
+	n.settings, n.adopted = revision, now
+	if asked >= n.settled {
+		n.settled, n.settledAt = asked, n.clock.Earliest(asked)
+	}
 	n.backLocked()
 	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), s.drained[n.cfg.name] != 0
 	if !was.equal(s.pauses) || drained != n.drained {
@@ -116,8 +119,11 @@ func (n *node) isSettled() bool {
 	return n.isSettledLocked()
 }
 
+// isSettledLocked counts by the node's own clock and by the engine's, whichever has advanced further. The node's own
+// clock does not count a suspension of less than clock.Slack.
 func (n *node) isSettledLocked() bool {
-	return n.settled != engine.None && n.own()-n.settled <= int64(settingsFor)
+	own := n.own()
+	return n.settled != engine.None && max(own-n.settled, n.clock.Latest(own)-n.settledAt) <= int64(settingsFor)
 }
 
 // releasePaused releases held tasks of paused kinds whose runs have not begun.

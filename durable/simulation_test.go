@@ -41,7 +41,7 @@ func TestSimulation(t *testing.T) {
 	for _, what := range []string{"add", "set", "remove", "move", "pause", "resume", "calls", "parked",
 		"calls that took too long", "next runs of calendars", "pause kind", "resume kind", "remove prefix",
 		"move prefix", "runs that are put off", "snoozed", "expired", "expired in Stats", "drain", "undrain",
-		"schedule", "older sets", "history", "given up", "given up again"} {
+		"schedule", "older sets", "history", "given up", "given up again", "suspended", "suspended, unseen by the wall clock"} {
 		if seeds >= 100 && counts[what] < 10 {
 			t.Errorf("there were only %d of %q", counts[what], what)
 		}
@@ -52,6 +52,14 @@ func TestSimulation(t *testing.T) {
 // design of the cluster.
 func TestSimulation_findsFaults(t *testing.T) {
 	testkit.NotForRaces(t)
+	// The promises that some of them must break. The others break a promise that no other fault breaks, or that is not
+	// the point.
+	of := map[string][]string{
+		"42 a late commit is not refused":             {"D1"},
+		"43 a suspension is not noticed":              {"D1"},
+		"44 settings are valid after a suspension":    {"D11", "drain"},
+		"45 a start is confirmed before a suspension": {"D4"},
+	}
 	for _, fault := range []string{
 		"1 no fence", "2 the fence checks no owner", "3 ends of runs at any revision", "4 the node's own clock",
 		"5 no reconciliation", "9 a cursor over due times", "10 reaping after an outage",
@@ -64,12 +72,19 @@ func TestSimulation_findsFaults(t *testing.T) {
 		"34 late runs start", "35 a drain is forgotten", "36 the version of a set is forgotten",
 		"37 a part of the history is lost", "38 a run that is given up does not count",
 		"39 repeating tasks are parked", "40 the next run has fewer attempts",
-		"41 the history says given up of every failure",
+		"41 the history says given up of every failure", "42 a late commit is not refused",
+		"43 a suspension is not noticed",
+		"44 settings are valid after a suspension", "45 a start is confirmed before a suspension",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			for seed := range uint64(simWalks) {
-				if l := simulate(t, seed+1, fault, memengine.New()); len(l.broken) > 0 {
-					t.Logf("seed %d: %s", seed+1, l.broken[0])
+				l := simulate(t, seed+1, fault, memengine.New())
+				i := slices.IndexFunc(l.broken, func(what string) bool {
+					promise, _, _ := strings.Cut(what, ":")
+					return of[fault] == nil || slices.Contains(of[fault], promise)
+				})
+				if i >= 0 {
+					t.Logf("seed %d: %s", seed+1, l.broken[i])
 					return
 				}
 			}
@@ -79,16 +94,17 @@ func TestSimulation_findsFaults(t *testing.T) {
 }
 
 const (
-	simWalks    = 1000
-	simNodes    = 3
-	simLease    = 400 * time.Millisecond
-	simAttempts = 3
-	simVerbs    = 12 // of each node
-	simKeys     = 6
-	simBound    = 500 * time.Millisecond // of a run of the kind "bounded"
-	simLimit    = 1                      // of the runs of the kind "limited" on each node
-	simShared   = 1                      // of the runs of the kind "shared" on all nodes
-	simVersions = 3                      // of the set of declared tasks; then a program declares none
+	simWalks     = 1000
+	simNodes     = 3
+	simLease     = 400 * time.Millisecond
+	simLongLease = 5 * time.Second
+	simAttempts  = 3
+	simVerbs     = 12 // of each node
+	simKeys      = 6
+	simBound     = 500 * time.Millisecond // of a run of the kind "bounded"
+	simLimit     = 1                      // of the runs of the kind "limited" on each node
+	simShared    = 1                      // of the runs of the kind "shared" on all nodes
+	simVersions  = 3                      // of the set of declared tasks; then a program declares none
 )
 
 // A simulation is one seed.
@@ -97,8 +113,11 @@ type simulation struct {
 	fault  string
 	engine engine.Engine
 	ledger *ledger
+	lease  time.Duration
 	nodes  [simNodes]*simNode
 	calls  sync.WaitGroup // of calls that no node waits for
+
+	machines [simNodes]*simMachine
 }
 
 type simNode struct {
@@ -114,8 +133,15 @@ func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger
 	var l *ledger
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(58 * time.Second))) // a minute begins in between
-		s := &simulation{seed: seed, fault: fault, engine: on}
-		s.ledger = newLedger(flawed{s.engine, fault}, simLease, simAttempts)
+		s := &simulation{seed: seed, fault: fault, engine: on, lease: simLease}
+		if seed%4 == 0 { // a node may be suspended for longer than the settings are valid, and stay a member
+			s.lease = simLongLease
+		}
+		s.ledger = newLedger(flawed{s.engine, fault}, s.lease, simAttempts)
+		for i := range s.machines {
+			s.machines[i] = &simMachine{}
+		}
+		s.ledger.machines = s.machines[:]
 		s.ledger.bounds["bounded"] = simBound
 		s.ledger.limits["limited"], s.ledger.shared["shared"] = simLimit, simShared
 		l = s.ledger
@@ -128,6 +154,7 @@ func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger
 			verbs.Go(func() { s.deploy(i) })
 		}
 		verbs.Go(func() { s.trouble() })
+		verbs.Go(func() { s.suspend() })
 		verbs.Wait()
 		for _, n := range s.nodes {
 			n.slow.Store(0)
@@ -160,14 +187,21 @@ func (s *simulation) draws(part ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
-// open returns a node of that name over a slow link. The node is not started.
-func (s *simulation) open(t *testing.T, name, workers int) *simNode {
+// open returns a node of that name, on a machine, over a slow link. The node is not started.
+func (s *simulation) open(t *testing.T, name, workers int, on *simMachine) *simNode {
 	n := &simNode{link: memengine.NewLink(s.ledger)}
-	over := s.over(slow{n.link, s.draws("answers", name), new(sync.Mutex)}, name)
+	over := s.over(onSimMachine{slow{n.link, s.draws("answers", name), new(sync.Mutex)}, on}, name)
+	clocks := on.clocks
+	switch s.fault {
+	case "43 a suspension is not noticed", "44 settings are valid after a suspension":
+		over, clocks = unaware{over, on}, on.monotonic
+	case "45 a start is confirmed before a suspension":
+		clocks = on.monotonic
+	}
 	var err error
-	n.Scheduler, err = durable.Join(ctx, over, durable.WithTick(tick), durable.WithLease(simLease),
+	n.Scheduler, err = durable.Join(ctx, over, durable.WithTick(tick), durable.WithLease(s.lease),
 		durable.WithPoolSize(workers), durable.WithNodeName(fmt.Sprint(name)), durable.WithLogger(testkit.Quiet()),
-		durable.WithDraw(locked(s.draws("retry", name).Float64)))
+		durable.WithDraw(locked(s.draws("retry", name).Float64)), durable.WithClocks(clocks))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +229,8 @@ func (s *simulation) over(to engine.Engine, node int) engine.Engine {
 	case "38 a run that is given up does not count", "40 the next run has fewer attempts",
 		"41 the history says given up of every failure":
 		return resigned{to, s.fault}
+	case "42 a late commit is not refused", "43 a suspension is not noticed":
+		return timeless{to}
 	case "31 a prefix is removed in part":
 		return short{to}
 	}
@@ -202,7 +238,7 @@ func (s *simulation) over(to engine.Engine, node int) engine.Engine {
 }
 
 func (s *simulation) join(t *testing.T, i int) *simNode {
-	n := s.open(t, i, 2)
+	n := s.open(t, i, 2, s.machines[i])
 	retry := durable.WithRetry(simAttempts, 10*time.Millisecond, 50*time.Millisecond)
 	history := durable.WithHistory(durable.MaxHistory, time.Hour)
 	bounded := []durable.KindOption{retry, history, durable.WithTimeout(simBound)}
@@ -285,7 +321,9 @@ func (s *simulation) work(ctx context.Context, node int, run durable.Run) (err e
 	}
 	select {
 	case <-time.After(took):
+		s.machines[node].wake()
 	case <-done:
+		s.machines[node].wake()
 		return ctx.Err()
 	}
 	switch p := rnd.IntN(100); {
@@ -445,6 +483,7 @@ func (s *simulation) deploy(i int) {
 	rnd := s.draws("deploy", i)
 	for range 2 {
 		time.Sleep(time.Duration(rnd.Int64N(int64(2 * time.Second))))
+		s.machines[i].wake()
 		s.schedule(i, 1+rnd.Int64N(simVersions))
 	}
 }
@@ -585,6 +624,7 @@ func (s *simulation) verbs(i int) {
 	n, rnd, l := s.nodes[i], s.draws("verbs", i), s.ledger
 	for range simVerbs {
 		time.Sleep(time.Duration(rnd.Int64N(int64(400 * time.Millisecond))))
+		s.machines[i].wake()
 		key := fmt.Sprint("k", rnd.IntN(simKeys))
 		only := durable.Task{Key: key}
 		if n.crashed.Load() {
@@ -690,6 +730,35 @@ func (s *simulation) trouble() {
 			}
 			s.ledger.mu.Unlock()
 		}
+	}
+}
+
+// suspend suspends machines, often just after another node has paused a kind or drained the node.
+func (s *simulation) suspend() {
+	rnd := s.draws("suspend")
+	some := func(most time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(most))) }
+	for range 3 {
+		time.Sleep(some(2 * time.Second))
+		d := 20*time.Millisecond + some(200*time.Millisecond)
+		switch rnd.IntN(4) {
+		case 0:
+			d = some(4 * simLease)
+		case 1, 2:
+			d = 2*time.Second + some(2*time.Second)
+		}
+		i, paused := rnd.IntN(simNodes), rnd.IntN(2) == 0
+		other := (i + 1 + rnd.IntN(simNodes-1)) % simNodes
+		switch rnd.IntN(4) {
+		case 0:
+			s.pauseKind(rnd, other, "pause kind")
+		case 1:
+			s.drainNode(other, i, "drain", 1)
+		}
+		s.machines[i].suspendSoon(d, paused)
+		time.Sleep(some(200 * time.Millisecond))
+		s.machines[i].begin()
+		s.ledger.suspended(paused)
+		time.Sleep(d)
 	}
 }
 
@@ -949,6 +1018,13 @@ func (b *blind) Commit(ctx context.Context, by engine.MemberID, batches []engine
 		b.own = w.Data
 	}
 	return results, err
+}
+
+// A timeless engine is for a node whose writes do not say when they were sent.
+type timeless struct{ engine.Engine }
+
+func (o timeless) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	return o.Engine.Commit(ctx, by, changed(batches, func(w *engine.Write) { w.Now = 0 }))
 }
 
 // A short engine is for a node whose walks over keys end after the first.

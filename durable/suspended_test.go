@@ -201,6 +201,28 @@ func TestSuspended_D11_D12(t *testing.T) {
 	}
 }
 
+// Suspensions that are too short to count as such do not add up: two seconds are two seconds by the engine's clock.
+func TestSuspended_shortly_D11(t *testing.T) {
+	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+		other, _ := connect(k)
+		defer func() { k.Must(other.Shutdown(ctx)) }()
+		for i := range 300 {
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Second + time.Duration(i)*10*time.Millisecond})
+		}
+		k.After(time.Second)
+		k.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
+		k.Must(other.PauseKind(ctx, "note"))
+		until := m.now() + int64(2*time.Second)
+		for m.now() < until {
+			k.After(150 * time.Millisecond)
+			m.suspend(90 * time.Millisecond)
+		}
+		k.Runs()
+		k.After(2 * time.Second)
+		k.RanNothing()
+	})
+}
+
 // After a suspension, the node runs what is due, and goes on as before. Its runs that are in progress end as they would
 // have, if no other node has taken them over.
 func TestSuspended_runsWhatIsDue(t *testing.T) {
