@@ -34,10 +34,11 @@ type Clock struct {
 	jumped      atomic.Int64 // as in IsOld
 	unsure      atomic.Bool  // as in IsUnsure
 
-	mu     sync.Mutex // protects below; also held while the fields above change
-	known  bool
-	at     int64 // the process's own time at the last response
-	parted int64 // the process's own time when the wall clock was last found to have advanced further
+	mu      sync.Mutex // protects below; also held while the fields above change
+	known   bool
+	at      int64 // the process's own time at the last response
+	parted  int64 // the process's own time when the wall clock was last found to have advanced further
+	skipped int64 // the same, or when the engine's clock was
 }
 
 const (
@@ -94,6 +95,7 @@ func (c *Clock) part() {
 // skipLocked adds a time to the process's own, and returns the sum. mono is the monotonic time.
 func (c *Clock) skipLocked(mono, by int64) (own int64) {
 	own = mono + c.slept.Add(by)
+	c.skipped = own
 	c.jumped.Store(c.Latest(own))
 	return own
 }
@@ -117,7 +119,7 @@ func (c *Clock) Heard(asked, engine int64) (answered int64) {
 		ahead = least - keptMost
 		least, most = least-ahead, most-ahead
 	}
-	if c.known && asked < c.parted { // it may have been sent long after that, and most be that much too high
+	if c.known && asked < c.skipped { // it may have been sent long after that, and most be that much too high
 		most = min(most, max(least, keptMost))
 	}
 	c.least.Store(least)

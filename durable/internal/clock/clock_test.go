@@ -160,16 +160,22 @@ func TestClock_suspendedDuringARequest(t *testing.T) {
 // The request may also have left the machine after the suspension. If its answer contradicts the bounds too, by what no
 // clock has shown before, the time does not count as later than it is.
 func TestClock_suspendedBeforeARequestLeaves(t *testing.T) {
-	const ms = second / 1000
-	var mono, wall, engine int64
-	c := New(func() (int64, int64) { return mono, wall })
-	c.Heard(c.Own(), engine)
-	engine += 50 * ms // a suspension that only the engine's clock shows, and that is too short to count
-	asked := c.Own()
-	wall, engine = wall+10*second, engine+10*second
-	c.Heard(asked, engine)
-	if now := c.Latest(c.Own()); now < engine || now > engine+int64(Slack) {
-		t.Errorf("the engine's time %v counts as at most %v", engine, now)
+	const ms, slept = second / 1000, 10 * second
+	for name, paused := range map[string]bool{"the wall clock shows it": false, "only the engine shows it": true} {
+		var mono, wall, engine int64
+		c := New(func() (int64, int64) { return mono, wall })
+		c.Heard(c.Own(), engine)
+		asked := c.Own()
+		if engine += slept; paused {
+			c.Heard(asked, engine)
+		} else {
+			wall += slept
+		}
+		engine += 50 * ms // another one, too short to count
+		c.Heard(asked, engine)
+		if now := c.Latest(c.Own()); now < engine || now > engine+int64(Slack) {
+			t.Errorf("%s: the engine's time %d ms counts as at most %d ms", name, engine/ms, now/ms)
+		}
 	}
 }
 
