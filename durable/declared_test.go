@@ -509,3 +509,23 @@ func TestSchedule_ofAVersionThatWasNotFinished_isNotReported(t *testing.T) {
 		}, durable.WithLogger(log))
 	}
 }
+
+// A hold that was taken by a clock that was years ahead holds back no version.
+func TestSchedule_holdOfAClockThatWasAhead(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok)
+		set := durable.TaskSet{Prefix: "c/", Version: 1, Tasks: []durable.Task{{Key: "c/k", Kind: "k", Interval: time.Hour}}}
+		until := time.Now().AddDate(10, 0, 0).UnixNano()
+		note := engine.Write{Record: engine.Record{Key: "declared c/", Data: fmt.Appendf(nil, `{"version":1,"holder":1,"until":%d}`, until)},
+			If: engine.IfAbsent, Note: true}
+		results, err := k.Engine.Commit(ctx, 0, []engine.Batch{{note}})
+		if k.Must(err); len(results[0].Unmet) > 0 {
+			t.Fatal(results)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if r, err := k.Schedule(short, set); r.Added != 1 || err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}

@@ -195,7 +195,8 @@
 //
 // The promises hold across all nodes, with these differences:
 //
-//   - Time. The engine's clock decides when a task is due. No run starts before it is due by that clock.
+//   - Time. The engine's clock decides when a task is due. No run starts before it is due by that clock. A
+//     delay that is given just after the node's machine was suspended may be too short by up to a quarter of a second.
 //   - Removal. No node decides to start the old run after RemoveTask, SetTask or Reschedule has returned nil on any
 //     node. A run that started just before may still enter its handler, within 100 ms or within the engine's response
 //     time if that is longer.

@@ -17,8 +17,8 @@ import (
 // its calls do not leave it, answers do not reach it, and its handlers and verbs wait. The other nodes and the engine
 // go on.
 //
-// The timers of the node run on, but what they begin does not get further than its next call of the engine. The call
-// leaves the machine when it would have done so if the timers had stood still too: later by the whole suspension.
+// The timers of the node run on, but get no further than the next call of the engine. The call leaves the machine when it
+// would have done so if the timers had stood still too: later by the whole suspension.
 type simMachine struct {
 	mu          sync.Mutex // protects below
 	suspensions []suspension

@@ -201,7 +201,7 @@ func TestSuspended_D11_D12(t *testing.T) {
 	}
 }
 
-// Suspensions that are too short to count as such do not add up: two seconds are two seconds by the engine's clock.
+// Suspensions that are too short to count do not add up: two seconds are two seconds by the engine's clock.
 func TestSuspended_shortly_D11(t *testing.T) {
 	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
 		other, _ := connect(k)

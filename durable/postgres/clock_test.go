@@ -15,11 +15,11 @@ import (
 // clockEnv is the variable that says how the clock of a process is wrong, if it runs a program of wrongClock.
 const clockEnv = "TIMEWHEEL_TEST_CLOCK"
 
-// clocks are the ways in which a clock can be wrong.
-var clocks = []string{"ahead", "behind", "stepped"}
+// clocks are the ways in which a clock can be wrong. The last one is right.
+var clocks = []string{"ahead", "behind", "stepped", ""}
 
 // wrongClock builds the test program with a package time whose time of day is wrong by an hour, as on a machine with a
-// wrong clock. The build takes a minute or two.
+// wrong clock, and whose clocks stand still when its machine is suspended. The build takes a minute or two.
 func wrongClock(t *testing.T) (programs []program) {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func wrongClock(t *testing.T) (programs []program) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, clock := range clocks {
-		programs = append(programs, program{clock, path})
+		programs = append(programs, program{clock: clock, path: path, suspends: true})
 	}
 	return programs
 }

@@ -7,6 +7,7 @@ package postgres_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type fleet struct {
 	proxy    *pgtest.Proxy
 	url      string // of the server through the proxy, or of several servers
 	dir      string // of the ledgers
+	clocks   string // the directory of the clocks that can stand still
 	sabotage string
 	programs []program // programs for the processes
 
@@ -48,8 +50,9 @@ type fleet struct {
 
 // A program is the test program, or one whose clock is wrong.
 type program struct {
-	clock string // how the clock is wrong, or empty
-	path  string
+	clock    string // how the clock is wrong, or empty
+	path     string
+	suspends bool // its clocks can stand still
 }
 
 // A node is a process.
@@ -58,6 +61,8 @@ type node struct {
 	cmd  *osexec.Cmd
 	in   io.WriteCloser
 	out  *bytes.Buffer
+
+	suspended *testkit.Suspended // or nil, if its clocks cannot stand still
 }
 
 func newFleet(t *testing.T, sabotage string) *fleet {
@@ -65,7 +70,7 @@ func newFleet(t *testing.T, sabotage string) *fleet {
 	s, err := start()
 	check(t, err)
 	f := &fleet{
-		t: t, server: s, dir: t.TempDir(), sabotage: sabotage, programs: []program{{"", os.Args[0]}}, version: 1,
+		t: t, server: s, dir: t.TempDir(), clocks: t.TempDir(), sabotage: sabotage, programs: []program{{path: os.Args[0]}}, version: 1,
 		faults: make(map[string]int),
 	}
 	t.Cleanup(func() {
@@ -99,7 +104,7 @@ func (f *fleet) start() {
 	f.started++
 	p := process{
 		Name: fmt.Sprintf("node%d", f.started), URL: f.url, Schema: "chaos", Version: f.version,
-		Sabotage: f.sabotage,
+		Sabotage: f.sabotage, Lease: lease,
 	}
 	p.Ledger = filepath.Join(f.dir, p.Name)
 	text, err := json.Marshal(p)
@@ -107,6 +112,11 @@ func (f *fleet) start() {
 	runs := f.programs[rand.N(len(f.programs))]
 	n := &node{name: p.Name, cmd: osexec.Command(runs.path), out: &bytes.Buffer{}}
 	n.cmd.Env = append(os.Environ(), processEnv+"="+string(text), clockEnv+"="+runs.clock)
+	if runs.suspends {
+		n.suspended, err = testkit.NewSuspended(f.clocks)
+		check(f.t, err)
+		n.cmd.Env = append(n.cmd.Env, testkit.SuspendedVariable+"="+n.suspended.Path)
+	}
 	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
 	n.in, err = n.cmd.StdinPipe()
 	check(f.t, err)
@@ -168,6 +178,7 @@ var faults = map[string]func(f *fleet, victim *node){
 	},
 	"outage":             (*fleet).outage,
 	"server's clock set": func(f *fleet, _ *node) { f.setClock(rand.N(6*lease) - 3*lease) },
+	suspend:              (*fleet).suspend,
 	"server pause": func(f *fleet, _ *node) {
 		check(f.t, f.server.Pause())
 		time.Sleep(beyondLease())
@@ -227,6 +238,77 @@ func (f *fleet) stopped(n *node, meanwhile func()) {
 	stop.At = systemTime()
 	f.own = append(f.own, stop)
 	check(f.t, n.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// suspend is the fault of a machine that is suspended. Only a program whose clocks can stand still has it. suspendAll is
+// what the fault is if the wall clock stands still too, as in a virtual machine that is paused.
+const (
+	suspend    = "suspend"
+	suspendAll = "suspend, all clocks"
+)
+
+// suspend suspends the machine of a process, mostly just after a kind was paused or the node was drained.
+func (f *fleet) suspend(_ *node) {
+	f.t.Helper()
+	able := slices.DeleteFunc(slices.Clone(f.nodes), func(n *node) bool { return n.suspended == nil })
+	if len(able) == 0 {
+		return
+	}
+	victim, paused := able[rand.N(len(able))], rand.N(2) == 0
+	undo := func() {}
+	switch rand.N(4) {
+	case 0, 1:
+		undo = f.operate("pause kind", "effect", (*durable.Scheduler).PauseKind, (*durable.Scheduler).ResumeKind)
+	case 2:
+		undo = f.operate("drain", victim.name, (*durable.Scheduler).Drain, (*durable.Scheduler).Undrain)
+	}
+	f.stopped(victim, func() {
+		const stops = 20 * time.Millisecond // at the latest after that
+		time.Sleep(stops)
+		from := time.Now()
+		time.Sleep(100*time.Millisecond + rand.N(3*time.Second))
+		check(f.t, victim.suspended.Skip(time.Since(from), paused))
+	})
+	f.own[len(f.own)-1].Verb = suspend
+	if paused {
+		f.own[len(f.own)-1].Verb = suspendAll
+		f.faults[suspendAll]++
+	}
+	time.Sleep(settingsFor + time.Second/2)
+	undo()
+}
+
+// suspensions is a run with suspensions only, after which the nodes are still members. With a shorter lease, other nodes
+// take over the tasks of a node before what it has read of the settings is too old.
+func (f *fleet) suspensions(between func() time.Duration) verdict {
+	f.t.Helper()
+	defer func(was time.Duration) { lease = was }(lease)
+	lease = 5 * time.Second
+	return f.run(3, slices.Repeat([]string{suspend}, 6), between)
+}
+
+// settingsFor is how long a node may start runs of a kind that was paused, or although it was drained.
+const settingsFor = 2 * time.Second
+
+// operate calls a verb for a kind or node, and returns the function that undoes it.
+func (f *fleet) operate(what, key string, do, undo func(s *durable.Scheduler, ctx context.Context, key string) error) func() {
+	f.t.Helper()
+	ctx := f.t.Context()
+	call := func(verb func(s *durable.Scheduler, ctx context.Context, key string) error) {
+		e, err := postgres.Open(ctx, f.server.URL(), postgres.WithSchema("chaos"), postgres.WithServersClock())
+		check(f.t, err)
+		defer e.Close()
+		s, err := durable.Connect(ctx, e, durable.WithLogger(testkit.Quiet()))
+		check(f.t, err)
+		check(f.t, verb(s, ctx, key))
+		check(f.t, s.Shutdown(ctx))
+	}
+	call(do)
+	f.own = append(f.own, event{At: systemTime(), What: what, Key: key})
+	return func() {
+		f.own = append(f.own, event{At: systemTime(), What: "call", Verb: "undo " + what, Key: key})
+		call(undo)
+	}
 }
 
 // fault causes a fault of one kind, or none.

@@ -6,9 +6,12 @@ package postgres_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // A story contains the events of one key in the ledgers. A key is used once.
@@ -55,7 +58,7 @@ type verdict struct {
 const unknown = "?"
 
 // promises are the promises that a run checks.
-var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
+var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "D11", "D12"}
 
 // judge returns the broken promises in the ledgers:
 //
@@ -70,6 +73,10 @@ var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"}
 //	D6  a task was added, was not removed, and was never completed; or is reported as a duplicate of itself
 //	D7  the effect of a run happens twice
 //	D8  a node claims a task of a kind that it does not handle
+//	D11 a run is confirmed and starts more than two seconds after its kind was paused
+//	D12 the same after its node was drained
+//
+// After a suspension of its machine, a node may make a delay too short by [engine.MaxStale].
 func judge(events []event, effects map[string]int, left map[string]bool, restarts []int64, clock clock,
 ) verdict {
 	v := verdict{counts: make(map[string]int), broken: make(map[string]int)}
@@ -80,6 +87,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 	stories := make(map[string]*story)
 	leases := make(map[int64][]event)
 	var stops []event
+	var bans bans
 	for _, ev := range events {
 		if ev.Err == "" {
 			v.counts[ev.What]++
@@ -89,6 +97,9 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 		switch ev.What {
 		case "stop":
 			stops = append(stops, ev)
+			continue
+		case "pause kind", "drain":
+			bans = append(bans, ban{ev.What, ev.Key, ev.At, math.MaxInt64})
 			continue
 		case "lease":
 			leases[ev.Member] = append(leases[ev.Member], ev)
@@ -100,6 +111,10 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 					breaks("D4", ev.Key, "is reaped when the server has been up for %v", time.Duration(up))
 				}
 			}
+			continue
+		}
+		if what, undone := strings.CutPrefix(ev.Verb, "undo "); undone {
+			bans.end(what, ev)
 			continue
 		}
 		s := stories[ev.Key]
@@ -144,7 +159,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 				breaks("D4", key, "is decided to start %v after the lease of %s", after, ev.Node)
 			}
 		}
-		s.judgeStarts(clock, stops, func(promise, format string, args ...any) { breaks(promise, key, format, args...) })
+		s.judgeStarts(clock, stops, bans, func(promise, format string, args ...any) { breaks(promise, key, format, args...) })
 		happened := s.ended || effects[key] > 0
 		added := s.add != nil && s.add.Err == ""
 		switch {
@@ -182,24 +197,28 @@ func (s *story) order(last int) string {
 }
 
 // wasStopped reports whether the process was stopped between the decision to start and the start. A node looks at its
-// lease just before it calls the handler, and a process can be stopped in between.
+// lease just before it calls the handler, and a process can be stopped in between. If all clocks stood still, that can be
+// as soon as the server has decided.
 func (s *story) wasStopped(start event, stops []event) bool {
 	const fresh = 150 * time.Millisecond // a confirmation is used for 100 ms
 	return slices.ContainsFunc(stops, func(stop event) bool {
 		return stop.Node == start.Node && stop.At <= start.At && slices.ContainsFunc(s.confirms, func(c event) bool {
-			return c.Fence == start.Fence && stop.From-int64(fresh) <= c.At && c.At <= stop.At
+			return c.Fence == start.Fence && stop.From-int64(fresh) <= c.At && (c.At <= stop.At || stop.Verb == suspendAll && c.From <= stop.At)
 		})
 	})
 }
 
 // judgeStarts checks the runs of one key.
-func (s *story) judgeStarts(clock clock, stops []event, breaks func(promise, format string, args ...any)) {
+func (s *story) judgeStarts(clock clock, stops []event, bans bans, breaks func(promise, format string, args ...any)) {
 	for i, ev := range s.starts {
 		if _, ahead := clock.known(ev.At, ev.At); ev.At+ahead < ev.Due {
 			breaks("D1", "starts %v early", time.Duration(ev.Due-ev.At-ahead))
 		}
-		if s.add != nil && ev.Due < s.add.least(clock, ev.At) {
+		if s.add != nil && ev.Due < s.add.least(clock, ev.At)-s.add.stale(stops) {
 			breaks("D1", "is due %v early", time.Duration(s.add.least(clock, ev.At)-ev.Due))
+		}
+		if i := slices.IndexFunc(s.confirms, func(c event) bool { return c.Fence == ev.Fence }); i >= 0 {
+			bans.judge(ev, s.confirms[i].From, breaks)
 		}
 		if i > 0 && ev.Fence <= s.starts[i-1].Fence && !s.wasStopped(ev, stops) {
 			breaks("D4", "starts with the fence %d after %d: %s", ev.Fence, s.starts[i-1].Fence, s.order(i))
@@ -214,6 +233,48 @@ func (s *story) judgeStarts(clock clock, stops []event, breaks func(promise, for
 			}
 		}
 	}
+}
+
+// A ban is the time in which a node or a kind must start nothing: from the return of the verb to the call of its undoing.
+type ban struct {
+	verb, key string
+	from, to  int64
+}
+
+type bans []ban
+
+// end ends the last ban of the verb and the key.
+func (b bans) end(verb string, by event) {
+	for i := range b {
+		if b[i].verb == verb && b[i].key == by.Key {
+			b[i].to = min(b[i].to, by.At)
+		}
+	}
+}
+
+// judge checks a start whose confirmation was asked for at the given time.
+func (b bans) judge(start event, asked int64, breaks func(promise, format string, args ...any)) {
+	for _, ban := range b {
+		late := time.Duration(asked - ban.from)
+		switch {
+		case late <= settingsFor || start.At >= ban.to:
+		case ban.verb == "pause kind" && start.Kind == ban.key:
+			breaks("D11", "is decided to start on %s %v after its kind was paused", start.Node, late)
+		case ban.verb == "drain" && start.Node == ban.key:
+			breaks("D12", "is decided to start %v after %s was drained", late, start.Node)
+		}
+	}
+}
+
+// stale returns by how much the delay may be too short, because the machine of the caller was suspended just before. Its
+// node has asked the engine for its time a quarter of a lease later.
+func (ev event) stale(stops []event) int64 {
+	for _, stop := range stops {
+		if strings.HasPrefix(stop.Verb, suspend) && stop.Node == ev.Node && stop.At < ev.At && ev.From < stop.At+int64(lease) {
+			return int64(engine.MaxStale)
+		}
+	}
+	return 0
 }
 
 // least returns the earliest due time of an added or moved task that started at the given time. Its due time may have

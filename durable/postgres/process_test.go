@@ -33,21 +33,23 @@ const processEnv = "TIMEWHEEL_TEST_NODE"
 // A process is the settings of a node.
 type process struct {
 	Name, URL, Schema, Ledger string
+	Lease                     time.Duration
 	Version                   int    // of the program: it handles the kinds of this and earlier versions
 	Sabotage                  string // the part of the product that is broken on purpose
 }
 
 // lease is the lease of the nodes.
-const lease = time.Second
+var lease = time.Second
 
 // An event is a line of the ledger that a process keeps outside the product. Its times follow the machine's clock, and
 // Due follows the server's: see clock.
 type event struct {
 	At     int64
 	Node   string
-	What   string // add, remove, move, pause, resume: a verb has returned; call, lease, reap, alien, confirm, start, end; stop: the process was stopped, from From to At
+	What   string // add, remove, move, pause, resume: a verb has returned; call, lease, reap, alien, confirm, start, end; stop: the process was stopped, from From to At; pause kind, drain: the verb has returned, for the kind or node in Key
 	Verb   string `json:",omitempty"` // of call
 	Key    string
+	Kind   string        `json:",omitempty"` // of start
 	From   int64         `json:",omitempty"` // when the verb or the engine was called
 	Delay  time.Duration `json:",omitempty"` // of add and move
 	Err    string        `json:",omitempty"`
@@ -222,6 +224,7 @@ func (w *watched) wrong(now int64) int64 {
 // end of its input.
 func (p process) run() error {
 	ctx := context.Background()
+	lease = p.Lease
 	file, err := os.OpenFile(p.Ledger, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -259,7 +262,7 @@ func (p process) run() error {
 	defer engine.Close()
 	handle := func(kind string, effect func(ctx context.Context, run durable.Run) error) error {
 		return s.Handle(kind, func(ctx context.Context, run durable.Run) error {
-			ev := event{What: "start", Key: run.Key, Fence: run.Fence, Due: run.Due.UnixNano(),
+			ev := event{What: "start", Key: run.Key, Kind: run.Kind, Fence: run.Fence, Due: run.Due.UnixNano(),
 				Token: run.Token.String()}
 			ledger.note(ev)
 			time.Sleep(rand.N(20 * time.Millisecond))

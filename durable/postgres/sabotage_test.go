@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // The checker detects every deliberate breach. The numbers refer to the details in the design of the cluster. The
@@ -86,6 +88,16 @@ func TestJudge_reapNotedAfterAnOutage(t *testing.T) {
 func TestJudge_aStoppedProcess(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	const confirmed, other, start = 1000 * ms, 3000 * ms, 4000 * ms
+	for _, clocks := range []string{"", suspend, suspendAll} { // the answer arrives afterwards
+		v := judge([]event{
+			{What: "confirm", Node: "b", Key: "k", Fence: 2, At: other}, {What: "start", Node: "b", Key: "k", Fence: 2, At: other + ms},
+			{What: "confirm", Node: "a", Key: "k", Fence: 1, From: confirmed, At: start}, {What: "start", Node: "a", Key: "k", Fence: 1, At: start + ms},
+			{What: "stop", Verb: clocks, Node: "a", From: confirmed + ms, At: start - ms},
+		}, nil, nil, nil, nil)
+		if found := strings.Contains(strings.Join(v.details, "\n"), "fence"); found == (clocks == suspendAll) {
+			t.Errorf("%q: %v", clocks, v.details)
+		}
+	}
 	for _, c := range []struct {
 		node     string
 		from, to int64 // it was stopped
@@ -120,6 +132,50 @@ func TestJudge_theServersClock(t *testing.T) {
 		if v := judge([]event{start}, nil, nil, nil, clock{{promoted, promoted, c.ahead}}); v.broken["D1"] != c.broken {
 			t.Errorf("the clock is %v ahead, and the run is due %v after its start: %d breaches, want %d", c.ahead, c.due,
 				v.broken["D1"], c.broken)
+		}
+	}
+}
+
+// Two seconds after a kind was paused or a node drained, until that is undone, nothing of it is decided to start.
+func TestJudge_pausedAndDrained(t *testing.T) {
+	const at, undone = int64(time.Hour), int64(time.Hour + 10*time.Second)
+	for _, c := range []struct {
+		verb, key string
+		after     time.Duration // the verb
+		breaks    string
+	}{
+		{"pause kind", "work", settingsFor, ""}, {"pause kind", "work", settingsFor + 1, "D11"}, {"pause kind", "effect", settingsFor + 1, ""},
+		{"drain", "a", settingsFor, ""}, {"drain", "a", settingsFor + 1, "D12"}, {"drain", "b", settingsFor + 1, ""},
+		{"drain", "a", 11 * time.Second, ""},
+	} {
+		asked := at + int64(c.after)
+		v := judge([]event{
+			{What: "confirm", Node: "a", Key: "k", Fence: 1, From: asked, At: asked + 1}, {What: "start", Node: "a", Key: "k", Kind: "work", Fence: 1, At: asked + 2},
+			{What: c.verb, Key: c.key, At: at}, {What: "call", Verb: "undo " + c.verb, Key: c.key, At: undone},
+		}, nil, nil, nil, nil)
+		if n := v.broken["D11"] + v.broken["D12"]; n != v.broken[c.breaks] || (n > 0) != (c.breaks != "") {
+			t.Errorf("%+v: %v", c, v.details)
+		}
+	}
+}
+
+// A delay that was given just after a suspension may be a little too short, and no other.
+func TestJudge_aSuspendedProcess(t *testing.T) {
+	const at, delay = int64(time.Hour), time.Minute
+	for _, c := range []struct {
+		node         string
+		ended, early time.Duration // the end of the suspension, before the call
+		broken       int
+	}{
+		{"a", 1, engine.MaxStale, 0}, {"a", 1, engine.MaxStale + 1, 1}, {"b", 1, 1, 1}, {"a", 2 * lease, 1, 1},
+	} {
+		due := at + int64(delay-c.early)
+		v := judge([]event{
+			{What: "add", Node: "a", Key: "k", From: at, At: at + 1, Delay: delay}, {What: "start", Key: "k", At: due, Due: due},
+			{What: "stop", Verb: suspend, Node: c.node, From: at - int64(time.Minute), At: at - int64(c.ended)},
+		}, nil, nil, nil, nil)
+		if v.broken["D1"] != c.broken {
+			t.Errorf("%+v: %v", c, v.details)
 		}
 	}
 }
