@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 )
 
 // errOld is the result of a change whose times have to be computed again, because the machine was suspended since they
@@ -30,7 +31,7 @@ func (n *node) stamp(batches []engine.Batch) {
 func (n *node) timely(sent []*change, batches []engine.Batch) ([]*change, []engine.Batch) {
 	n.stamp(batches)
 	for i := 0; i < len(sent); {
-		if c := sent[i]; c.asof != 0 && n.clock.IsOld(c.asof) {
+		if c := sent[i]; c.asof != 0 && n.isWrong(c.asof) {
 			sent, batches = slices.Delete(sent, i, i+1), slices.Delete(batches, i, i+1)
 			c.end(engine.Result{}, errOld)
 			continue
@@ -38,6 +39,12 @@ func (n *node) timely(sent []*change, batches []engine.Batch) ([]*change, []engi
 		i++
 	}
 	return sent, batches
+}
+
+// isWrong reports whether a time from which a change was computed has to be computed again: the machine was suspended
+// since, or its wall clock was set, and the time is, or was, too late.
+func (n *node) isWrong(asof int64) bool {
+	return n.clock.IsOld(asof) || n.clock.IsUnsure() || asof > n.now()+int64(clock.Slack)
 }
 
 // late learns from a batch that came too late. The next batches may be on their way for as long as this one.

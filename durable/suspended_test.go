@@ -289,3 +289,20 @@ func TestSuspended_wallClockSet_delaysAreNotLonger(t *testing.T) {
 		k.Ran("0", "1", "2")
 	})
 }
+
+// Nor does it make the wait after a run longer.
+func TestSuspended_wallClockSet_waitsAreNotLonger(t *testing.T) {
+	const wait = 30 * time.Minute
+	for name, end := range map[string]error{"Snooze": durable.Snooze(wait), "RetryAfter": durable.RetryAfter(wait, kit.ErrFail), "the next run": nil} {
+		t.Run(name, func(t *testing.T) {
+			onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+				k.Handle("k", func(context.Context, durable.Run) error { m.wall.Add(int64(2 * time.Hour)); return end })
+				k.Add(durable.Task{Key: "k", Kind: "k", Delay: time.Second, Interval: wait, Times: durable.Forever})
+				k.After(2 * time.Second)
+				if d := k.Info("k").Next.Sub(k.Begin); d > wait+2*time.Second {
+					t.Errorf("it is due after %v", d)
+				}
+			})
+		})
+	}
+}

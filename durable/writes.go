@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -322,10 +323,7 @@ func (n *node) conclude(l *live, r result, completed bool) {
 	c.done = func() {
 		switch {
 		case errors.Is(c.err, errOld):
-			later := r
-			later.asof = n.now()
-			later.next = r.again(later.asof)
-			n.conclude(l, later, completed)
+			n.writes.Aside(func() { n.concludeAgain(l, c, completed) })
 		case errors.Is(c.err, engine.ErrTooLarge) && next != nil && (next.Failed != nil || next.Note != ""):
 			brief := *next
 			brief.Failed, brief.Note = nil, ""
@@ -355,6 +353,20 @@ func (n *node) conclude(l *live, r result, completed bool) {
 	} else {
 		n.keepUnsent(l, c)
 	}
+}
+
+// concludeAgain computes the result of a run again, and writes it.
+func (n *node) concludeAgain(l *live, c *change, completed bool) {
+	ctx, cancel := n.callContext()
+	defer cancel()
+	now, err := n.sureNow(ctx)
+	if err != nil {
+		n.keepUnsent(l, c)
+		return
+	}
+	r := c.result
+	r.asof, r.next = now, r.again(now)
+	n.conclude(l, r, completed)
 }
 
 // hold requests that the node hold the change's tasks that are due soon and have a handler on this node.

@@ -169,7 +169,7 @@ func judge(events []event, effects map[string]int, left map[string]bool, restart
 			breaks("D3", key, "is left over")
 		case added && !happened && (!s.removing || s.remove != nil && s.remove.Err == notFound):
 			breaks("D6", key, "was added, not removed, and never completed")
-		case s.move != nil && s.move.Err == "" && !s.movedRan(clock):
+		case s.move != nil && s.move.Err == "" && !s.movedRan(clock, stops):
 			breaks("D6", key, "was moved, and has not run since")
 		case s.pause != nil && s.pause.Err == "" && !s.pausedRan():
 			breaks("D6", key, "was paused, and has not run since")
@@ -228,7 +228,7 @@ func (s *story) judgeStarts(clock clock, stops []event, bans bans, breaks func(p
 		}
 		if m := s.move; m != nil && m.Err == "" {
 			decided := slices.IndexFunc(s.confirms, func(c event) bool { return c.Fence == ev.Fence })
-			if decided >= 0 && s.confirms[decided].From > m.At && ev.Due < m.least(clock, ev.At) {
+			if decided >= 0 && s.confirms[decided].From > m.At && ev.Due < m.least(clock, ev.At)-m.stale(stops) {
 				breaks("D2", "is decided to start at its old time after it was moved")
 			}
 		}
@@ -285,8 +285,8 @@ func (ev event) least(clock clock, started int64) int64 {
 }
 
 // movedRan reports whether the run to which the task was moved has started.
-func (s *story) movedRan(clock clock) bool {
-	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.least(clock, ev.At) })
+func (s *story) movedRan(clock clock, stops []event) bool {
+	return slices.ContainsFunc(s.starts, func(ev event) bool { return ev.Due >= s.move.least(clock, ev.At)-s.move.stale(stops) })
 }
 
 // pausedRan reports whether a start was decided since the task was paused: such a run does not count.
