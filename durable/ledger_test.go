@@ -58,7 +58,7 @@ import (
 //
 // Its time is the engine's. If the machine of a node was suspended, and only an answer from the engine can show it,
 // then a handler may be called for what was decided within 100 ms before, not counting the suspension, and a delay may be too
-// short by [engine.MaxStale].
+// short by [engine.MaxStale] and what a call takes.
 type ledger struct {
 	engine   engine.Engine
 	lease    time.Duration
@@ -779,7 +779,7 @@ func (l *ledger) stale() (most int64) {
 	for node := range l.machines {
 		most = max(most, int64(l.unseen(node, time.Time{})))
 	}
-	return min(most, int64(engine.MaxStale))
+	return min(most, int64(engine.MaxStale+simLease*3/2)) // and a call may have taken that long before
 }
 
 // least returns the earliest due time of the task if it is added at that time or later.

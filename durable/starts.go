@@ -236,7 +236,13 @@ func (n *node) skips(l *live, rec *task.Record, of *kind) bool {
 	if n.skipsTo(l, of) == engine.None {
 		return false
 	}
-	after := func(now int64) *task.Record { return rec.Skipped(n.skipsTo(l, of), now) }
+	after := func(now int64) *task.Record {
+		to := n.skipsTo(l, of)
+		if to == engine.None { // the time was too late before
+			return rec
+		}
+		return rec.Skipped(to, now)
+	}
 	now := n.now()
 	n.conclude(l, result{next: after(now), asof: now, again: after}, false)
 	return true

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
