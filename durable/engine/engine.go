@@ -137,7 +137,7 @@ type Engine interface {
 
 	// Reap removes the members whose leases have expired, as Leave does, and returns their names. It reaps a member
 	// only if the engine has been up for longer than that member's lease, because leases cannot be renewed during an
-	// outage.
+	// outage. If the engine's clock was ahead when a lease was last renewed, the lease expires one lease after a Reap.
 	Reap(ctx context.Context) (names []string, err error)
 }
 

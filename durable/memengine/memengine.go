@@ -382,7 +382,9 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	}
 	defer e.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(e.members)) {
-		if m := e.members[id]; !e.leased(m) && time.Since(e.up) > m.lease {
+		m := e.members[id]
+		m.until = min(m.until, e.now()+int64(m.lease)) // the clock may have been ahead
+		if !e.leased(m) && time.Since(e.up) > m.lease {
 			e.end(id)
 			names = append(names, m.name)
 		}

@@ -5,6 +5,7 @@ package memengine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -157,6 +158,23 @@ func TestEngine_time_isThatOfTheBubble(t *testing.T) {
 		}
 		if _, _, err := e.Renew(ctx, id, nil); !errors.Is(err, engine.ErrMemberGone) {
 			t.Errorf("a reaped member renews its lease: %v", err)
+		}
+	})
+}
+
+// The clock was a year ahead when a lease was renewed. The lease expires one lease after the next Reap.
+func TestReap_afterAClockThatWasAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, e := t.Context(), memengine.New()
+		e.Step(365 * 24 * time.Hour)
+		_, _, err := e.Join(ctx, "a", time.Hour)
+		ok(t, err)
+		e.Step(-365 * 24 * time.Hour)
+		for _, want := range []string{"[]", "[a]"} {
+			if names, err := e.Reap(ctx); err != nil || fmt.Sprint(names) != want {
+				t.Errorf("reaped are %q, %v, want %s", names, err, want)
+			}
+			time.Sleep(time.Hour + 1)
 		}
 	})
 }

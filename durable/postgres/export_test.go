@@ -62,7 +62,7 @@ func (e *Engine) swap(in *string, what, with string) {
 	*in = strings.Replace(*in, what, with, 1)
 }
 
-const sinceSQL = "\n\t\tAND lease < $now - (SELECT since FROM $schema.version WHERE one)"
+const sinceSQL = "\n\t\tAND NOT $now - (SELECT since FROM $schema.version WHERE one) BETWEEN 0 AND lease"
 
 const slowDead = "CASE WHEN (SELECT pg_sleep(0.01)::text = '') THEN until < $now END"
 
@@ -99,9 +99,11 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 		*e.primary = primary{}
 	case "10 reaping right after an outage":
 		swap(&e.sql.markDead,
-			"AND lease < extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000", "")
+			"AND NOT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000 BETWEEN 0 AND lease", "")
 	case "reaping right after a promotion":
 		swap(&e.sql.markDead, sinceSQL, "")
+	case "started while the clock was ahead": // no detail is removed
+		swap(&e.sql.markDead, "pg_postmaster_start_time()", "(clock_timestamp() + interval '1 year')")
 	}
 }
 

@@ -109,6 +109,7 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	}
 	b := e.batch()
 	b.Queue(e.sql.noticeServer)
+	b.Queue(e.sql.cutLeases)
 	names, err = e.end(ctx, b, e.sql.markDead)
 	return names, explain("reap", err)
 }

@@ -7,6 +7,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -253,6 +254,43 @@ func TestReap_whileAllLive_notesTheServer(t *testing.T) {
 	noted := column(t, s.URL(), e.Text("SELECT server || ' ' || (since > 0) FROM $schema.version"))
 	if len(names) > 0 || len(noted) != 1 || !strings.HasSuffix(noted[0], " 00000001 true") {
 		t.Errorf("reaped are %q, and noted is %q", names, noted)
+	}
+}
+
+// The clock was a year ahead while the server started, was noticed as the primary and renewed leases. A member that died
+// meanwhile is reaped after its lease, and one that lives is not.
+func TestReap_afterAClockThatWasAhead(t *testing.T) {
+	const lease = time.Second
+	ctx := t.Context()
+	s := startFor(t, start)
+	e, err := postgres.Open(ctx, s.URL())
+	check(t, err)
+	defer e.Close()
+	e.Break("started while the clock was ahead")
+	lives, _, err := e.Join(ctx, "lives", lease)
+	check(t, err)
+	dead, _, err := e.Join(ctx, "dead", lease)
+	check(t, err)
+	_, err = e.Reap(ctx) // notes the server
+	check(t, err)
+	commit(t, e, 0, add("k", 1))
+	_, err = e.Claim(ctx, engine.ClaimRequest{By: dead, Kinds: []string{"kind"}, Until: math.MaxInt64 - 2, Most: 1})
+	check(t, err)
+	conn := connect(t, s.URL())
+	exec(t, conn, e.Text("UPDATE $schema.member SET until = until + 31536000000000000; "+
+		"UPDATE $schema.version SET since = since + 31536000000000000"))
+	began := time.Now()
+	var reaped []string
+	await(t, func() error {
+		_, _, renewed := e.Renew(ctx, lives, nil)
+		reaped, err = e.Reap(ctx)
+		if err == nil && len(reaped) == 0 {
+			err = errors.New("no member is reaped")
+		}
+		return errors.Join(renewed, err)
+	})
+	if after := time.Since(began); fmt.Sprint(reaped) != "[dead]" || after < lease {
+		t.Errorf("%q are reaped after %v, want the dead one after its lease", reaped, after)
 	}
 }
 

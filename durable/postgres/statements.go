@@ -69,6 +69,7 @@ type statements struct {
 	anythingDead string
 	noticeServer string
 	advance      string
+	cutLeases    string
 	markDead     string
 	markLeft     string
 	freeOfGone   string
@@ -342,12 +343,12 @@ SELECT id, name, lease, until, report FROM m WHERE NOT gone`),
 		// The walk goes from one member to the next and reads the newest version of each row.
 		anythingDead: sql(`
 WITH RECURSIVE m AS (
-	(SELECT id, until FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
+	(SELECT id, until, lease FROM $schema.member ORDER BY id DESC, until DESC LIMIT 1)
 	UNION ALL
 	SELECT n.* FROM m, LATERAL (
-		SELECT id, until FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
+		SELECT id, until, lease FROM $schema.member WHERE id < m.id ORDER BY id DESC, until DESC LIMIT 1) n
 )
-SELECT EXISTS (SELECT FROM m WHERE until < $now)
+SELECT EXISTS (SELECT FROM m WHERE until < $now OR until - lease > $now + 60000000000)
 	OR (SELECT server IS DISTINCT FROM $server FROM $schema.version WHERE one)`),
 
 		// This statement records a new primary and the time at which it was first seen. It runs separately before
@@ -363,13 +364,17 @@ SELECT setval($revision, greatest(pg_sequence_last_value($revision), $now / 1000
 
 		advance: sql("SELECT $advance"),
 
+		// If the clock was ahead when a lease was last renewed, the lease expires one lease from now.
+		cutLeases: sql(`
+UPDATE $schema.member SET until = $now + lease WHERE NOT gone AND until - lease > $now + 60000000000`),
+
 		// A member is reaped only after the server has been up, and known to be the primary, for longer than the
-		// member's lease.
+		// member's lease. A time after the present is from a clock that was ahead, and says nothing.
 		markDead: sql(`
 WITH dead AS MATERIALIZED (
 	SELECT id FROM $schema.member WHERE NOT gone AND until < $now
-		AND lease < extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000
-		AND lease < $now - (SELECT since FROM $schema.version WHERE one)
+		AND NOT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000000 BETWEEN 0 AND lease
+		AND NOT $now - (SELECT since FROM $schema.version WHERE one) BETWEEN 0 AND lease
 	ORDER BY id FOR UPDATE SKIP LOCKED)
 UPDATE $schema.member m SET gone = true, until = 0 FROM dead WHERE m.id = dead.id RETURNING m.name`),
 

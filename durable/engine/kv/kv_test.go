@@ -154,6 +154,39 @@ func confirms(t *testing.T, e engine.Engine, by engine.MemberID, s engine.Stored
 	return held[0]
 }
 
+// The clock of the KV was a year ahead when the KV became available and a member beat for the last time. The member is
+// reaped when another process has seen the same beat for a lease and an eighth, and a member that beats is not.
+func TestReap_afterAClockThatWasAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		e := open(t, m)
+		lives := join(t, e, "lives", time.Minute)
+		m.Step(365 * 24 * time.Hour)
+		m.Restart()
+		dead := join(t, e, "dead", time.Minute)
+		write(t, e, 0, add("k"))
+		claim(t, e, dead)
+		_, _, err := e.Renew(t.Context(), lives, nil)
+		ok(t, err)
+		m.Step(-365 * 24 * time.Hour)
+		began := time.Now()
+		for time.Since(began) < 5*time.Minute {
+			names, err := e.Reap(t.Context())
+			ok(t, err)
+			if len(names) > 0 {
+				if took := time.Since(began); fmt.Sprint(names) != "[dead]" || took < time.Minute || took > 70*time.Second {
+					t.Errorf("%q are reaped after %v", names, took)
+				}
+				return
+			}
+			time.Sleep(time.Second)
+			_, _, err = e.Renew(t.Context(), lives, nil)
+			ok(t, err)
+		}
+		t.Error("no member is reaped")
+	})
+}
+
 // Without a clock of the KV, another process reaps a member when it has seen the same beat for a lease and an eighth.
 // The member stops starting runs before that. Time during which the KV was away does not count.
 func TestLease_byObservation(t *testing.T) {

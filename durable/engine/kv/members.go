@@ -78,9 +78,9 @@ func (e *shared) membersOf(at moment, entries []engine.Entry, asked time.Time,
 			m.beat = entry.Version
 			began := d.varint()
 			m.report = d.b
-			if e.clock != nil {
+			if e.clock != nil && began <= at.now { // otherwise the clock was ahead, or it has advanced since
 				m.left = time.Duration(began + int64(m.lease) - at.now)
-				m.dead = m.left <= 0 && at.now-at.up > int64(m.lease)
+				m.dead = m.left <= 0 && (at.now-at.up > int64(m.lease) || at.up > at.now)
 			} else {
 				m.left, m.dead = e.watch(m, asked)
 			}
