@@ -184,6 +184,11 @@
 // No task is lost when the wall clock is set. A task within the window keeps its remaining delay. A task beyond the
 // window follows the new time, and may run up to half a window late.
 //
+// If the clock was ahead by more than a minute and is set back, a repeating task may be due much too late, because its
+// next run was computed meanwhile. Such tasks are found within two minutes, or when the next process starts. Each is
+// then due at the next instant of its own interval or calendar, or after the rest of its wait, and a warning is logged
+// once. A task that runs only once keeps its due time, as does one whose due time was chosen with At.
+//
 // # Many machines
 //
 // [Join] returns a scheduler that is one of many nodes, on any number of machines. The nodes share an [engine.Engine],
@@ -196,7 +201,8 @@
 // The promises hold across all nodes, with these differences:
 //
 //   - Time. The engine's clock decides when a task is due. No run starts before it is due by that clock. A
-//     delay that is given just after the node's machine was suspended may be too short by up to a quarter of a second.
+//     delay that is given just after the machine was suspended may be too short, by a quarter of a second and the time
+//     that the engine takes to answer.
 //   - Removal. No node decides to start the old run after RemoveTask, SetTask or Reschedule has returned nil on any
 //     node. A run that started just before may still enter its handler, within 100 ms or within the engine's response
 //     time if that is longer.

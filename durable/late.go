@@ -54,3 +54,17 @@ func (n *node) late(asked, now int64) {
 		n.transit.Store(max(n.transit.Load(), n.own()-asked))
 	}
 }
+
+// concludeAgain computes the result of a run again, and writes it.
+func (n *node) concludeAgain(l *live, c *change, completed bool) {
+	ctx, cancel := n.callContext()
+	defer cancel()
+	now, err := n.sureNow(ctx)
+	if err != nil {
+		n.keepUnsent(l, c)
+		return
+	}
+	r := c.result
+	r.asof, r.next = now, r.again(now)
+	n.conclude(l, r, completed)
+}

@@ -57,8 +57,8 @@ import (
 //	         one that its task was parked or its run given up, and that was not stored
 //
 // Its time is the engine's. If the machine of a node was suspended, and only an answer from the engine can show it,
-// then a handler may be called for what was decided within 100 ms before, not counting the suspension, and a delay may be too
-// short by [engine.MaxStale] and what a call takes.
+// then a handler may be called for a run that was decided within 100 ms before, not counting the suspension, and a delay may be too
+// short by [engine.MaxStale] and the time of a call.
 type ledger struct {
 	engine   engine.Engine
 	lease    time.Duration

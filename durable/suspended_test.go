@@ -223,7 +223,7 @@ func TestSuspended_shortly_D11(t *testing.T) {
 	})
 }
 
-// After a suspension, the node runs what is due, and goes on as before. Its runs that are in progress end as they would
+// After a suspension, the node runs due tasks and continues as before. Its runs that are in progress end as they would
 // have, if no other node has taken them over.
 func TestSuspended_runsWhatIsDue(t *testing.T) {
 	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {

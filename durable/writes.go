@@ -354,20 +354,6 @@ func (n *node) conclude(l *live, r result, completed bool) {
 	}
 }
 
-// concludeAgain computes the result of a run again, and writes it.
-func (n *node) concludeAgain(l *live, c *change, completed bool) {
-	ctx, cancel := n.callContext()
-	defer cancel()
-	now, err := n.sureNow(ctx)
-	if err != nil {
-		n.keepUnsent(l, c)
-		return
-	}
-	r := c.result
-	r.asof, r.next = now, r.again(now)
-	n.conclude(l, r, completed)
-}
-
 // hold requests that the node hold the change's tasks that are due soon and have a handler on this node.
 func (n *node) hold(c *change) {
 	soon := n.clock.Earliest(n.own()) + int64(lookAhead)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package ttlcache provides an in-memory cache that uses a timing wheel to expire its values.
+// Package ttlcache provides an in-memory cache that uses a timing wheel to expire its values. Times to live count on the
+// monotonic clock, which stands still while the machine is suspended. So a value with five minutes to live may still be
+// returned after an hour of sleep: it expires when the machine has been awake for five minutes.
 //
 //	tw := timewheel.NewTimeWheel(10*time.Millisecond, 1024)
 //	tw.Start()

@@ -39,9 +39,9 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 18951, "durable": 11261,
-	"durable/keeper.go": 613, "durable/memengine/memengine.go": 594,
-	"durable.node": 32, "durable.keeper": 34, "durable.Info": 26, "durable.Stats": 26,
+	"all": 19929, "durable": 11994,
+	"durable/keeper.go": 620, "durable/memengine/memengine.go": 600,
+	"durable.node": 32, "durable.keeper": 35, "durable.Info": 26, "durable.Stats": 26,
 }
 
 // order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of

@@ -279,7 +279,7 @@ func (f *fleet) suspend(_ *node) {
 }
 
 // suspensions is a run with suspensions only, after which the nodes are still members. With a shorter lease, other nodes
-// take over the tasks of a node before what it has read of the settings is too old.
+// take over the tasks of a node before its settings are too old.
 func (f *fleet) suspensions(between func() time.Duration) verdict {
 	f.t.Helper()
 	defer func(was time.Duration) { lease = was }(lease)

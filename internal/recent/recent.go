@@ -142,7 +142,7 @@ func (q *Of[T]) Stop() {
 }
 
 // Since returns how long ago t was, by the monotonic or the wall clock, whichever has advanced further. The monotonic
-// clock stands still while the machine is suspended, so what was learned before is older than [time.Since] says.
+// clock stands still while the machine is suspended, so an answer from before is older than [time.Since] says.
 func Since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

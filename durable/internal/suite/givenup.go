@@ -166,7 +166,7 @@ var changes = map[string]func(k *kit.Kit, key string) error{
 }
 
 // Parked and given up are said of a task if that was stored: not of one that was removed, moved, replaced, paused or
-// declared anew during its last attempt. A cancelled attempt is found as cancelled, whatever follows from it.
+// declared again during its last attempt. A cancelled attempt is found as cancelled, whatever follows from it.
 func saysWhatWasStored(t *testing.T, k *kit.Kit) {
 	ends := map[string]error{"gives up": errNot, "parks": durable.Park(errNot)}
 	k.Handle("k", func(ctx context.Context, run durable.Run) error {
