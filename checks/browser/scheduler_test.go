@@ -732,3 +732,17 @@ func TestScheduler_worksByKeyboard(t *testing.T) {
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.until(`$("task-message").textContent === "It runs at once."`)
 }
+
+// The row of a kind says how many runs were given up, and whether its repeating tasks are parked instead.
+func TestScheduler_givenUp(t *testing.T) {
+	s, source := newScheduler(t, memstore.New())
+	once := durable.WithRetry(1, time.Second, time.Second)
+	fails := func(context.Context, durable.Run) error { return errRefused }
+	must(t, s.Handle("report", fails, once), s.Handle("transfer", fails, once, durable.WithParkRepeating()), s.Start())
+	for _, kind := range []string{"report", "transfer"} {
+		must(t, s.AddTask(t.Context(), durable.Task{Key: kind, Kind: kind, Delay: time.Millisecond, Interval: time.Hour, Times: durable.Forever}))
+	}
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))+"#scheduler=tasks", 1200, "light")
+	p.until(`$("kinds").textContent.includes("1 given up") && $("kinds").textContent.includes("after 1 s to 1 s; parks repeating tasks")`)
+	p.until(`[...$("kinds").querySelectorAll("a")].filter((a) => a.textContent === "1" && a.href.includes("state=parked")).length === 1`)
+}

@@ -177,7 +177,7 @@ function showKinds(state) {
     inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
     const nobody = !k.here && k.nodes === 0;
     const where = nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "";
-    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where, runsText(k.here)].filter(Boolean).join("; "));
+    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where, runsText(k.here), k.here?.given_up ? `${compact(k.here.given_up)} given up` : ""].filter(Boolean).join("; "));
     name.lastChild.classList.toggle("bad", nobody);
     write(tasks, compact(k.tasks));
     for (const [td, n, q] of [[failing, k.failing, { failing: "true" }], [parked, k.parked, { state: "parked" }]]) {
@@ -194,7 +194,7 @@ function showKinds(state) {
     const pair = (q) => q && h.last.attempts > 0 ? `${short(q.p50)} · ${short(q.p99)}` : "–";
     write(run, pair(h?.last?.run));
     write(late, pair(h?.last?.late));
-    write(policy.firstChild, h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}` : "–");
+    write(policy.firstChild, h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}${h.park_repeating ? "; parks repeating tasks" : ""}` : "–");
     write(policy.lastChild, h ? limitsText(h) : "");
     label(act.firstChild, k.paused ? "Resume" : "Pause");
     act.firstChild.setAttribute("aria-label", `${k.paused ? "Resume" : "Pause"} kind ${k.kind}`);
