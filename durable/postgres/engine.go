@@ -151,7 +151,7 @@ func (c *config) prepare(ctx context.Context, cfg *pgxpool.Config, server *prima
 		cfg.ConnConfig.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
 	case !strings.HasPrefix(path, "pg_catalog") && !strings.HasPrefix(path, "pg_temp"):
 		return false, fmt.Errorf("postgres: search_path is %s, and behind a pooler pg_catalog must be the first of it, or not "+
-			"in it: ALTER ROLE ... IN DATABASE ... SET search_path = ...", path)
+			"in it (ALTER ROLE, SET search_path)", path)
 	}
 	if !server.known() {
 		c.server = "server"

@@ -85,12 +85,12 @@ func TestRestore_inPlace(t *testing.T) {
 func TestRestore_ofAMemberThatLives(t *testing.T) {
 	e := open(t)
 	conn := connect(t, shared.URL())
-	id, now, err := e.Join(t.Context(), "lives", time.Hour)
+	id, _, err := e.Join(t.Context(), "lives", time.Hour)
 	check(t, err)
 	commit(t, e, 0, add("lost", 1))
 	last := get(t, e, "lost").Revision
 	exec(t, conn, e.Text("ALTER SEQUENCE $schema.revision RESTART WITH 1"))
-	_, now, err = e.Renew(t.Context(), id, nil)
+	_, now, err := e.Renew(t.Context(), id, nil)
 	check(t, err)
 	if r := commit(t, e, 0, add("k", now)); r[0].Revision <= last {
 		t.Errorf("the revision %d follows %d", r[0].Revision, last)

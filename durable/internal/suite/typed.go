@@ -45,7 +45,7 @@ func emptyPayloads(t *testing.T, k *kit.Kit) {
 const secret = "4111111111111111"
 
 // A card has a method whose error quotes the text.
-type card struct{ number string }
+type card struct{}
 
 func (c *card) UnmarshalJSON(b []byte) error { return fmt.Errorf("card %s is not valid", b) }
 

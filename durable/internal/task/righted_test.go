@@ -72,6 +72,7 @@ func TestRighted(t *testing.T) {
 		"snoozed":                 {hourly.After(Outcome{Snooze: true, Wait: 3 * time.Hour}, of, ahead, 0), now + int64(3*time.Hour)},
 		"skipped":                 {nightly.Skipped(ahead, ahead), at("2026-03-02 02:30:00")},
 		"moved":                   {nightly.Moved(ahead+5*year, ahead), now + 5*year},
+		"moved by long":           {hourly.Moved(ahead+5*year, ahead), now + 5*year},
 		"moved within the period": {nightly.Moved(ahead+10, ahead), at("2026-03-02 02:30:00")},
 		"redefined":               {hourly.Redefined(nightlyAt(ahead), false, ahead), at("2026-03-02 02:30:00")},
 		"resumed":                 {nightly.After(Outcome{}, of, ahead, 0).Held().Resumed(nil, ahead), at("2026-03-02 02:30:00")},
