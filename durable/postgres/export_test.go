@@ -76,6 +76,8 @@ func (e *Engine) Break(detail string) {
 		swap(&e.sql.confirm, "WHERE (SELECT leased FROM me)", "WHERE $1::bigint > 0")
 	case "6 a claim does not lock its member":
 		swap(&e.sql.claim, "FOR KEY SHARE", "")
+	case "no look at all kinds at once":
+		e.BeVersion7()
 	case "a slow reaper": // some time passes after the snapshot of its first statement
 		swap(&e.sql.markDead, "until < $now", slowDead)
 	case "7 a slow reaper of one statement":
@@ -143,7 +145,8 @@ var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;
 // BeVersion6 makes the engine behave like version 6, which looks up a member by its id alone and does not know since
 // when the server has been the primary.
 func (e *Engine) BeVersion6() {
-	for _, in := range []*string{&e.sql.look, &e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
+	e.BeVersion7()
+	for _, in := range []*string{&e.sql.probe, &e.sql.look, &e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
 		e.swap(in, "($member", "(SELECT * FROM $schema.member WHERE id = $1")
 	}
 	e.swap(&e.sql.commit, "ORDER BY until DESC LIMIT 1 ", "")
@@ -244,6 +247,48 @@ func OpenVersion6(ctx context.Context, url string, opts ...Option) (*Engine, err
 	return openOld(ctx, url, Schema6, (*Engine).BeVersion6, opts...)
 }
 
+// Schema7 is the SQL that makes the schema of version 7.
+var Schema7 = Schema6 + migrations[6] + "UPDATE $schema.version SET version = 7;"
+
+// BeVersion7 makes the engine behave like version 7, which looks into each kind.
+func (e *Engine) BeVersion7() {
+	e.sql.probe = e.config.statement("SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone), " +
+		"$2::bigint < $3::bigint")
+}
+
+// Version returns the version of the schema that this program needs.
+func Version() int { return len(migrations) }
+
+// Check returns the version of the schema, or the error of a program of the given version.
+func Check(ctx context.Context, conn *pgx.Conn, version int, opts ...Option) (have int, err error) {
+	err = as(version, opts, func(c config) error {
+		have, err = c.check(ctx, conn)
+		return err
+	})
+	return have, err
+}
+
+// MigrateTo migrates the schema as a program of the given version does.
+func MigrateTo(ctx context.Context, conn *pgx.Conn, version int, opts ...Option) error {
+	return as(version, opts, func(c config) error { return c.migrateOn(ctx, conn) })
+}
+
+// as calls the function while this is a program of the given version.
+func as(version int, opts []Option, f func(config) error) error {
+	defer func(all []string) { migrations = all }(migrations)
+	migrations = migrations[:version]
+	c, err := newConfig(opts)
+	if err != nil {
+		return err
+	}
+	return f(c)
+}
+
+// OpenVersion7 opens an engine of a program of version 7 on a schema that it makes.
+func OpenVersion7(ctx context.Context, url string, opts ...Option) (*Engine, error) {
+	return openOld(ctx, url, Schema7, (*Engine).BeVersion7, opts...)
+}
+
 func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Option) (*Engine, error) {
 	e, err := Open(ctx, url, opts...)
 	if err != nil {
@@ -273,7 +318,7 @@ func Statements(e *Engine) map[string]string {
 		"commit": s.commit, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
 		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
 		"anythingDead": s.anythingDead, "noticeServer": s.noticeServer, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
-		"deleteGone": s.deleteGone, "look": s.look, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
+		"deleteGone": s.deleteGone, "probe": s.probe, "look": s.look, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,
 		"stillHeld": s.stillHeld, "status": s.status,
 	}
 }

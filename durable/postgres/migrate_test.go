@@ -340,3 +340,55 @@ func TestMigrate_fromVersion6_withProgramsOfIt(t *testing.T) {
 		t.Error("each renewal looks at all versions of the row that are left")
 	}
 }
+
+// Programs of version 7 claim next to programs of this version, during the migration and afterwards.
+func TestMigrate_fromVersion7_withProgramsOfIt(t *testing.T) {
+	at := schema()
+	old, err := postgres.OpenVersion7(t.Context(), server(t), at)
+	check(t, err)
+	t.Cleanup(old.Close)
+	store(t, old, 1, 1)
+	e := open(t, at) // which migrates
+	for _, node := range []*postgres.Engine{old, e, old} {
+		id, now, err := node.Join(t.Context(), "node", time.Hour)
+		check(t, err)
+		c, err := node.Claim(t.Context(), engine.ClaimRequest{By: id, Kinds: manyKinds(), Until: now, Most: 10, Readable: 255})
+		if err != nil || len(c.Tasks) != 1 {
+			t.Errorf("claimed are %+v, %v", c.Tasks, err)
+		}
+		check(t, node.Leave(t.Context(), id)) // its task is free again
+	}
+}
+
+// A deployment is rolled back as docs/versions.md says: the version is set back by hand. Then programs of the earlier
+// version open the schema, which has all that they need and more, and work. Programs of this version migrate it again.
+func TestMigrate_backByHand(t *testing.T) {
+	ctx, at := t.Context(), schema()
+	e := open(t, at)
+	conn := connect(t, server(t))
+	earlier := postgres.Version() - 1
+	if _, err := postgres.Check(ctx, conn, earlier, at); !errors.Is(err, engine.ErrVersion) {
+		t.Fatalf("a program of version %d opens a later schema: %v", earlier, err)
+	}
+	commit(t, e, 0, add("before", 1<<62))
+	exec(t, conn, fmt.Sprintf(e.Text("UPDATE $schema.version SET version = %d"), earlier))
+	if v, err := postgres.Check(ctx, conn, earlier, at); err != nil || v != earlier {
+		t.Fatalf("a program of version %d finds version %d, %v", earlier, v, err)
+	}
+	check(t, postgres.MigrateTo(ctx, conn, earlier, at))
+	e.BeVersion7()
+	works(t, e)
+	exec(t, conn, e.Text("DELETE FROM $schema.settings"))
+	exec(t, conn, e.Text("DELETE FROM $schema.note"))
+	if _, err := postgres.Open(ctx, shared.URL(), at, postgres.WithoutMigration()); !errors.Is(err, postgres.ErrSchema) {
+		t.Errorf("without a migration a later program opens version %d: %v", earlier, err)
+	}
+	again := open(t, at) // which migrates
+	if v, err := postgres.Check(ctx, conn, postgres.Version(), at); err != nil || v != postgres.Version() {
+		t.Errorf("it is version %d again, %v", v, err)
+	}
+	if get(t, again, "before") == nil {
+		t.Error("a task is lost")
+	}
+	works(t, again)
+}
