@@ -177,7 +177,7 @@ type attemptsJSON struct {
 
 type nodeJSON struct {
 	Name    string     `json:"name"`
-	ID      int64      `json:"id"`
+	ID      int64      `json:"id,string"` // scripts would round the number
 	Self    bool       `json:"self"`
 	Lease   float64    `json:"lease"`
 	Left    *float64   `json:"left"` // null if unknown, because the engine does not answer or its last answer is old

@@ -493,7 +493,7 @@ func TestBoard_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report := durable.NodeReport{Held: 7, Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}
 		f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New()), nodes: []durable.NodeInfo{
-			{Name: "a", ID: 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, NodeReport: report},
+			{Name: "a", ID: 1<<53 + 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, NodeReport: report},
 			{Name: "b", ID: 2, Lease: 5 * time.Second, Left: 4 * time.Second},
 		}, census: func() durable.Counts {
 			return durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 1}}}
@@ -503,6 +503,9 @@ func TestBoard_nodes(t *testing.T) {
 		s := b.state(-1)
 		if len(s.Nodes) != 2 || s.Nodes[0].Held != 7 || *s.Nodes[0].Left != 4 || !s.Nodes[0].Self || s.Nodes[0].Workers != 8 || s.Nodes[0].Version != "v1" {
 			t.Errorf("the nodes are %+v", s.Nodes)
+		}
+		if text, err := json.Marshal(s.Nodes[0]); err != nil || !strings.Contains(string(text), `"id":"9007199254740993"`) {
+			t.Errorf("a script would round the number of the node: %s, %v", text, err)
 		}
 		if !s.Health.Well || s.Health.Text != "Working: 0 of 1,024 workers busy, 0 tasks, none parked, 2 nodes" {
 			t.Errorf("the health is %+v", s.Health)

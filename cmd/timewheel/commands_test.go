@@ -625,13 +625,14 @@ func TestTimeZones_areInTheProgram(t *testing.T) {
 	}
 }
 
+// The JSON has the number of a node as a text, because programs that read numbers as floating point would round it.
 func TestNodes_areATable(t *testing.T) {
 	nodes := []durable.NodeInfo{
 		{Name: "web-1", ID: 7, Lease: 5 * time.Second, Left: 3800 * time.Millisecond,
 			NodeReport: durable.NodeReport{Held: 1204, Version: "v0.1.0", Kinds: []string{"mail", "order"}, Waiting: 3, Running: 8,
 				Workers: 8, Started: now.Add(-26 * time.Hour), OldestWait: 41500 * time.Millisecond, SinceStart: 38 * time.Second,
 				Busiest: durable.KindRuns{Kind: "mail", Running: 7, Longest: 41 * time.Second}}},
-		{Name: "web\n2", ID: 8, Lease: 5 * time.Second, Left: -1300 * time.Millisecond},
+		{Name: "web\n2", ID: 1<<53 + 1, Lease: 5 * time.Second, Left: -1300 * time.Millisecond},
 	}
 	for name, asJSON := range map[string]bool{"nodes.golden": false, "nodes-json.golden": true} {
 		var out strings.Builder

@@ -405,7 +405,7 @@ func defineNodes(p *program, f *flag.FlagSet) action {
 
 type nodeJSON struct {
 	Name  string          `json:"name"`
-	ID    engine.MemberID `json:"id"`
+	ID    engine.MemberID `json:"id,string"`
 	Lease seconds         `json:"lease"`
 	Left  seconds         `json:"left"` // time left on the lease; negative if the renewal is late
 

@@ -76,6 +76,9 @@ func (e *Engine) Break(detail string) {
 		swap(&e.sql.confirm, "WHERE (SELECT leased FROM me)", "WHERE $1::bigint > 0")
 	case "6 a claim does not lock its member":
 		swap(&e.sql.claim, "FOR KEY SHARE", "")
+	case "the numbers of members come from a sequence":
+		swap(&e.sql.join, "(t.now / 1000000000 % 4294967296 << 31) + $3::bigint AS id",
+			"nextval(pg_get_serial_sequence("+quote(e.Text("$schema.member"))+", 'id')) + $3::bigint * 0 AS id")
 	case "no look at all kinds at once":
 		e.BeVersion7()
 	case "a slow reaper": // some time passes after the snapshot of its first statement

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,10 +104,14 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-// A crash empties a table that is not logged, and no standby has it.
+// A crash empties a table that is not logged, and no standby has it. That shows through a pooler, too.
 func TestHealth_unloggedTables(t *testing.T) {
-	for _, table := range []string{"task", "settings", "note"} {
-		e := open(t)
+	direct := server(t)
+	pooled := strings.Replace(direct, shared.Addr(), relay(t, shared.Addr()), 1)
+	for table, url := range map[string]string{"task": direct, "settings": direct, "note": pooled} {
+		e, err := postgres.Open(t.Context(), url, schema())
+		check(t, err)
+		defer e.Close()
 		if h, err := e.Health(t.Context()); err != nil || h.Unflushed {
 			t.Fatalf("the health is %+v, %v", h, err)
 		}

@@ -32,7 +32,7 @@ func TestClaim_ofManyKindsAtRest_costsWhatOneCosts(t *testing.T) {
 	})
 }
 
-// A claim of many kinds takes what is due of each, and nothing of another kind.
+// A claim of many kinds takes the due tasks of each, and no task of another kind.
 func TestClaim_ofManyKinds(t *testing.T) {
 	e := open(t)
 	id, now, err := e.Join(t.Context(), "node", time.Hour)

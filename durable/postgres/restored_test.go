@@ -7,14 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // claimed claims the only due task of a kind for a new member.
@@ -95,6 +98,90 @@ func TestRestore_ofAMemberThatLives(t *testing.T) {
 	if r := commit(t, e, 0, add("k", now)); r[0].Revision <= last {
 		t.Errorf("the revision %d follows %d", r[0].Revision, last)
 	}
+}
+
+// Two nodes work on while an older backup replaces the rows and the sequences. Each of its tasks runs once more, with a
+// later fence, also those that a third node claims before it crashes: the first nodes do not keep its lease alive.
+func TestRestore_whileTwoNodesWork_runsEachTaskOnce(t *testing.T) {
+	eachFound(t, 1, "tasks that do not run once with a later fence", []sabotage{
+		{"", false}, {"the numbers of members come from a sequence", true},
+	}, wrongAfterRestore)
+}
+
+// wrongAfterRestore returns how many tasks do not run exactly once after a restore, or with a fence from before.
+func wrongAfterRestore(t *testing.T, without string) (wrong int) {
+	t.Helper()
+	const tasks = 20
+	ctx, conn, at := t.Context(), connect(t, server(t)), schema()
+	var mu sync.Mutex
+	ran := make(map[string][]int64) // the fences of each task
+	total := func() (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, fences := range ran {
+			n += len(fences)
+		}
+		return n
+	}
+	await := func(n int, within time.Duration) {
+		for end := time.Now().Add(within); total() < n && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	var nodes []*durable.Scheduler
+	var e *postgres.Engine
+	for range 2 {
+		e = open(t, at)
+		e.Break(without)
+		s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithLease(2*time.Second))
+		check(t, err)
+		defer func() { check(t, s.Shutdown(context.WithoutCancel(ctx))) }()
+		check(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ran[run.Key] = append(ran[run.Key], run.Fence)
+			return nil
+		}))
+		nodes = append(nodes, s)
+	}
+	for i := range tasks {
+		check(t, nodes[0].AddTask(ctx, task(fmt.Sprint("task ", i), 0)))
+	}
+	exec(t, conn, e.Text("CREATE TABLE $schema.backup AS SELECT * FROM $schema.task"))
+	for _, s := range nodes {
+		check(t, s.Start())
+	}
+	await(tasks, time.Minute)
+
+	_, now, err := e.Renew(ctx, 0, nil)
+	check(t, err)
+	later := now + int64(3*time.Second) // so that the third node claims them first
+	exec(t, conn, e.Text("DELETE FROM $schema.member"))
+	exec(t, conn, e.Text("ALTER TABLE $schema.member ALTER COLUMN id RESTART WITH 1"))
+	exec(t, conn, e.Text("ALTER SEQUENCE $schema.revision RESTART WITH 1"))
+	id, _, err := e.Join(ctx, "crashes", time.Second)
+	check(t, err)
+	exec(t, conn, e.Text("DELETE FROM $schema.task"))
+	exec(t, conn, e.Text("INSERT INTO $schema.task SELECT * FROM $schema.backup"))
+	exec(t, conn, e.Text("UPDATE $schema.task SET due = $1"), later)
+	c, err := e.Claim(ctx, engine.ClaimRequest{By: id, Kinds: []string{"kind"}, Until: later, Most: tasks / 2, Readable: 255})
+	if err != nil || len(c.Tasks) != tasks/2 {
+		t.Fatalf("the third node has claimed %d tasks, %v", len(c.Tasks), err)
+	}
+	within := time.Minute
+	if without != "" {
+		within = 8 * time.Second
+	}
+	await(2*tasks, within)
+	mu.Lock()
+	defer mu.Unlock()
+	for key, fences := range ran {
+		if len(fences) != 2 || fences[1] <= fences[0] {
+			t.Logf("%s has the fences %d", key, fences)
+			wrong++
+		}
+	}
+	return wrong
 }
 
 // A standby is promoted that lacks the last joins and claims. Its clock may be behind, so the time does not help.
