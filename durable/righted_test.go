@@ -186,7 +186,7 @@ func TestClockAhead_onAStore(t *testing.T) {
 	}
 }
 
-// A run was in progress when the clock was set back, and its node dies. The task is due at its next instant all the same.
+// A run was in progress when the clock was set back, and its node dies. The task is still due at its next instant.
 func TestClockAhead_whileARunIsInProgress(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		var first atomic.Bool

@@ -15,7 +15,7 @@ import (
 // While nothing is due, a claim of 1,000 kinds makes at most twice the index scans of a claim of one kind, whether the
 // tasks of the kinds are stored or not.
 func TestClaim_ofManyKindsAtRest_costsWhatOneCosts(t *testing.T) {
-	eachFound(t, 1, "more index scans than twice those of one kind", []sabotage{
+	eachFound(t, 1, "more than twice the index scans of one kind", []sabotage{
 		{"", false}, {"no look at all kinds at once", true},
 	}, func(t *testing.T, without string) (more int) {
 		e := open(t)

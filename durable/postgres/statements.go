@@ -401,7 +401,7 @@ WITH done AS MATERIALIZED (
 DELETE FROM $schema.member m USING done WHERE m.ctid = done.at`),
 
 		// This statement comes before look if there are many kinds, because look reads the index once per range. It costs
-		// as much as a look for one kind, and has the same columns. The sums are those of the index task_due.
+		// as much as a look for one kind, and has the same columns. The index task_due has the sums.
 		probe: sql(`
 SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone), EXISTS (
 	SELECT FROM $schema.task t WHERE t.owner IS NULL AND t.due + 0 > $2 AND t.due + 0 <= $3 ORDER BY t.due + 0 LIMIT 1)`),
