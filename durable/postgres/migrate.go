@@ -104,7 +104,7 @@ ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS server text;
 ALTER TABLE $schema.version ADD COLUMN IF NOT EXISTS since bigint NOT NULL DEFAULT 0;
 `, `
 -- The free tasks of all kinds in order of due time. A claim of many kinds looks here first, and into each kind only if
--- something is due. The sum keeps the planner from using the index for the statements of a single kind, also those of
+-- something is due. The sum keeps the planner from using the index for the statements of a single kind, in this and in
 -- earlier programs: they would pass over the tasks of all other kinds.
 CREATE INDEX IF NOT EXISTS task_due ON $schema.task ((due OPERATOR(pg_catalog.+) 0)) WHERE owner IS NULL;
 `}
