@@ -1101,7 +1101,9 @@ func (r resigned) Commit(ctx context.Context, by engine.MemberID, batches []engi
 			}
 			switch r.fault {
 			case "38 a run that is given up does not count":
-				rec.Times++
+				if rec.Times != durable.Forever {
+					rec.Times++
+				}
 			case "40 the next run has fewer attempts":
 				rec.Attempts = 1
 			}
