@@ -152,10 +152,21 @@
 //		Cron: "CRON_TZ=Europe/Berlin 30 2 * * *"})
 //
 // A daily task runs once each day. When Berlin sets its clocks forward, 2:30 does not exist, and the task runs at 3:00.
-// When the clocks are set back, it runs only at the first 2:30. A task whose hour field is * follows the clock instead:
-// "30 * * * *" runs both times. See [Task] for the rules, and [Next] for computing due times. After downtime, a
-// calendar schedule is treated like an interval. A run that fails for the last time is given up, and the task runs
-// again at the next instant of its calendar.
+// When the clocks are set back, it runs only at the first 2:30. A task that runs every hour, or more than once an hour,
+// follows the clock instead: "30 * * * *" runs both times.
+//
+// Expressions follow the rules of cron(8). 7 is Sunday, and a day field that begins with a * restricts nothing.
+// L is the last day of a month and LW its last workday, 15W the workday nearest to the 15th, MON#1 the first Monday, and
+// 5L the last Friday. [Task] has the rules, and [Next] computes due times.
+//
+//	47 6 * * 7             every Sunday, as on every Debian machine
+//	30 2 * * SAT-SUN       every Saturday and Sunday
+//	5 12 */100,1-7 * 1     the first Monday of each month, also for cron(8)
+//	5 12 * * MON#1         the same
+//	0 18 LW * *            the last day of each month from Monday to Friday
+//
+// After downtime, a calendar schedule is treated like an interval. A run that fails for the last time is given up, and
+// the task runs again at the next instant of its calendar.
 //
 // Tasks with the same calendar schedule fall due at the same instant. Task.Jitter spreads them out. With a Jitter of 10
 // minutes, each task runs at its own time within the 10 minutes after 2:30, and at the same time every day. See the

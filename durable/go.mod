@@ -4,7 +4,6 @@ go 1.25.0
 
 require (
 	github.com/google/btree v1.1.3
-	github.com/robfig/cron/v3 v3.0.1
 	github.com/seed581295f1/timewheel v0.1.0
 	github.com/sirupsen/logrus v1.10.2
 )

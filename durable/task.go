@@ -32,18 +32,29 @@ const (
 //
 // Cron has the five fields of a crontab: minute, hour, day of the month, month and day of the week, as in "0 9 * *
 // MON", or is one of @hourly, @daily, @weekly, @monthly and @yearly. A field is a * or a list of numbers, ranges and
-// steps, as in "*/15" and "1-5,30". Days of the week are 0 to 6, starting with Sunday, or SUN to SAT. The number 7 is
-// not valid. Times are in UTC, or in the zone at the start of the expression, as in "CRON_TZ=Europe/Berlin 0 9 * * *".
-// If both day fields are restricted, a day matches if either field matches. When the zone's clock is set forward or
-// back, these rules apply:
+// steps, as in "*/15" and "1-5,30". A ? is the same as a *. Months are 1 to 12 or JAN to DEC. Days of the week are 0 to
+// 7 or SUN to SAT, and both 0 and 7 are Sunday. A range may end on Sunday, as in "SAT-SUN". Times are in UTC, or in the
+// zone at the start of the expression, as in "CRON_TZ=Europe/Berlin 0 9 * * *". These forms depend on the month:
 //
-//   - If the hour is a *, a run is due whenever the clock shows a matching minute. It is due twice if the clock shows
+//   - "0 9 L * *" is the last day of a month, and "0 9 LW * *" its last day from Monday to Friday.
+//   - "0 9 15W * *" is the day from Monday to Friday that is nearest to the 15th and in the same month. With 31W, a month
+//     of 30 days has no run.
+//   - "0 9 * * MON#1" is the first Monday, and "0 9 * * 5L" the last Friday.
+//
+// If both day fields are restricted, a day matches if either field matches: "0 9 13 * FRI" is each 13th and each Friday.
+// As in cron(8), a day field that begins with a * restricts nothing, and a day must match both fields. So
+// "5 12 */100,1-7 * 1" is the first Monday of a month, because */100 selects only the 1st. When the zone's clock is set
+// forward or back, these rules apply:
+//
+//   - If Cron matches every hour, as "30 * * * *" does, or more than one minute of an hour, as "*/15 8-18 * * *" does,
+//     runs follow the clock. A run is due whenever the clock shows a matching minute. It is due twice if the clock shows
 //     that minute twice, and not at all if the clock skips it.
 //   - Otherwise, each matching minute of the calendar has one run, which is due when the clock first shows that minute
 //     or a later minute. So a skipped minute is due when the clock is set forward, and a repeated minute only the first
 //     time. Minutes that become due at the same instant in this way share a run. A daily task runs once each day.
 //
-// "0-23" and "*/2" do not count as a *. A task with Cron runs until it is removed, unless Times is set.
+// So "*/15 2 * * *" has no run on the day on which the clock skips the hour from 2:00 to 3:00. A task with Cron runs
+// until it is removed, unless Times is set. To run a task only by hand, choose any calendar and pause the task.
 //
 // [Next] computes due times in advance. Each process that runs the task needs the zone's data, either from its machine
 // or from an import of time/tzdata. If the data is missing, the task is parked when its next run is computed.

@@ -140,8 +140,8 @@ func Every(d time.Duration) TaskOption {
 	}
 }
 
-// ByCalendar makes a task run according to a calendar, such as "CRON_TZ=Europe/Berlin 30 2 * * *", until it is removed or
-// for the number of [Times]. [Task] describes the format.
+// ByCalendar makes a task run according to a calendar, such as "CRON_TZ=Europe/Berlin 30 2 * * *" or "0 9 * * MON#1", until
+// it is removed or for the number of [Times]. [Task] describes the format.
 func ByCalendar(cron string) TaskOption { return func(t *Task) { t.Cron = cron } }
 
 // Times sets the number of runs of a task that repeats by Every or ByCalendar.

@@ -44,6 +44,40 @@ func byCalendar(t *testing.T, k *kit.Kit) {
 	k.Gone("a")
 }
 
+// A crontab has the same meaning as for cron(8), and some forms depend on the month.
+func asInCrontabs(t *testing.T, k *kit.Kit) {
+	k.Handle("k", func(context.Context, durable.Run) error { return nil })
+	first := func(from time.Time, matches func(time.Time) bool) time.Time { // the first matching midnight
+		for at := from.UTC().Truncate(24 * time.Hour); ; at = at.Add(24 * time.Hour) {
+			if at.After(from) && matches(at) {
+				return at
+			}
+		}
+	}
+	last := func(at time.Time, days int) bool { return at.AddDate(0, 0, days).Day() <= days }
+	for spec, matches := range map[string]func(at time.Time) bool{
+		"0 0 * * 7":           func(at time.Time) bool { return at.Weekday() == time.Sunday },
+		"0 0 * * FRI-SUN":     func(at time.Time) bool { return at.Weekday() == time.Sunday || at.Weekday() >= time.Friday },
+		"0 0 */100,1-7 * MON": func(at time.Time) bool { return at.Day() <= 7 && at.Weekday() == time.Monday },
+		"0 0 L * *":           func(at time.Time) bool { return last(at, 1) },
+		"0 0 * * 5L":          func(at time.Time) bool { return last(at, 7) && at.Weekday() == time.Friday },
+		"0 0 * * MON#1":       func(at time.Time) bool { return at.Day() <= 7 && at.Weekday() == time.Monday },
+		"0 0 15W * *": func(at time.Time) bool {
+			return at.Day() == 15 && at.Weekday() != time.Saturday && at.Weekday() != time.Sunday ||
+				at.Day() == 14 && at.Weekday() == time.Friday || at.Day() == 16 && at.Weekday() == time.Monday
+		},
+		"0 0 LW * *": func(at time.Time) bool {
+			return last(at, 1) && at.Weekday() != time.Saturday && at.Weekday() != time.Sunday || last(at, 3) && at.Weekday() == time.Friday
+		},
+	} {
+		k.On().Add(durable.Task{Key: spec, Kind: "k", Cron: spec})
+		if got, want := k.Info(spec).Next, first(time.Now(), matches); !got.Equal(want) {
+			t.Errorf("%s: due at %v, want %v", spec, got, want)
+		}
+		k.Must(k.On().RemoveTask(ctx, spec))
+	}
+}
+
 func movedOffCalendar(t *testing.T, k *kit.Kit) {
 	k.Handle("k", func(context.Context, durable.Run) error { return nil })
 	k.After(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
@@ -65,6 +99,9 @@ func wrongCalendar(t *testing.T, k *kit.Kit) {
 	for name, task := range map[string]durable.Task{
 		"no calendar":    {Cron: "every day"},
 		"no day":         {Cron: "0 0 30 2 *"},
+		"no month":       {Cron: "0 0 31 2 *"},
+		"seconds":        {Cron: "*/10 * * * * *"},
+		"an @every":      {Cron: "@every 1h"},
 		"no zone":        {Cron: "CRON_TZ=Europe/Atlantis @daily"},
 		"an interval":    {Cron: "@daily", Interval: time.Hour},
 		"Delay and At":   {Cron: "@daily", Delay: time.Hour, At: time.Now()},

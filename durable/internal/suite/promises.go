@@ -52,6 +52,7 @@ var promises = []struct {
 	{"an upgrade that fails parks at once", failsToUpgrade},
 	{"a payload that is newer than its handler waits", newerPayload},
 	{"a calendar says when runs are due", byCalendar},
+	{"a calendar is a crontab by the rules of cron(8)", asInCrontabs},
 	{"a calendar alone is forever", calendarWithoutTimes},
 	{"a task that does not say when is due at once", dueAtOnce},
 	{"an error after Shutdown names the verb", stoppedVerbs},

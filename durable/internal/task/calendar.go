@@ -3,90 +3,33 @@
 package task
 
 import (
-	"fmt"
 	"math/bits"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/robfig/cron/v3"
 )
 
 // A Calendar is a parsed cron expression, as documented in package durable. Its fields are bit sets: bit n is set if n
 // matches.
-//
-// The cron library only parses the fields. Its own search for the next instant is not used, because it omits minutes
-// that the local clock skips and repeats minutes that the clock repeats.
 type Calendar struct {
-	minute, hour, day, month, weekday uint64
-	zone                              *time.Location
+	minute, hour, month uint64
+
+	day     uint64 // days of the month, and the bits lastDay, lastWorkday and nearWorkday + n
+	weekday uint64 // bit 7w + d is day d of the week, counted from Sunday: each if w is 0, the w-th of the month, or the last
+	both    bool   // both day fields must match, because one of them begins with a *
+	byClock bool   // runs follow the local clock, see Next
+
+	zone *time.Location
 }
 
-// starBit is set in a field that the cron library parsed from a *.
-const starBit = 1 << 63
+// Bits of Calendar.day: day n of the month is bit n.
+const (
+	lastWorkday uint64 = 1 << 0  // the last day of the month from Monday to Friday
+	lastDay     uint64 = 1 << 32 // the last day of the month
+	nearWorkday        = 32      // bit 32 + n is the day from Monday to Friday of the month that is nearest to day n
+)
 
-// ParseCalendar returns the calendar of a cron expression. The error says what is wrong with the expression.
-func ParseCalendar(spec string) (*Calendar, error) {
-	wrong := func(format string, args ...any) (*Calendar, error) {
-		return nil, fmt.Errorf("cron %q: %s", spec, fmt.Sprintf(format, args...))
-	}
-	zone, fields := "UTC", spec
-	if rest, ok := strings.CutPrefix(spec, "CRON_TZ="); ok {
-		zone, fields, _ = strings.Cut(rest, " ")
-	}
-	fields = strings.TrimSpace(fields)
-	in, err := loadZone(zone)
-	switch {
-	case err != nil:
-		return wrong("%v", err)
-	case zone == "" || in == time.Local:
-		return wrong("%q is not the name of a time zone", zone)
-	case strings.Contains(fields, "="): // the library would parse a zone
-		return wrong("the zone goes first, as in CRON_TZ=Europe/Berlin 0 9 * * *")
-	case strings.HasPrefix(fields, "@every"):
-		return wrong("Interval is for a fixed time between runs")
-	}
-	parsed, err := cron.ParseStandard(fields)
-	if err != nil {
-		return wrong("%s", misfit(fields))
-	}
-	s := parsed.(*cron.SpecSchedule) // ParseStandard returns another type only for @every
-	c := &Calendar{s.Minute, s.Hour, s.Dom, s.Month, s.Dow, in}
-	if _, ok := c.match(time.Unix(0, 0).UTC()); !ok {
-		return wrong("no day fits")
-	}
-	return c, nil
-}
-
-// calendarFields lists the fields of a calendar and the values that each accepts.
-var calendarFields = [...]struct{ name, takes string }{
-	{"minute", "0 to 59"},
-	{"hour", "0 to 23"},
-	{"day of the month", "1 to 31"},
-	{"month", "1 to 12, or JAN to DEC"},
-	{"day of the week", "0 to 6 from Sunday on, or SUN to SAT"},
-}
-
-// misfit describes what is wrong with fields that the cron library rejects.
-func misfit(fields string) string {
-	if strings.HasPrefix(fields, "@") {
-		return fmt.Sprintf("%s is none of @hourly, @daily, @weekly, @monthly and @yearly", fields)
-	}
-	all := strings.Fields(fields)
-	if len(all) != len(calendarFields) {
-		return fmt.Sprintf("%d fields; %d are needed: minute, hour, day of the month, month and day of the week",
-			len(all), len(calendarFields))
-	}
-	for i, field := range all {
-		alone := []string{"*", "*", "*", "*", "*"}
-		alone[i] = field
-		if _, err := cron.ParseStandard(strings.Join(alone, " ")); err != nil {
-			return fmt.Sprintf("%s %q: * is allowed, and numbers, ranges such as 1-5 and steps such as */15 of %s",
-				calendarFields[i].name, field, calendarFields[i].takes)
-		}
-	}
-	return "the fields do not fit" // each field is valid by itself
-}
+// lastWeek is the number of a weekday's last week in Calendar.weekday. The first week is 1.
+const lastWeek = 6
 
 // zones caches the time zones loaded so far: it maps names to *time.Location. Loading a zone takes 0.1 ms. There are
 // only about 600 zones, so none is ever evicted.
@@ -115,13 +58,13 @@ func (c *Calendar) after(t int64, shift time.Duration) int64 {
 
 // Next returns the first instant after t at which the calendar has a run, or zero if there is none.
 //
-// If the hour field is *, there is a run whenever the local clock shows a matching minute: a minute that the clock
-// shows twice has two runs, and a minute that it skips has none. Otherwise, each matching minute has exactly one run,
-// when the local clock first shows that minute or a later one. The run of a skipped minute is due when the clock is set
-// forward, and the run of a minute that is shown twice is due the first time.
+// If the calendar matches every hour, or more than one minute of an hour, there is a run whenever the local clock shows a
+// matching minute: a minute that the clock shows twice has two runs, and a minute that it skips has none. Otherwise, each
+// matching minute has exactly one run, when the local clock first shows that minute or a later one. The run of a skipped
+// minute is due when the clock is set forward, and the run of a minute that is shown twice is due the first time.
 func (c *Calendar) Next(t time.Time) time.Time {
 	t = t.In(c.zone)
-	if c.hour&starBit != 0 {
+	if c.byClock {
 		return c.nextShown(t)
 	}
 	local, ok := c.match(latestShown(t))
@@ -136,8 +79,7 @@ const day = 24 * time.Hour
 // between returns the number of runs between after and before, exclusive of both. It counts the runs of whole days at
 // once, except for days on which the local clock is set, and days shortly after the clock was set.
 func (c *Calendar) between(after, before time.Time) (n uint64) {
-	minutes, hours := c.minute&^starBit, c.hour&^starBit
-	daily := uint64(bits.OnesCount64(minutes) * bits.OnesCount64(hours))
+	daily := uint64(bits.OnesCount64(c.minute) * bits.OnesCount64(c.hour))
 	for {
 		at := c.Next(after)
 		if at.IsZero() || !at.Before(before) {
@@ -148,7 +90,7 @@ func (c *Calendar) between(after, before time.Time) (n uint64) {
 		start, end := at.ZoneBounds()
 		if start.IsZero() || begins.Sub(start) >= farthest {
 			for begins.After(after) && !begins.Add(day).After(before) && (end.IsZero() || !begins.Add(day).After(end)) {
-				if c.month>>date.Month()&1 != 0 && c.matchesDay(date.Day(), date.Weekday()) {
+				if c.month>>date.Month()&1 != 0 && c.days(date.Year(), date.Month())>>date.Day()&1 != 0 {
 					n += daily
 				}
 				date, begins = date.Add(day), begins.Add(day)
@@ -226,37 +168,85 @@ func (c *Calendar) firstShown(local time.Time) time.Time {
 	}
 }
 
-// leapYears is the longest possible interval between two 29ths of February, in years.
-const leapYears = 8
+// longestGap is greater than the number of years between two days of any calendar. A 29th of February that is a certain
+// day of the week is at most 40 years after the previous one, because 2100 and 2200 are not leap years.
+const longestGap = 41
 
 // match returns the first matching minute after the minute of a local time, and reports whether there is one. Both
 // local times are represented in UTC.
 func (c *Calendar) match(local time.Time) (time.Time, bool) {
 	t := local.Truncate(time.Minute).Add(time.Minute)
-	for last := t.Year() + leapYears; t.Year() <= last; {
-		year, month, day := t.Date()
-		switch {
-		case c.month>>month&1 == 0:
-			t = time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
-		case !c.matchesDay(day, t.Weekday()):
-			t = time.Date(year, month, day+1, 0, 0, 0, 0, time.UTC)
-		case c.hour>>t.Hour()&1 == 0:
-			t = t.Truncate(time.Hour).Add(time.Hour)
-		case c.minute>>t.Minute()&1 == 0:
-			t = t.Add(time.Minute)
-		default:
-			return t, true
+	year, month, day := t.Date()
+	hour, minute := t.Hour(), t.Minute()
+	for last := year + longestGap; year <= last; {
+		if c.month>>month&1 != 0 {
+			days := c.days(year, month)
+			if days>>day&1 != 0 {
+				at := next(c.minute, minute)
+				if c.hour>>hour&1 == 0 || at == none {
+					hour, at = next(c.hour, hour+1), next(c.minute, 0)
+				}
+				if hour != none {
+					return time.Date(year, month, day, hour, at, 0, 0, time.UTC), true
+				}
+			}
+			if day = next(days, day+1); day != none {
+				return time.Date(year, month, day, next(c.hour, 0), next(c.minute, 0), 0, 0, time.UTC), true
+			}
 		}
+		if month++; month > time.December {
+			year, month = year+1, time.January
+		}
+		day, hour, minute = 0, 0, 0
 	}
-	return t, false
+	return time.Time{}, false
 }
 
-// matchesDay reports whether a day matches. If either day field is *, both fields must match. Otherwise, one match is
-// enough.
-func (c *Calendar) matchesDay(day int, weekday time.Weekday) bool {
-	byDay, byWeekday := c.day>>day&1 != 0, c.weekday>>weekday&1 != 0
-	if (c.day|c.weekday)&starBit != 0 {
-		return byDay && byWeekday
+// none is the result of next if there is no such bit.
+const none = 64
+
+// next returns the first bit of a set from that one on, or none.
+func next(set uint64, from int) int { return bits.TrailingZeros64(set >> from << from) }
+
+// days returns the matching days of a month as a bit set. If either day field begins with a *, both fields must match.
+// Otherwise, one match is enough.
+func (c *Calendar) days(year int, month time.Month) uint64 {
+	last := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC)
+	length := last.Day()
+	byDay, byWeekday := c.day&(1<<(length+1)-2), uint64(0)
+	if c.day&lastDay != 0 {
+		byDay |= 1 << length
 	}
-	return byDay || byWeekday
+	if c.day&lastWorkday != 0 {
+		byDay |= 1 << workday(last, length)
+	}
+	for day, weekday := length, int(last.Weekday()); day > 0; day, weekday = day-1, (weekday+6)%7 {
+		if c.day>>(nearWorkday+day)&1 != 0 {
+			byDay |= 1 << workday(time.Date(year, month, day, 0, 0, 0, 0, time.UTC), length)
+		}
+		weeks := c.weekday >> weekday
+		if weeks&1 != 0 || weeks>>(7*((day+6)/7))&1 != 0 || day+7 > length && weeks>>(7*lastWeek)&1 != 0 {
+			byWeekday |= 1 << day
+		}
+	}
+	if c.both {
+		return byDay & byWeekday
+	}
+	return byDay | byWeekday
+}
+
+// workday returns the day from Monday to Friday that is nearest to a day, within its month of that length.
+func workday(date time.Time, length int) int {
+	day := date.Day()
+	switch {
+	case date.Weekday() == time.Saturday && day > 1:
+		return day - 1
+	case date.Weekday() == time.Saturday:
+		return day + 2
+	case date.Weekday() == time.Sunday && day < length:
+		return day + 1
+	case date.Weekday() == time.Sunday:
+		return day - 2
+	}
+	return day
 }

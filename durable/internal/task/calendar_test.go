@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-var allZones = flag.Bool("zones", false, "test calendars in every time zone: two minutes")
+var allZones = flag.Bool("zones", false, "test calendars in every time zone: three minutes")
 
 // someZones have unusual changes of the clock: at midnight, across midnight, by half an hour, by two hours, two more
 // per year than elsewhere, or permanent ones.
@@ -53,7 +53,7 @@ func zoneNames(t *testing.T) (names []string) {
 // calendars are expressions, each with a function that reports whether its fields match a local time.
 var calendars = []struct {
 	spec    string
-	hourly  bool // the hour is *
+	byClock bool // every hour, or more than one minute of an hour
 	matches func(t time.Time) bool
 }{
 	{"@daily", false, func(t time.Time) bool { return t.Hour() == 0 && t.Minute() == 0 }},
@@ -63,7 +63,7 @@ var calendars = []struct {
 	{"15 1,2,3 * * *", false, func(t time.Time) bool {
 		return t.Hour() >= 1 && t.Hour() <= 3 && t.Minute() == 15
 	}},
-	{"*/20 0-3 * * *", false, func(t time.Time) bool { return t.Hour() <= 3 && t.Minute()%20 == 0 }},
+	{"*/20 0-3 * * *", true, func(t time.Time) bool { return t.Hour() <= 3 && t.Minute()%20 == 0 }},
 	{"7 */5 * * *", false, func(t time.Time) bool { return t.Hour()%5 == 0 && t.Minute() == 7 }},
 	{"59 23 28-31 3,10 SUN", false, func(t time.Time) bool {
 		return t.Hour() == 23 && t.Minute() == 59 && (t.Month() == 3 || t.Month() == 10) &&
@@ -75,6 +75,17 @@ var calendars = []struct {
 	{"@hourly", true, func(t time.Time) bool { return t.Minute() == 0 }},
 	{"*/15 * * * *", true, func(t time.Time) bool { return t.Minute()%15 == 0 }},
 	{"50 * * * 0", true, func(t time.Time) bool { return t.Minute() == 50 && t.Weekday() == 0 }},
+	{"30 0-23 * * SAT-SUN", true, func(t time.Time) bool {
+		return t.Minute() == 30 && (t.Weekday() == 0 || t.Weekday() == 6)
+	}},
+	{"5,35 0-4 */100,L * 7", true, func(t time.Time) bool {
+		return t.Minute()%30 == 5 && t.Hour() <= 4 && t.Weekday() == 0 && (t.Day() == 1 || t.AddDate(0, 0, 1).Day() == 1)
+	}},
+	{"30 2 15W * 5L,MON#1", false, func(t time.Time) bool {
+		w := t.Weekday()
+		return t.Hour() == 2 && t.Minute() == 30 && (t.Day() == 15 && w != 0 && w != 6 || t.Day() == 14 && w == 5 ||
+			t.Day() == 16 && w == 1 || t.Day() <= 7 && w == 1 || w == 5 && t.AddDate(0, 0, 7).Day() <= 7)
+	}},
 }
 
 // Ten years in each zone, against a reference that steps through the minutes. The reference keeps the latest minute
@@ -131,9 +142,9 @@ func walk(t *testing.T, from, until time.Time) {
 		for i, c := range calendars {
 			var want []int
 			for m, latest := 1, local[0]; m < minutes; m++ {
-				runs := c.hourly && matches[i][local[m]]
+				runs := c.byClock && matches[i][local[m]]
 				for ; latest < local[m]; latest++ {
-					runs = runs || !c.hourly && matches[i][latest+1]
+					runs = runs || !c.byClock && matches[i][latest+1]
 				}
 				if runs {
 					want = append(want, m)
