@@ -80,6 +80,22 @@ func ExampleNext() {
 	// 2026-03-30 02:30:00 +0200 CEST
 }
 
+// The first Monday of a month, as crontabs have it for cron(8) and in a form of its own, and the last workday.
+func ExampleNext_daysOfAMonth() {
+	from := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	for _, spec := range []string{"5 12 */100,1-7 * 1", "5 12 * * MON#1", "0 18 LW * *"} {
+		next, err := durable.Next(spec, from, 2)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(next[0].Format("Mon Jan 2 15:04"), "and", next[1].Format("Mon Jan 2 15:04"))
+	}
+	// Output:
+	// Mon Dec 7 12:05 and Mon Jan 4 12:05
+	// Mon Dec 7 12:05 and Mon Jan 4 12:05
+	// Mon Nov 30 18:00 and Thu Dec 31 18:00
+}
+
 // A declined card is not tried again, and a busy bank says when to retry.
 func ExamplePark() {
 	charge := func(card string) error {

@@ -106,18 +106,21 @@ func (c *Calendar) between(after, before time.Time) (n uint64) {
 
 // nextShown returns the time at which the local clock shows the next matching minute after t.
 func (c *Calendar) nextShown(t time.Time) time.Time {
-	for local := shown(t); ; {
-		match, ok := c.match(local)
-		if !ok {
-			return time.Time{}
-		}
+	local := shown(t)
+	match, ok := c.match(local)
+	for ok {
 		at := t.Add(match.Sub(shown(t)))
 		end := sameUntil(t)
 		if end.IsZero() || at.Before(end) {
 			return at
 		}
-		t, local = end, shown(end).Add(-1)
+		t = end
+		if from := shown(end).Add(-1); from.Before(local) || !from.Before(match) { // minutes are repeated, or match is skipped
+			local = from
+			match, ok = c.match(local)
+		}
 	}
+	return time.Time{}
 }
 
 // sameUntil returns a time until which the local clock's offset from UTC is the same as at t, or zero if it never

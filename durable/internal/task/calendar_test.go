@@ -223,3 +223,26 @@ func BenchmarkParseCalendar(b *testing.B) {
 		}
 	}
 }
+
+// The longest searches: for a day that comes every 40 years, and for one that no month has, which fails.
+func BenchmarkCalendar_rareDays(b *testing.B) {
+	b.Run("found", func(b *testing.B) {
+		c, err := ParseCalendar("CRON_TZ=Europe/Berlin */30 12 29 2 */7")
+		if err != nil {
+			b.Fatal(err)
+		}
+		after := time.Date(2088, 3, 1, 0, 0, 0, 0, time.UTC)
+		for b.Loop() {
+			if at := c.Next(after); at.Year() != 2128 {
+				b.Fatal(at)
+			}
+		}
+	})
+	b.Run("refused", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := ParseCalendar("0 0 31 2,4,6,9,11 *"); err == nil {
+				b.Fatal("accepted")
+			}
+		}
+	})
+}
