@@ -193,6 +193,18 @@ func TestParseCalendar_expressionsThatPeopleHave(t *testing.T) {
 	}
 }
 
+// Crontabs separate fields by any blanks, and write names in any case.
+func TestParseCalendar_blanksAndCase_doNotMatter(t *testing.T) {
+	want, err := ParseCalendar("CRON_TZ=Europe/Berlin 0 9 LW,15W JAN-MAR SUN#1,MONL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseCalendar("\t CRON_TZ=Europe/Berlin\t00\t09  lw,15w jan-Mar\tsun#1,Monl \n")
+	if err != nil || *got != *want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
+
 // differs says how another scheduler differs that accepts an expression or does not.
 func differs(here, there bool) string {
 	switch {
