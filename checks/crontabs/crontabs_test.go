@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package crontabs compares the calendars of package durable with those of robfig/cron. Programs that move from one to
-// the other need to know where they differ.
+// Package crontabs compares the calendars of package durable with robfig/cron. Programs that move from one to the other
+// need to know where they differ.
 package crontabs
 
 import (
