@@ -275,7 +275,7 @@ churn: ## LIVE durable tasks through ten times as many cycles of add and remove;
 	DURABLE_CHURN=$(LIVE) $(GO) test -run TestChurn_ -v -timeout 120m ./durable/pebble
 
 .PHONY: zones
-zones: ## Calendars in every time zone, ten years of each; three minutes
+zones: ## Calendars in every time zone, ten years of each; two minutes
 	$(GO) test -count=1 -timeout 150m -run TestCalendar_ ./durable/internal/task -zones
 
 .PHONY: redis

@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-var allZones = flag.Bool("zones", false, "test calendars in every time zone: three minutes")
+var allZones = flag.Bool("zones", false, "test calendars in every time zone: two minutes")
 
 // someZones have unusual changes of the clock: at midnight, across midnight, by half an hour, by two hours, two more
 // per year than elsewhere, or permanent ones.
