@@ -64,7 +64,8 @@ func startCluster(ctx context.Context) (*cluster, error) {
 		c.nodes[i] = node
 		err = errors.Join(
 			node.Handle("order.recheck", quick),
-			node.Handle("payment.capture", c.capture, durable.WithRetry(3, time.Second, 4*time.Second), durable.WithHistory(1000, time.Hour)),
+			node.Handle("payment.capture", c.capture, durable.WithRetry(3, time.Second, 4*time.Second), durable.WithParkRepeating(),
+				durable.WithHistory(1000, time.Hour)),
 			node.Handle("report.write", slow),
 			node.Handle("mail.send", quick, durable.WithConcurrency(4), durable.WithClusterRate(10, time.Second, 4)),
 			node.Start())
