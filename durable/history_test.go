@@ -223,6 +223,7 @@ func TestHistory_duringARollingDeployment(t *testing.T) {
 		second.End()
 		k.Nodes = k.Nodes[1:]
 		run("d", 100)
+		k.After(time.Minute) // until the history is trimmed
 		found, err = k.On().History(ctx, durable.HistoryQuery{})
 		k.Must(err)
 		if n := len(found.Runs); n < 20 || n > 30 {

@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,9 +16,10 @@ import (
 // A task whose run has failed for the last time continues with its next run, by interval and by calendar. The last run of a
 // task, and a run that its handler has parked, park it.
 func givesUp(t *testing.T, k *kit.Kit) {
-	bad := true
+	var bad atomic.Bool
+	bad.Store(true)
 	k.Handle("k", func(context.Context, durable.Run) error {
-		if bad {
+		if bad.Load() {
 			return errNot
 		}
 		return nil
@@ -68,7 +70,7 @@ func givesUp(t *testing.T, k *kit.Kit) {
 		t.Errorf("the failing tasks are %v", keys)
 	}
 
-	bad = false
+	bad.Store(false)
 	k.After(10 * time.Minute)
 	k.Gone("interval")
 	if i := k.Info("calendar"); i.GivenUp != 0 || i.Failure != "" || i.Failed != nil || i.State != durable.Scheduled {
