@@ -795,3 +795,59 @@ func TestUpcoming_whileATaskFallsDue_hasIt(t *testing.T) {
 		}
 	}
 }
+
+// While the index is trimmed without a pause, no task is lost or comes back, and the walk sees each once.
+func TestTrim_allTheTime_changesNothing(t *testing.T) {
+	const lasting, rounds = 200, 300
+	tw := NewTimeWheel(time.Millisecond, 60)
+	defer tw.Stop()
+	for i := range lasting {
+		mustAdd(t, tw, fmt.Sprint("lasting", i), time.Hour)
+	}
+	var trimmer, callers sync.WaitGroup
+	var enough atomic.Bool
+	trimmer.Go(func() {
+		for !enough.Load() {
+			tw.index.trim()
+		}
+	})
+	for c := range 2 {
+		callers.Go(func() {
+			for i := range rounds {
+				key := fmt.Sprint(c, "of", i%7)
+				mustAdd(t, tw, key, time.Hour)
+				if !tw.Exist(key) {
+					t.Errorf("%q is not found after its add", key)
+				}
+				if err := errors.Join(tw.Pause(key), tw.Resume(key), tw.RemoveTask(key)); err != nil || tw.Exist(key) {
+					t.Errorf("%q after its removal: %v", key, err)
+				}
+			}
+		})
+	}
+	callers.Go(func() {
+		for range rounds {
+			seen := make(map[string]int)
+			for info := range tw.AllPrefix("lasting") {
+				seen[info.Key]++
+			}
+			if len(seen) != lasting {
+				t.Errorf("the walk has seen %d of %d tasks", len(seen), lasting)
+			}
+			for key, n := range seen {
+				if n != 1 || !tw.Exist(key) {
+					t.Errorf("%q was seen %d times", key, n)
+				}
+			}
+		}
+	})
+	callers.Wait()
+	enough.Store(true)
+	trimmer.Wait()
+	if n := tw.Len(); n != lasting {
+		t.Errorf("%d tasks are left", n)
+	}
+	if err := tw.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -59,6 +59,10 @@
 // rescheduling does not depend on the number of tasks. The cost of a tick depends only on the tasks due at that tick. A
 // wheel sleeps while nothing is due soon.
 //
+// The memory of a task can be reclaimed once the task has ended. The key map of a running wheel shrinks as well, a minute
+// or two after the number of keys has fallen to a quarter of its maximum. A map of up to 8,192 keys, half a megabyte,
+// keeps its memory.
+//
 // [WithLayout] selects how waiting tasks are stored. Both layouts run the same tasks at the same times and differ only
 // in cost; see bench/RESULTS.md. Hashed, the default, takes 32 bytes per empty slot and about 1,100 bytes per slot in
 // use. Hierarchical takes 64 bytes per slot on each level in use, with at most 4,096 slots per level, regardless of the
@@ -93,8 +97,8 @@
 // # What is not promised
 //
 // Removing or pausing a task, or stopping the wheel, does not interrupt a run in progress. A run counts as started
-// slightly before its job is called. Runs of one task may overlap; [SkipIfRunning] prevents that. The key map never
-// shrinks. Tasks do not survive the process; use package durable for tasks that must.
+// slightly before its job is called. Runs of one task may overlap; [SkipIfRunning] prevents that. Tasks do not survive
+// the process; use package durable for tasks that must.
 //
 // # Testing
 //

@@ -4,7 +4,10 @@ package timewheel
 
 import (
 	"hash/maphash"
+	"reflect"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	cmap "github.com/orcaman/concurrent-map/v2"
 )
@@ -158,4 +161,74 @@ func (x *index) entries() []*entry {
 	all := make([]*entry, 0, x.m.Count())
 	x.m.IterCb(func(_ string, e *entry) { all = append(all, e) })
 	return all
+}
+
+// trim gives back the memory of keys that are no longer in the index. A Go map keeps the memory of the largest number
+// of keys that it has ever held, so trim copies each shard into a new map. It holds the lock of one shard at a time.
+//
+// concurrent-map has no method for this, and the field with a shard's map is not exported. So trim finds the field by
+// its name and type under the lock, which is exported. With a version that has no such field it does nothing.
+func (x *index) trim() {
+	trimmed := make(map[*cmap.ConcurrentMapShared[string, *entry]]bool)
+	for i := 0; len(trimmed) < cmap.SHARD_COUNT; i++ {
+		s := x.m.GetShard(strconv.Itoa(i)) // only a key leads to a shard
+		if trimmed[s] {
+			continue
+		}
+		trimmed[s] = true
+		field := reflect.ValueOf(s).Elem().FieldByName("items")
+		if !field.IsValid() {
+			return
+		}
+		items, ok := reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Interface().(*map[string]*entry)
+		if !ok {
+			return
+		}
+		s.Lock()
+		kept := make(map[string]*entry, len(*items))
+		for key, e := range *items {
+			kept[key] = e
+		}
+		*items = kept
+		s.Unlock()
+	}
+}
+
+// A trimmer decides when to trim the index: once the wheel has held no more than a quarter of its largest number of tasks
+// for a minute. So the maps do not grow again in each of many bursts. The loop owns the trimmer, and never waits for
+// a shard's lock: the trimmer counts tasks, not keys.
+type trimmer struct {
+	at     uint64 // when to decide; never if the index is small
+	most   int    // largest number of tasks since the last trim
+	lately int    // largest number of tasks since the last decision
+	came   int    // entries that have come since the tasks were counted
+}
+
+const (
+	trimEvery = time.Minute
+	smallest  = 1 << 13 // a wheel that has never held more tasks does not trim its index
+	uncounted = 1 << 10 // entries that may come before the tasks are counted again
+)
+
+// look decides whether to trim the index. It must be called after each look into the inboxes, with the number of
+// entries that came. count counts the live tasks. look returns when to call it again at the latest.
+func (t *trimmer) look(now uint64, came int, count func() int, x *index) (next uint64) {
+	if t.came += came; t.came < uncounted && now < t.at {
+		return t.at
+	}
+	live := count()
+	t.came = 0
+	t.lately = max(t.lately, live)
+	t.most = max(t.most, t.lately)
+	if now >= t.at {
+		if t.lately <= t.most/4 {
+			t.most = t.lately
+			go x.trim()
+		}
+		t.at, t.lately = never, live
+	}
+	if t.at == never && t.most > smallest {
+		t.at = later(now, trimEvery)
+	}
+	return t.at
 }

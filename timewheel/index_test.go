@@ -5,6 +5,8 @@ package timewheel
 import (
 	"errors"
 	"hash/fnv"
+	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -241,4 +243,104 @@ func TestIndex_swapOfNoTask_leavesNothing(t *testing.T) {
 			t.Errorf("%s of no task has left %d entries in the index", name, n)
 		}
 	}
+}
+
+// The memory of a burst of keys is given back, and the keys that are left are found.
+func TestTrim_afterABurst_givesTheMemoryBack(t *testing.T) {
+	const burst, left = 200_000, 100
+	keys := make([]string, burst)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	e := keyed("", scheduled)
+	x := newIndex(0)
+	before := heap()
+	for _, key := range keys {
+		x.m.Set(key, e)
+	}
+	full := heap() - before
+	for _, key := range keys[left:] {
+		x.m.Remove(key)
+	}
+	held := heap() - before
+	x.trim()
+	if after := heap() - before; after > full/50 || held < full/2 {
+		t.Errorf("%d keys take %d bytes, %d bytes without most of them, and %d bytes trimmed", burst, full, held, after)
+	}
+	for _, key := range keys[:left] {
+		if x.get(key) != e {
+			t.Errorf("%q is lost", key)
+		}
+	}
+	if n := len(x.entries()); n != left || x.m.Count() != left {
+		t.Errorf("the index has %d entries and counts %d, want %d", n, x.m.Count(), left)
+	}
+	runtime.KeepAlive(keys)
+}
+
+// heap returns how many bytes are in use after a garbage collection.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// A running wheel trims its index when a burst of keys has been gone for a whole minute, and not between two bursts.
+func TestTrim_onceABurstIsOver(t *testing.T) {
+	plan{}.with(Hashed, t, func(t *testing.T, w *rig) {
+		last := shardsOf(w.index)
+		trimmed := func(want bool, when string) {
+			t.Helper()
+			now := shardsOf(w.index)
+			for i := range now {
+				if got := now[i] != last[i]; got != want {
+					t.Fatalf("%s: shard %d is trimmed: %v, want %v", when, i, got, want)
+				}
+			}
+			last = now
+		}
+		burst := func(n int) {
+			for i := range n {
+				mustAdd(t, w.TimeWheel, strconv.Itoa(i), time.Hour)
+				if i%uncounted == 0 {
+					w.advance(poll)
+				}
+			}
+			w.advance(poll)
+			if gone, err := w.RemovePrefix(t.Context(), ""); gone != n || err != nil {
+				t.Fatalf("removed %d of %d: %v", gone, n, err)
+			}
+			w.advance(poll)
+		}
+		burst(smallest) // before Start
+		w.Start()
+		for range 5 {
+			w.advance(trimEvery)
+		}
+		trimmed(false, "few keys")
+		for range 5 {
+			burst(smallest + 2*uncounted)
+			w.advance(trimEvery / 2)
+		}
+		trimmed(false, "a burst in each minute")
+		w.advance(trimEvery)
+		w.advance(trimEvery)
+		trimmed(true, "no burst for two minutes")
+		sleeps := w.hand.sleeps.Load()
+		w.advance(time.Hour)
+		trimmed(false, "no keys")
+		if n := w.hand.sleeps.Load() - sleeps; n != 0 {
+			t.Errorf("the loop has woken up %d times in an hour without keys", n)
+		}
+	})
+}
+
+// shardsOf returns which map each shard of the index has.
+func shardsOf(x *index) (all []uintptr) {
+	shards := reflect.ValueOf(x.m).FieldByName("shards")
+	for i := range shards.Len() {
+		all = append(all, shards.Index(i).Elem().FieldByName("items").Pointer())
+	}
+	return all
 }

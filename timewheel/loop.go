@@ -35,6 +35,7 @@ import (
 type loop struct {
 	clock    clock.Clock
 	ticks    ticks
+	index    *index
 	dates    *dates
 	dispatch *dispatcher
 
@@ -50,6 +51,7 @@ type loop struct {
 
 	layout *layout
 	census census
+	trim   trimmer
 	again  []*entry // entries returned by the dispatcher; empty between ticks
 	read   []*entry // entries taken from an inbox; empty between looks
 }
@@ -64,10 +66,11 @@ const (
 	noHurry = never - 1
 )
 
-func newLoop(tick time.Duration, slots int, layout Layout, c clock.Clock, dates *dates, d *dispatcher) *loop {
+func newLoop(tick time.Duration, slots int, layout Layout, c clock.Clock, x *index, dates *dates, d *dispatcher) *loop {
 	l := &loop{
 		clock:    c,
 		ticks:    ticks(tick),
+		index:    x,
 		dates:    dates,
 		dispatch: d,
 		requests: make(chan func()),
@@ -75,6 +78,7 @@ func newLoop(tick time.Duration, slots int, layout Layout, c clock.Clock, dates 
 		quit:     make(chan struct{}),
 		ended:    make(chan struct{}),
 		census:   newCensus(slots),
+		trim:     trimmer{at: never, came: uncounted}, // tasks may have come before Start
 	}
 	l.alarm.Store(never)
 	l.layout = newLayout(layout, slots, l.ticks.down(l.now())-1)
@@ -104,14 +108,16 @@ func (l *loop) run() {
 	for busy := false; ; {
 		now := l.now()
 		alarm := l.setAlarm(busy, now)
-		if came := l.lookLoop(now); came != busy {
-			busy = came
+		came := l.lookLoop(now)
+		if (came > 0) != busy {
+			busy = came > 0
 			alarm = l.setAlarm(busy, now)
-			l.lookLoop(now)
+			came += l.lookLoop(now)
 		}
+		trim := l.trim.look(now, came, l.pending, l.index)
 		watch := l.watchLoop(now) // after the looks, because entries found by them may have a date
 		l.advanceLoop(now)
-		if at := min(alarm, watch, l.ticks.instant(l.layout.next())); at == never {
+		if at := min(alarm, trim, watch, l.ticks.instant(l.layout.next())); at == never {
 			timer.Stop()
 		} else {
 			timer.Reset(until(at, l.now()))
@@ -204,15 +210,15 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// lookLoop handles the posted entries, and reports whether there were any. It empties each inbox once, so that callers
+// lookLoop handles the posted entries, and returns how many there were. It empties each inbox once, so that callers
 // cannot keep the loop from its ticks.
-func (l *loop) lookLoop(now uint64) (came bool) {
+func (l *loop) lookLoop(now uint64) (came int) {
 	for i := range l.inboxes {
 		all := l.inboxes[i].empty(l.read)
 		for _, e := range all {
 			l.settleLoop(e, now)
 		}
-		came = came || len(all) > 0
+		came += len(all)
 		clear(all)
 		l.read = all[:0]
 		if cap(all) > maxVisit/len(l.inboxes) {
@@ -291,6 +297,17 @@ func (l *loop) fireLoop(due []*entry, by, now uint64) {
 	clear(l.again)
 	l.again = l.again[:0]
 }
+
+// stats returns the statistics of the wheel without its paused tasks.
+func (l *loop) stats() Stats {
+	s := l.dispatch.stats()
+	s.Removed = l.inboxes.count(ended)
+	s.Added = l.inboxes.count(added)                      // read last: finished and removed tasks were added earlier
+	s.Pending = max(int(s.Added-s.Finished-s.Removed), 0) // but a task may be removed while its add is being counted
+	return s
+}
+
+func (l *loop) pending() int { return l.stats().Pending }
 
 // A census counts the entries in the layout by slot of the wheel, or by block of slots if the wheel has very many
 // slots. The loop owns it.

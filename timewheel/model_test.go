@@ -499,7 +499,10 @@ func (w *walk) do() {
 	case 9:
 		if w.draw(4) == 0 {
 			w.drain()
+			return
 		}
+		w.step = "trim"
+		w.tw.index.trim()
 	case 10:
 		w.step = "gate"
 		if m.gate = !m.gate; !m.gate {

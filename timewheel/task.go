@@ -30,7 +30,8 @@ type Task struct {
 	// unless Delay is set. It must not be negative, and must be positive if the task runs more than once or Delay is 0.
 	// An interval below one tick of the wheel counts as one tick.
 	Interval time.Duration
-	// Delay is the time before the first run; 0 means Interval. It must not be negative.
+	// Delay is the time before the first run. 0 means Interval; a task that is to run at once has a Delay of 1, which is
+	// one nanosecond: it runs at the next tick. It must not be negative.
 	Delay time.Duration
 	// Times is the number of runs. 0 means one, Forever means until the task is removed, and any other negative number
 	// is an error.

@@ -59,7 +59,7 @@ func New(tick time.Duration, slots int, opts ...Option) (*TimeWheel, error) {
 		config: c, cancel: cancel, index: newIndex(c.maxPending), dates: newDates(c.clock, ticks(tick)),
 	}
 	tw.dispatch = newDispatcher(ctx, ticks(tick), c, tw.index, tw.dates)
-	tw.loop = newLoop(tick, slots, c.layout, c.clock, tw.dates, tw.dispatch)
+	tw.loop = newLoop(tick, slots, c.layout, c.clock, tw.index, tw.dates, tw.dispatch)
 	return tw, nil
 }
 
@@ -144,10 +144,7 @@ func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.sto
 
 // Stats returns the statistics of the wheel.
 func (tw *TimeWheel) Stats() Stats {
-	s := tw.dispatch.stats()
+	s := tw.loop.stats()
 	s.Paused = int(tw.paused.Load())
-	s.Removed = tw.loop.inboxes.count(ended)
-	s.Added = tw.loop.inboxes.count(added)                // read last: finished and removed tasks were added earlier
-	s.Pending = max(int(s.Added-s.Finished-s.Removed), 0) // but a task may be removed while its add is being counted
 	return s
 }
