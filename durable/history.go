@@ -32,7 +32,8 @@ const MaxHistory = 100_000
 //
 // The history is trimmed from time to time. It usually holds up to an eighth more attempts than the kind keeps for each
 // process that runs the kind, and up to twice as many more while many attempts end. Attempts that are too old are deleted
-// within about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps any history.
+// within about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps any history. Attempts
+// that ended while the clock was ahead by more than a minute are kept in addition, at most as many.
 //
 // An attempt takes a few dozen bytes in addition to its key and texts. A copy of a store made by [Scheduler.Backup]
 // contains the history, but [Scheduler.Restore] does not bring it back. On a store that is not an [engine.Noter],

@@ -476,6 +476,27 @@ func TestHistory_forgets_byTheAgeOfNow(t *testing.T) {
 	})
 }
 
+// Attempts that ended while the clock was ahead are the newest for years. They do not displace the attempts of today.
+func TestHistory_afterAClockThatWasAhead(t *testing.T) {
+	const most = 20
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Handle("k", ok, durable.WithHistory(most, time.Hour))
+		k.Engine.Step(tooFar)
+		for i := range 3 * most {
+			k.Add(durable.Task{Key: fmt.Sprint("ahead ", i), Kind: "k", Delay: time.Second})
+		}
+		k.After(time.Minute)
+		k.Engine.Step(-tooFar)
+		k.Add(durable.Task{Key: "today", Kind: "k", Interval: 3 * time.Second, Times: 100})
+		k.After(6 * time.Minute)
+		all := pastKeys(k, durable.HistoryQuery{})
+		today := pastKeys(k, durable.HistoryQuery{Key: "today"})
+		if n := len(today); n < most || n > most+most/2 || len(all) > 3*most {
+			t.Errorf("of %d attempts in the history, %d are of today", len(all), n)
+		}
+	})
+}
+
 // An engine's clock may differ from the process's. Lateness, observers and the history go by that of the engine.
 func TestAttempt_hasTheEnginesClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {

@@ -131,6 +131,7 @@ func (n *node) heard(asked, now int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.backLocked()
+	n.shown.Store(max(n.shown.Load(), now))
 }
 
 // renew extends the lease and reports whether the node is still a member.

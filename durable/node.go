@@ -86,7 +86,7 @@ type node struct {
 	counts  recent.Of[Counts]
 	outages atomic.Uint64 // number of past outages
 
-	righting atomic.Bool // watchClock is at work
+	clockWatch
 }
 
 // lifetimes holds the contexts of a node's work and the signals that wake its goroutines.

@@ -5,6 +5,7 @@ package durable
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -85,19 +86,29 @@ type timeMark struct {
 	At int64 `json:"at"` // in nanoseconds since 1970
 }
 
-// watchClock compares the engine's clock with its latest time, as stored in the note. It stores the time once a minute.
+// A clockWatch is the state of watchClock.
+type clockWatch struct {
+	righting atomic.Bool  // it is at work
+	shown    atomic.Int64 // the latest time of the engine in an answer, if it is not in the note
+}
+
+// watchClock compares the engine's clock with its latest time, as stored in the note. It stores the time once a minute, or
+// when an answer has shown a later one: a clock that was ahead for a moment was so for every node.
 func (n *node) watchClock(note engine.Stored) {
 	var mark timeMark
 	_ = json.Unmarshal(note.Data, &mark) // a note that cannot be read is replaced
-	now := n.now()
-	switch {
+	now, shown := n.now(), n.shown.Load()
+	if shown-mark.At <= int64(task.MostAhead) {
+		n.shown.CompareAndSwap(shown, 0)
+	}
+	switch latest := max(now, shown); {
 	case n.current() == nil || n.clock.IsUnsure() || !n.righting.CompareAndSwap(false, true):
 		return
+	case latest-mark.At > int64(task.MostAhead):
+		n.markTime(latest, note.Revision)
 	case mark.At-now > int64(task.MostAhead):
 		n.helper.Go(func() { n.keepRight(note.Revision) })
 		return
-	case now-mark.At > int64(task.MostAhead):
-		n.markTime(note.Revision)
 	}
 	n.righting.Store(false)
 }
@@ -107,15 +118,15 @@ func (n *node) keepRight(revision int64) {
 	defer n.righting.Store(false)
 	switch all, err := right(n.life, n, &n.report); {
 	case all:
-		n.markTime(revision)
+		n.markTime(n.now(), revision)
 	case err == nil:
 		_ = pauseFor(n.life, rightAgain)
 	}
 }
 
-// markTime stores the engine's time in the note. If another node does so at the same time, one of them succeeds.
-func (n *node) markTime(revision int64) {
-	data, err := json.Marshal(timeMark{n.now()})
+// markTime stores a time of the engine in the note. If another node does so at the same time, one of them succeeds.
+func (n *node) markTime(at, revision int64) {
+	data, err := json.Marshal(timeMark{at})
 	if err != nil {
 		return
 	}

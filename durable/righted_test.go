@@ -186,6 +186,53 @@ func TestClockAhead_onAStore(t *testing.T) {
 	}
 }
 
+// An engine's clock is years ahead for a moment, in which a task is added, and no settings are read.
+func TestClockAhead_forAMoment(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) {
+			k.After(10*time.Second + 100*time.Millisecond)
+			for range 2 {
+				k.Engine.Step(tooFar)
+				k.After(time.Millisecond)
+				k.Must(k.SetTask(context.Background(), durable.Task{Key: "k", Kind: "note", Interval: time.Hour, Times: durable.Forever}))
+				k.After(time.Millisecond)
+				k.Engine.Step(-tooFar)
+				k.After(righted)
+				if next := time.Until(k.Info("k").Next); next > time.Hour {
+					t.Errorf("%d nodes: it is due in %v", nodes, next)
+				}
+			}
+			walks := 0
+			for _, n := range k.Nodes {
+				n.Link.SetFaults(func(method string) memengine.Fault {
+					if method == "Walk ByDue" {
+						walks++
+					}
+					return memengine.Fault{}
+				})
+			}
+			if k.After(time.Hour); walks > 0 {
+				t.Errorf("%d nodes: all tasks are looked at %d times more", nodes, walks)
+			}
+		})
+	}
+}
+
+// A backup was made while the clock was ahead. The restored tasks are due at their next instants.
+func TestClockAhead_restore(t *testing.T) {
+	var began time.Time
+	kit.In(t, func(t *testing.T, k *kit.Kit) { began = time.Now() })
+	var backup []engine.Record
+	for _, c := range storedAhead(t, began) {
+		backup = append(backup, engine.Record{Key: c.Key, Due: c.Due, Data: c.Data})
+	}
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		k.Must(k.Restore(context.Background(), backup...))
+		k.After(righted)
+		whole(k, time.Now(), began)
+	})
+}
+
 // A run was in progress when the clock was set back, and its node dies. The task is still due at its next instant.
 func TestClockAhead_whileARunIsInProgress(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {

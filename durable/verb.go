@@ -88,6 +88,11 @@ const (
 // was suspended, the verb is timed once more.
 func (v *verb) timed(now int64) {
 	v.asof = now
+	if v.numbered {
+		for i, rec := range v.records {
+			v.records[i] = rec.Righted(now)
+		}
+	}
 	if v.tasks == nil {
 		return
 	}

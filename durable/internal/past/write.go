@@ -232,11 +232,15 @@ func (w *Writer) trimKinds() (all error) {
 		since := time.Since(k.trimmed)
 		if k.written*trimmedPart >= k.most && since >= trimmedEvery || k.written >= k.most || since >= sweptEvery {
 			k.written, k.trimmed = 0, time.Now()
-			n, now := 0, w.now()
+			n, ahead, now := 0, 0, w.now()
 			all = errors.Join(all, w.delete(historyOf(k.name), func(b blockName) bool {
-				n += b.n
+				newer := &n
+				if b.ended-now > int64(task.MostAhead) { // the clock was ahead, and the block must not displace any of today
+					newer = &ahead
+				}
+				*newer += b.n
 				old := task.Later(b.ended, k.age) <= now // b.until is of the age at that time
-				return old || n-b.n >= k.most
+				return old || *newer-b.n >= k.most
 			}))
 		}
 	}
