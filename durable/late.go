@@ -47,10 +47,14 @@ func (n *node) isWrong(asof int64) bool {
 	return n.clock.IsOld(asof) || n.clock.IsUnsure() || asof > n.now()+int64(clock.Slack)
 }
 
+// hasSlept reports whether the machine was suspended since that time of the node's own clock. A call since then did not
+// take as long as it seems.
+func (n *node) hasSlept(since int64) bool { return n.clock.IsOld(n.clock.Latest(since)) }
+
 // late learns from a batch that came too late. The next batches may be on their way for as long as this one.
 func (n *node) late(asked, now int64) {
 	n.heard(asked, now)
-	if !n.clock.IsOld(n.clock.Latest(asked)) { // otherwise a suspension took that long
+	if !n.hasSlept(asked) {
 		n.transit.Store(max(n.transit.Load(), n.own()-asked))
 	}
 }

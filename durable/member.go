@@ -19,7 +19,8 @@ import (
 // expires, because the node may renew the lease until another node has reaped the member. No run starts while the lease
 // is expired.
 type term struct {
-	id engine.MemberID
+	id    engine.MemberID
+	began int64 // when the Join was sent, by the node's own clock
 
 	// The node's mutex protects the fields below.
 	readable byte // the greatest record version to claim
@@ -114,7 +115,7 @@ func (n *node) join(ctx context.Context) error {
 	}
 	n.heard(sent, now)
 	n.mu.Lock()
-	n.term = &term{id: id, readable: math.MaxUint8}
+	n.term = &term{id: id, began: sent, readable: math.MaxUint8}
 	n.settled = engine.None // a new member claims nothing before it has read the settings
 	n.unreported = n.kinds.shared() != nil
 	n.extendLocked(sent)
@@ -173,7 +174,7 @@ func (n *node) renew(t *term) bool {
 	if n.term != t {
 		return false
 	}
-	if !n.clock.IsOld(n.clock.Latest(sent)) { // otherwise the machine was suspended meanwhile
+	if !n.hasSlept(sent) {
 		n.tookLocked(time.Duration(answered - sent))
 	}
 	n.members = leased

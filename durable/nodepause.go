@@ -28,9 +28,10 @@ func (n *node) keepSettings() time.Duration {
 	asked := n.own()
 	questions, err := n.readNews(ctx)
 	cancel()
-	switch {
+	switch took := time.Duration(n.own() - asked); {
+	case err == nil && n.hasSlept(asked):
 	case err == nil:
-		n.reading.add(time.Duration(n.own() - asked))
+		n.reading.add(took)
 	case errors.Is(err, context.DeadlineExceeded):
 		n.reading.late++
 		fallthrough
@@ -98,7 +99,7 @@ func (n *node) adopt(s settings, revision, asked int64) {
 		n.report.note(func(n *notices) { n.restored = true })
 	}
 	n.settings, n.adopted = revision, now
-	if asked >= n.settled {
+	if asked >= n.settled && (n.term == nil || asked >= n.term.began) {
 		n.settled, n.settledAt = asked, n.clock.Earliest(asked)
 	}
 	n.backLocked()

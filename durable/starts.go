@@ -113,7 +113,11 @@ func (n *node) runTask(l *live) {
 	if n.skips(l, rec, kind) {
 		return
 	}
-	if rec.IsExpired(n.now(), n.cfg.tick) {
+	switch expired := rec.IsExpired(n.now(), n.cfg.tick); {
+	case expired && n.clock.IsUnsure(): // the wall clock may have been set
+		n.back(l, startAgain)
+		return
+	case expired:
 		n.conclude(l, n.teller.expired(kind, rec), false)
 		return
 	}

@@ -110,6 +110,48 @@ func TestSuspended_delaysAreWhole(t *testing.T) {
 	}
 }
 
+// The machine is suspended during one of the calls of a Schedule, before or after the engine has read the notes.
+func TestSuspended_duringSchedule_delaysAreWhole(t *testing.T) {
+	const delay, tasks = 30 * time.Minute, 600 // several commits
+	set := durable.TaskSet{Prefix: "k"}
+	for i := range tasks {
+		set.Tasks = append(set.Tasks, durable.Task{Key: fmt.Sprint("k", i), Kind: "note", Interval: delay})
+	}
+	for call := range 8 {
+		for _, at := range []time.Duration{time.Millisecond / 2, 3 * time.Millisecond / 2} {
+			onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+				k.After(time.Second)
+				calls, slept := 0, int64(0)
+				k.Link.SetFaults(func(method string) memengine.Fault {
+					if method != "Walk Notes" && method != "Commit Notes" && method != "Commit" {
+						return memengine.Fault{}
+					}
+					if calls++; calls == call+1 {
+						time.AfterFunc(at, func() { m.suspend(time.Hour); slept = m.now() })
+					}
+					return memengine.Fault{Delay: time.Millisecond}
+				})
+				began := m.now()
+				_, err := k.Schedule(ctx, set)
+				k.Must(err)
+				late := 0
+				for s, err := range k.Engine.Walk(ctx, engine.Range{Order: engine.ByKey}) {
+					k.Must(err)
+					if s.Due < began+int64(delay) {
+						t.Fatalf("%q is due %v after the call", s.Key, time.Duration(s.Due-began))
+					}
+					if s.Due >= slept+int64(delay) {
+						late++
+					}
+				}
+				if late == 0 || late > tasks {
+					t.Errorf("%d of %d tasks are due after the delay", late, tasks)
+				}
+			})
+		}
+	}
+}
+
 // The wait after a run counts from its end, however long the machine was suspended during the run.
 func TestSuspended_waitsAreWhole(t *testing.T) {
 	const wait, slept = 30 * time.Minute, time.Hour
@@ -223,6 +265,27 @@ func TestSuspended_shortly_D11(t *testing.T) {
 	})
 }
 
+// If the engine's clock is set back, the node's own clock counts the two seconds.
+func TestSuspended_settingsAge_whileTheEnginesClockIsSetBack_D11(t *testing.T) {
+	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+		other, _ := connect(k)
+		defer func() { k.Must(other.Shutdown(ctx)) }()
+		k.After(time.Second)
+		k.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
+		m.engine.Step(-time.Hour)
+		k.After(200 * time.Millisecond) // an answer shows it
+		for i := range 300 {
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Duration(i) * 10 * time.Millisecond})
+		}
+		k.Must(other.PauseKind(ctx, "note"))
+		if n := len(k.RunsAfter(2 * time.Second)); n == 0 {
+			t.Error("no run has started in the first two seconds")
+		}
+		k.After(2 * time.Second)
+		k.RanNothing()
+	})
+}
+
 // After a suspension, the node runs due tasks and continues as before. Its runs that are in progress end as they would
 // have, if no other node has taken them over.
 func TestSuspended_runsWhatIsDue(t *testing.T) {
@@ -261,8 +324,8 @@ func TestSuspended_joinsAgain_readsTheSettingsFirst(t *testing.T) {
 			}
 			return memengine.Fault{}
 		})
-		for range 20 {
-			m.suspend(time.Hour)
+		for i := range 40 { // after the shorter suspension, the settings of before would be young enough
+			m.suspend([]time.Duration{1100 * time.Millisecond, time.Hour}[i%2])
 			_, err := k.Engine.Reap(ctx)
 			k.Must(err)
 			k.After(time.Second + time.Duration(rand.Int64N(int64(500*time.Millisecond))))
@@ -270,7 +333,7 @@ func TestSuspended_joinsAgain_readsTheSettingsFirst(t *testing.T) {
 				t.Errorf("it claims %v after it has joined", took)
 			}
 		}
-	})
+	}, durable.WithLease(time.Second))
 }
 
 // A wall clock that is set ahead, which looks like a suspension, makes no delay longer.
@@ -305,4 +368,63 @@ func TestSuspended_wallClockSet_waitsAreNotLonger(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A wall clock that is set ahead at any moment during a start makes no run expire that has not.
+func TestSuspended_wallClockSet_noRunExpires(t *testing.T) {
+	for read := range 20 {
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			k.Engine = memengine.New()
+			m := &machine{engine: k.Engine}
+			var left atomic.Int64
+			k.Join(nil, durable.WithClocks(func() (mono, wall int64) {
+				if left.Load() > 0 && left.Add(-1) == 0 {
+					m.wall.Add(int64(time.Hour))
+				}
+				return m.clocks()
+			})).Start()
+			k.Link.SetFaults(func(method string) memengine.Fault {
+				if method == "Confirm" {
+					left.CompareAndSwap(0, int64(read+1))
+				}
+				return memengine.Fault{}
+			})
+			k.Add(durable.Task{Key: "k", Kind: "note", Delay: time.Second, Expires: time.Minute})
+			k.After(time.Second + 20*time.Millisecond)
+			k.Link.SetFaults(nil)
+			k.After(10 * time.Second)
+			if len(k.Runs()) == 0 {
+				t.Errorf("the clock is set at reading %d, and the task has not run: %+v", read, k.Stats())
+			}
+		})
+	}
+}
+
+// A suspension while the settings are read makes the next reads wait no longer for an answer.
+func TestSuspended_whileTheSettingsAreRead(t *testing.T) {
+	onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
+		k.After(time.Second)
+		reads := 0
+		var hung, again time.Time
+		k.Link.SetFaults(func(method string) memengine.Fault {
+			if method != "Walk Notes" {
+				return memengine.Fault{}
+			}
+			switch reads++; reads {
+			case 1:
+				time.AfterFunc(time.Millisecond, func() { m.suspend(time.Hour) })
+				return memengine.Fault{Delay: 2 * time.Millisecond}
+			case 5:
+				hung = time.Now()
+				return memengine.Fault{Delay: time.Minute}
+			case 6:
+				again = time.Now()
+			}
+			return memengine.Fault{}
+		})
+		k.After(10 * time.Second)
+		if took := again.Sub(hung); took <= 0 || took > 1100*time.Millisecond {
+			t.Errorf("a read that hangs is repeated after %v", took)
+		}
+	})
 }
