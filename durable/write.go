@@ -4,6 +4,7 @@ package durable
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
@@ -21,15 +22,15 @@ func NewWrite(t Task, now int64) (engine.Write, error) {
 	return rec.Write(engine.IfAbsent, 0), nil
 }
 
-// Rescheduled returns a write that, like [Scheduler.Reschedule], makes the task's next run due at the given time, by
-// the engine's clock. The write takes effect only if the task is unchanged. A time before 1970 counts as 1970. The
-// error wraps ErrCorrupt or ErrVersion.
-func Rescheduled(s engine.Stored, to int64) (engine.Write, error) {
+// Rescheduled returns a write that, like [Scheduler.Reschedule], makes the task's next run due d from now, the engine's
+// time. A negative d counts as 0. The write takes effect only if the task is unchanged. The error wraps ErrCorrupt or
+// ErrVersion.
+func Rescheduled(s engine.Stored, d time.Duration, now int64) (engine.Write, error) {
 	rec, err := task.Decode(s.Record)
 	if err != nil {
 		return engine.Write{}, err
 	}
-	return rec.Moved(min(max(to, 0), task.Latest), 0).Write(engine.IfUnchanged, s.Revision), nil
+	return rec.Moved(task.Later(now, max(d, 0)), now).Write(engine.IfUnchanged, s.Revision), nil
 }
 
 // Completion returns a write that completes the run with the note from [Run.Complete], as if its handler had returned

@@ -103,10 +103,10 @@ func TestStored_rescheduled(t *testing.T) {
 	rec := &task.Record{Key: "k", Kind: "x", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Due: task.Never,
 		Attempts: 9, Failed: []task.Failure{{Text: "why"}}, Missed: 2}
 	stored := engine.Stored{Record: engine.Record{Key: "k", Due: rec.Due, Data: rec.Encode()}, Kind: "x", Revision: 42}
-	for to, want := range map[int64]string{
-		300: "300 300", 0: "0 0", -1: "0 0", math.MaxInt64: fmt.Sprint(task.Latest, task.Latest),
+	for after, want := range map[time.Duration]string{
+		300: "500 500 200", 0: "200 200 200", -1: "200 200 200", math.MaxInt64: fmt.Sprint(task.Latest, task.Latest, 200),
 	} {
-		w, err := Rescheduled(stored, to)
+		w, err := Rescheduled(stored, after, 200)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,17 +114,17 @@ func TestStored_rescheduled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(next.Grid, next.Due); got != want || w.Due != next.Due || w.If != engine.IfUnchanged ||
+		if got := fmt.Sprint(next.Grid, next.Due, next.Asof); got != want || w.Due != next.Due || w.If != engine.IfUnchanged ||
 			w.Revision != 42 || w.Kind != "x" || w.Hold {
-			t.Errorf("to %d: got %s of %+v, want %s", to, got, w, want)
+			t.Errorf("after %d: got %s of %+v, want %s", after, got, w, want)
 		}
 		got := fmt.Sprint(next.Times, next.Generation, next.Seq, next.Attempts, next.Missed)
 		if got != "3 5 8 0 2" || next.Failed != nil {
-			t.Errorf("to %d: %s", to, got)
+			t.Errorf("after %d: %s", after, got)
 		}
 	}
 	stored.Data = stored.Data[:3]
-	if _, err := Rescheduled(stored, 1); !errors.Is(err, ErrCorrupt) {
+	if _, err := Rescheduled(stored, 1, 1); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("damaged: %v", err)
 	}
 }

@@ -52,7 +52,7 @@ func ExampleEngine() {
 	}
 	fmt.Println("may start:", held)
 
-	move, err := durable.Rescheduled(task, later)
+	move, err := durable.Rescheduled(task, time.Minute, now)
 	if err != nil {
 		log.Fatal(err)
 	}

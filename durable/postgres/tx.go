@@ -157,11 +157,7 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 		return notFound(key)
 	}
 	stored.Key, stored.Kind = string(found), string(kind)
-	to := now + int64(max(d, 0))
-	if to < now {
-		to = latest
-	}
-	w, err := durable.Rescheduled(stored, to)
+	w, err := durable.Rescheduled(stored, d, now)
 	if err != nil {
 		return err
 	}
@@ -171,9 +167,6 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 	}
 	return explain("reschedule", err)
 }
-
-// latest is the latest time that can be represented.
-const latest = int64(^uint64(0) >> 1)
 
 // CompleteTx completes the run in the transaction, as if its handler had returned nil. The handler must return nil
 // after the commit. If the transaction is not committed and the handler returns an error, the run fails as it would
