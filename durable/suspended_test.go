@@ -121,13 +121,14 @@ func TestSuspended_duringSchedule_delaysAreWhole(t *testing.T) {
 		for _, at := range []time.Duration{time.Millisecond / 2, 3 * time.Millisecond / 2} {
 			onMachine(t, func(t *testing.T, k *kit.Kit, m *machine) {
 				k.After(time.Second)
-				calls, slept := 0, int64(0)
+				calls := 0
+				var slept atomic.Int64
 				k.Link.SetFaults(func(method string) memengine.Fault {
 					if method != "Walk Notes" && method != "Commit Notes" && method != "Commit" {
 						return memengine.Fault{}
 					}
 					if calls++; calls == call+1 {
-						time.AfterFunc(at, func() { m.suspend(time.Hour); slept = m.now() })
+						time.AfterFunc(at, func() { m.suspend(time.Hour); slept.Store(m.now()) })
 					}
 					return memengine.Fault{Delay: time.Millisecond}
 				})
@@ -140,7 +141,7 @@ func TestSuspended_duringSchedule_delaysAreWhole(t *testing.T) {
 					if s.Due < began+int64(delay) {
 						t.Fatalf("%q is due %v after the call", s.Key, time.Duration(s.Due-began))
 					}
-					if s.Due >= slept+int64(delay) {
+					if s.Due >= slept.Load()+int64(delay) {
 						late++
 					}
 				}
@@ -196,6 +197,20 @@ func TestSuspended_expires(t *testing.T) {
 			t.Errorf("%v", i)
 		}
 	})
+}
+
+// Nor does one start that has become too old while its start was confirmed.
+func TestSuspended_tooOld_afterALateConfirmation(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Handle("young", ok, durable.WithMissedAge(time.Second))
+		k.Add(durable.Task{Key: "k", Kind: "young", Delay: time.Second, Interval: 10 * time.Second, Times: durable.Forever})
+		k.Link.Next("Confirm", memengine.Fault{Delay: 1500 * time.Millisecond})
+		k.After(5 * time.Second)
+		k.RanNothing()
+		if i := k.Info("k"); i.Missed != 1 {
+			t.Errorf("%v", i)
+		}
+	}, durable.WithLease(8*time.Second))
 }
 
 // Nothing that was paused or drained, on another node and just before the machine was suspended, starts on it
@@ -389,8 +404,8 @@ func TestSuspended_wallClockSet_noRunExpires(t *testing.T) {
 				}
 				return memengine.Fault{}
 			})
-			k.Add(durable.Task{Key: "k", Kind: "note", Delay: time.Second, Expires: time.Minute})
-			k.After(time.Second + 20*time.Millisecond)
+			k.Add(durable.Task{Key: "k", Kind: "note", Delay: 1030 * time.Millisecond, Expires: time.Minute}) // nothing else is then done
+			k.After(1050 * time.Millisecond)
 			k.Link.SetFaults(nil)
 			k.After(10 * time.Second)
 			if len(k.Runs()) == 0 {
