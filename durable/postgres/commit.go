@@ -58,8 +58,9 @@ type group struct {
 	batches []engine.Batch
 	results []engine.Result
 
-	called time.Time
-	some   bool // at least one transaction was committed
+	called   time.Time
+	some     bool // at least one transaction was committed
+	canceled int  // how many canceled transactions were repeated
 }
 
 // latest returns the latest time at which the server may execute the batches: engine.MaxStale after the earliest Now of
@@ -84,6 +85,8 @@ func (g *group) commit(ctx context.Context, these []int) error {
 		switch {
 		case err == nil:
 			these = again
+		case g.canceled < maxCanceled && isCanceled(ctx, err):
+			g.canceled++
 		case !isLock(err):
 			return err
 		case len(these) == 1:
@@ -102,6 +105,14 @@ func (g *group) commit(ctx context.Context, these []int) error {
 
 // isLock reports whether a statement failed because of a lock timeout or a deadlock.
 func isLock(err error) bool { return is(err, "55P03", "40P01") }
+
+// maxCanceled is how often one call of Commit, Get or another read is repeated because of isCanceled. The limit is for
+// a statement that exceeds a statement_timeout, which has the same error code.
+const maxCanceled = 3
+
+// isCanceled reports whether the server has canceled a statement that the caller still wants. Nothing of it was done.
+// A server may act late on the request to cancel a statement, when its pooler has given the session to another client.
+func isCanceled(ctx context.Context, err error) bool { return is(err, "57014") && ctx.Err() == nil }
 
 // wait commits the group's only batch once no lock blocks it. While it waits, it rarely uses a connection, and all
 // waiting commits share a few connections.

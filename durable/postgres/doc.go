@@ -52,6 +52,10 @@
 // [OpenPool] uses the mode of the pool. The default is cache_statement, which older versions of PgBouncer do not
 // support.
 //
+// A server may act late on the request to cancel a statement. Behind a pooler, that may be while another client uses the
+// session, whose statement then ends with SQLSTATE 57014. The engine repeats such commits and reads, up to three times.
+// A transaction of your program may have to be repeated by the program.
+//
 // Transactions use the read committed isolation level. On a direct connection, the engine sets this level if it is not
 // the default. Behind a pooler, it must be the default of the role, because PgBouncer refuses the setting. Otherwise,
 // Open returns an error.

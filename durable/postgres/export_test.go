@@ -38,6 +38,9 @@ func WithServersClock() Option {
 // Text returns the SQL with the name of the schema, as in the engine's statements.
 func (e *Engine) Text(sql string) string { return e.config.sql(sql) }
 
+// JoinSQL returns the statement by which a member joins.
+func JoinSQL(e *Engine) string { return e.sql.join }
+
 // ClaimSQL returns the statement of a claim.
 func ClaimSQL(e *Engine) string { return e.sql.claim }
 
@@ -144,6 +147,11 @@ var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;
 
 // Schema5 is the SQL that makes the schema of version 5.
 var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;"
+
+// GetCalls makes Get call a function that returns a boolean.
+func (e *Engine) GetCalls(function string) {
+	e.swap(&e.sql.get, "WHERE ", "WHERE $schema."+function+" AND ")
+}
 
 // BeVersion6 makes the engine behave like version 6, which looks up a member by its id alone and does not know since
 // when the server has been the primary.

@@ -397,3 +397,36 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 		}
 	}
 }
+
+// A pooler may cancel the statement of another client than the one that asked for it. A statement that its caller still
+// wants is repeated, also if a transaction has several. The number of repetitions is bounded.
+func TestCanceled_byAnother_isRepeated(t *testing.T) {
+	e := open(t)
+	conn := connect(t, shared.URL())
+	exec(t, conn, "CREATE SEQUENCE public.calls")
+	defer exec(t, conn, "DROP SEQUENCE public.calls")
+	exec(t, conn, e.Text("CREATE FUNCTION $schema.canceled() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN "+
+		"IF nextval('public.calls') % 3 <> 0 THEN RAISE query_canceled; END IF; RETURN true; END$$"))
+	exec(t, conn, e.Text("CREATE FUNCTION $schema.row() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "+
+		"PERFORM $schema.canceled(); RETURN NEW; END$$"))
+	exec(t, conn, e.Text("CREATE TRIGGER canceled BEFORE INSERT ON $schema.task FOR EACH STATEMENT EXECUTE FUNCTION $schema.row()"))
+	commit(t, e, 0, add("one", 1))
+	commit(t, e, 0, add("two", 1), add("three", 1))
+	e.GetCalls("canceled()")
+	if get(t, e, "one") == nil {
+		t.Error("the task is not there")
+	}
+	exec(t, conn, "ALTER SEQUENCE public.calls INCREMENT BY 3 RESTART WITH 1") // each call is canceled
+	if _, err := e.Get(t.Context(), "one"); !strings.Contains(fmt.Sprint(err), "57014") {
+		t.Errorf("the error of Get is %v", err)
+	}
+	_, err := e.Commit(t.Context(), 0, []engine.Batch{{add("four", 1)}})
+	if !errors.Is(err, engine.ErrNotDone) || !strings.Contains(err.Error(), "57014") {
+		t.Errorf("the error of Commit is %v", err)
+	}
+	var calls int
+	check(t, conn.QueryRow(t.Context(), "SELECT last_value FROM public.calls").Scan(&calls))
+	if calls != 1+3*7 { // Get and Commit are each tried four times
+		t.Errorf("the last call has the number %d", calls)
+	}
+}

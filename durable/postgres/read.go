@@ -30,8 +30,12 @@ func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 // unlocked calls the function read until no lock blocks it. Reads share the connections for commits, which wait for a
 // lock no longer than lockTimeout.
 func unlocked(ctx context.Context, read func() error) error {
-	for {
+	for canceled := 0; ; {
 		err := read()
+		if canceled < maxCanceled && isCanceled(ctx, err) {
+			canceled++
+			continue
+		}
 		if !isLock(err) {
 			return err
 		}
