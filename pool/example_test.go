@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seed581295f1/timewheel/pool"
 )
@@ -60,31 +61,76 @@ func ExamplePool_Close() {
 	// <nil>
 }
 
-// The queue is unbounded. A program can refuse work while too many jobs wait.
-func ExamplePool_Waiting() {
+// A web server refuses work while too much of it waits.
+func ExampleWithMaxWaiting() {
+	p, err := pool.New(1, pool.WithMaxWaiting(2))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	release := make(chan struct{})
+	for i := range 4 {
+		if err := p.Submit(func() { <-release }); errors.Is(err, pool.ErrFull) {
+			fmt.Println("job", i, "is refused:", err)
+		}
+	}
+	close(release)
+	fmt.Println(p.Close(context.Background()))
+	// Output:
+	// job 3 is refused: pool: full
+	// <nil>
+}
+
+// A program that reads a large file reads no faster than the jobs can follow.
+func ExamplePool_SubmitWait() {
+	p, err := pool.New(2, pool.WithMaxWaiting(10))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	var sum atomic.Int64
+	for line := range int64(1000) {
+		if err := p.SubmitWait(ctx, func() { sum.Add(line) }); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println(p.Close(ctx), sum.Load())
+	// Output: <nil> 499500
+}
+
+func ExamplePool_Resize() {
 	p, err := pool.New(1)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	began, release := make(chan bool), make(chan bool)
-	_ = p.Submit(func() {
-		began <- true
-		<-release
-	})
-	<-began
-	for i := range 5 {
-		if p.Waiting() >= 3*p.Cap() {
-			fmt.Println("job", i, "is refused:", p.Running(), "is running,", p.Waiting(), "wait")
-			continue
-		}
-		_ = p.Submit(func() {})
+	for range 10 {
+		_ = p.Submit(func() {
+			began <- true
+			<-release
+		})
 	}
+	<-began
+	fmt.Println(p.Running(), "of", p.Cap())
+	if err := p.Resize(4); err != nil {
+		fmt.Println(err)
+	}
+	for range 3 {
+		<-began
+	}
+	fmt.Println(p.Running(), "of", p.Cap())
+	go func() {
+		for range began {
+		}
+	}()
 	close(release)
 	fmt.Println(p.Close(context.Background()))
 	// Output:
-	// job 3 is refused: 1 is running, 3 wait
-	// job 4 is refused: 1 is running, 3 wait
+	// 1 of 1
+	// 4 of 4
 	// <nil>
 }
 

@@ -3,12 +3,26 @@
 package pool
 
 import (
+	"fmt"
 	"log"
 	"runtime/debug"
 )
 
 // An Option configures a Pool created by [New].
 type Option func(*Pool) error
+
+// WithMaxWaiting limits the number of jobs that wait for a worker to n. [Pool.Submit] then returns [ErrFull] instead of
+// letting one more job wait, and [Pool.SubmitWait] blocks. With 0, a job is accepted only if a worker is free for it.
+// [New] returns an error if n is negative.
+func WithMaxWaiting(n int) Option {
+	return func(p *Pool) error {
+		if n < 0 {
+			return fmt.Errorf("pool: maximum number of waiting jobs %d is negative", n)
+		}
+		p.maxWaiting = n
+		return nil
+	}
+}
 
 // WithPanicHandler calls h with the recovered value and the stack when a job panics, on the job's goroutine. The pool
 // continues to work. Without this option a panic is written to the standard logger of package log. A panic in h is also

@@ -131,6 +131,7 @@ func TestNew_wrongArgument_isNamed(t *testing.T) {
 		{0, nil, "pool: size 0 is not positive"},
 		{-1, nil, "pool: size -1 is not positive"},
 		{math.MinInt32, nil, "pool: size -2147483648 is not positive"},
+		{1, []Option{WithMaxWaiting(-1)}, "pool: maximum number of waiting jobs -1 is negative"},
 	} {
 		if p, err := New(c.size, c.opts...); p != nil || err == nil || err.Error() != c.want {
 			t.Errorf("size %d: %v and %q, want %q", c.size, p, err, c.want)
@@ -142,9 +143,10 @@ func TestNew_wrongArgument_isNamed(t *testing.T) {
 func TestNil_whereAFunctionBelongs_panics(t *testing.T) {
 	in(t, 1, func(t *testing.T, p *rig) {
 		for want, f := range map[string]func(){
-			"pool: nil job for Submit": func() { _ = p.Submit(nil) },
-			"pool: nil panic handler":  func() { WithPanicHandler(nil) },
-			"pool: option 2 is nil":    func() { _, _ = New(1, WithPanicHandler(func(any, []byte) {}), nil) },
+			"pool: nil job for Submit":     func() { _ = p.Submit(nil) },
+			"pool: nil job for SubmitWait": func() { _ = p.SubmitWait(t.Context(), nil) },
+			"pool: nil panic handler":      func() { WithPanicHandler(nil) },
+			"pool: option 2 is nil":        func() { _, _ = New(1, WithPanicHandler(func(any, []byte) {}), nil) },
 		} {
 			func() {
 				defer func() {

@@ -237,6 +237,55 @@ func TestL2_fullPool_losesNothing(t *testing.T) {
 	})
 }
 
+// The size of the pool changes while the wheel runs: up, so that waiting runs begin, and down, without an interruption.
+func TestResizePool_whileJobsRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tw := startWheel(t, 10*ms, 16, timewheel.WithPoolSize(2))
+		release := make(chan struct{})
+		for i := range 20 {
+			must(t, tw.AddTask(once(name(i), 10*ms, func(*timewheel.Task) { <-release })))
+		}
+		testkit.Settle(20 * ms)
+		want := func(running, workers int) {
+			t.Helper()
+			synctest.Wait()
+			if s := balanced(t, tw, 20); s.Running != running || s.Workers != workers {
+				t.Errorf("%d runs on at most %d workers, want %d and %d", s.Running, s.Workers, running, workers)
+			}
+		}
+		want(2, 2)
+		must(t, tw.ResizePool(10))
+		want(10, 10)
+		must(t, tw.ResizePool(3))
+		for _, running := range []int{10, 9, 8, 7, 6, 5, 4, 3, 3, 3} {
+			want(running, 3)
+			release <- struct{}{}
+		}
+		want(3, 3)
+		must(t, tw.ResizePool(1))
+		want(3, 1)
+		release <- struct{}{}
+		want(2, 1)
+		must(t, tw.ResizePool(2))
+		for _, size := range []int{0, -1} {
+			if err := tw.ResizePool(size); err == nil || err.Error() != fmt.Sprintf("timewheel: pool size %d is not positive", size) {
+				t.Errorf("size %d: %v", size, err)
+			}
+		}
+		want(2, 2)
+		close(release)
+		want(0, 2)
+		tw.Stop()
+		must(t, tw.ResizePool(5)) // has no effect
+	})
+	inBubble(t, func(t *testing.T) {
+		tw := startWheel(t, 10*ms, 16, timewheel.WithExecutor(executor(func(f func()) error { go f(); return nil })))
+		if err := tw.ResizePool(2); err == nil || !strings.Contains(err.Error(), "executor") || tw.Stats().Workers != 0 {
+			t.Errorf("%v, and %d workers", err, tw.Stats().Workers)
+		}
+	})
+}
+
 func TestL2_waitingRuns_areFirstInFirstOut(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const n = 1000

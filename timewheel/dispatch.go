@@ -29,9 +29,8 @@ type dispatcher struct {
 	report report
 	ctx    context.Context // context of all runs
 
-	size int // maximum number of runs in progress; 0 if an executor decides
-
 	mu      sync.Mutex // protects the fields below
+	size    int        // maximum number of runs in progress; 0 if an executor decides
 	queue   crew.Queue[dueRun]
 	callers callers
 	workers []*worker     // workers that have begun and not ended, in no particular order
@@ -76,6 +75,7 @@ type callers interface {
 	Call(waiting int) // calls one more worker if one is needed
 	Begin()           // records that a worker begins
 	End(waiting int)  // records that a worker ends
+	Over() bool       // reports whether a worker must end although runs are waiting
 	Close()
 }
 
@@ -233,6 +233,18 @@ func (d *dispatcher) stats() Stats {
 		s.OldestWait = until(d.ticks.now(d.clock), r.dispatched)
 	}
 	return s
+}
+
+// resize sets the maximum number of runs in progress. It reports whether there is one: an executor has its own.
+func (d *dispatcher) resize(size int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, ok := d.callers.(*crew.Crew)
+	if ok {
+		d.size = size
+		c.Resize(size, d.waitingLocked())
+	}
+	return ok
 }
 
 // start lets runs begin.

@@ -645,6 +645,35 @@ func ExampleTimeWheel_Occupancy() {
 	// soon: cake
 }
 
+// A service that is asked for more work at night gives it more workers.
+func ExampleTimeWheel_ResizePool() {
+	tw := timewheel.NewTimeWheel(time.Millisecond, 60, timewheel.WithPoolSize(1))
+	tw.Start()
+	defer tw.Stop()
+
+	began, release := make(chan string), make(chan bool)
+	job := func(task *timewheel.Task) {
+		began <- task.Key
+		<-release
+	}
+	for _, key := range []string{"a", "b"} {
+		if err := tw.AddTask(&timewheel.Task{Key: key, Delay: 1, Job: job}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	<-began
+	fmt.Println(tw.Stats().Running, "of", tw.Stats().Workers)
+	if err := tw.ResizePool(2); err != nil {
+		fmt.Println(err)
+	}
+	<-began
+	fmt.Println(tw.Stats().Running, "of", tw.Stats().Workers)
+	close(release)
+	// Output:
+	// 1 of 1
+	// 2 of 2
+}
+
 func ExampleTimeWheel_LongestRuns() {
 	tw := timewheel.NewTimeWheel(time.Millisecond, 60)
 	tw.Start()

@@ -43,9 +43,10 @@ func (s *submitter) Call(waiting int) {
 	}
 }
 
-func (s *submitter) Begin()  { s.submitted = max(s.submitted-1, 0) }
-func (s *submitter) End(int) {}
-func (s *submitter) Close()  { close(s.quit) }
+func (s *submitter) Over() bool { return false }
+func (s *submitter) Begin()     { s.submitted = max(s.submitted-1, 0) }
+func (s *submitter) End(int)    {}
+func (s *submitter) Close()     { close(s.quit) }
 
 // next reports whether one more function must be submitted and, if so, counts it as submitted.
 func (s *submitter) next() bool {

@@ -38,6 +38,7 @@ func newConfig(opts []Option) (config, error) {
 
 // WithPoolSize sets the maximum number of jobs that run at once; the default is 1024. Further due runs wait, first in,
 // first out. New returns an error if n is not positive. WithPoolSize has no effect if [WithExecutor] is given.
+// [TimeWheel.ResizePool] changes the number later.
 func WithPoolSize(n int) Option {
 	return func(c *config) error {
 		if n <= 0 {

@@ -4,6 +4,7 @@ package timewheel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -141,6 +142,19 @@ func (tw *TimeWheel) halt() bool {
 
 // IsRunning reports whether the wheel has been started and not yet stopped.
 func (tw *TimeWheel) IsRunning() bool { return tw.loop.running.Load() && !tw.stopped.Load() }
+
+// ResizePool sets the maximum number of jobs that run at once, which [WithPoolSize] set first, and returns at once. If
+// the pool grows, waiting runs begin. If it shrinks, no run in progress is interrupted, and none begins until fewer than
+// size are in progress. ResizePool returns an error if size is not positive or if the wheel has a [WithExecutor].
+func (tw *TimeWheel) ResizePool(size int) error {
+	if size <= 0 {
+		return fmt.Errorf("timewheel: pool size %d is not positive", size)
+	}
+	if !tw.dispatch.resize(size) {
+		return errors.New("timewheel: the wheel has an executor instead of a pool")
+	}
+	return nil
+}
 
 // Stats returns the statistics of the wheel.
 func (tw *TimeWheel) Stats() Stats {

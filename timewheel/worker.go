@@ -86,12 +86,12 @@ func (d *dispatcher) serve(w *worker, all bool) (again bool) {
 }
 
 // take ends the worker's run, if it has one, and assigns the next waiting run to the worker. It reports whether there
-// was one.
+// was one. It assigns none if there are too many workers.
 func (d *dispatcher) take(w *worker) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.endLocked(w)
-	if d.waitingLocked() == 0 {
+	if d.waitingLocked() == 0 || d.callers.Over() {
 		return false
 	}
 	r, _ := d.queue.Pop()

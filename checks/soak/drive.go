@@ -111,8 +111,12 @@ func (h *hand) act() {
 		h.prefix(key)
 	case k < 95:
 		h.look(key)
-	default:
+	case k < 99:
 		h.timer()
+	default:
+		if err := h.tw.ResizePool(1 + h.r.IntN(2*h.pool)); err != nil {
+			h.fault(&h.unheard, "ResizePool: %v", err)
+		}
 	}
 }
 

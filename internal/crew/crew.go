@@ -70,6 +70,17 @@ func (c *Crew) Call(waiting int) {
 	}
 }
 
+// Resize sets the maximum number of workers, and calls a worker if there is room for one more of the waiting items. If
+// there are more workers than the new size, each of them must end as soon as it has finished its item, until Over
+// reports false.
+func (c *Crew) Resize(size, waiting int) {
+	c.size = size
+	c.Call(waiting)
+}
+
+// Over reports whether there are more workers than the size of the crew. A worker must then end and take no item.
+func (c *Crew) Over() bool { return c.workers > c.size }
+
 // Starting returns the number of workers that have been called but have not begun.
 func (c *Crew) Starting() int { return c.starting }
 
