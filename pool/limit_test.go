@@ -149,7 +149,7 @@ func TestResize_whileJobsRun(t *testing.T) {
 	}, WithMaxWaiting(18))
 }
 
-// After a Resize that makes the pool smaller, the limit counts the jobs that wait, and not those that are in progress.
+// After a Resize that makes the pool smaller, running jobs do not count against the limit of waiting ones.
 func TestResize_smaller_keepsTheRoomForWaitingJobs(t *testing.T) {
 	in(t, 10, func(t *testing.T, p *rig) {
 		p.block(10)

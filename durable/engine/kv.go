@@ -100,6 +100,12 @@ type Watcher interface {
 // An Exclusive is a [KV] that only one process uses at a time, through one Engine. That Engine holds its members and
 // their claims in memory and does not rely on versions. The Engine is also an Exclusive, so a node confirms each start
 // immediately instead of batching it with others.
+//
+// A Commit of an exclusive KV is atomic as a whole: if the process ends during the call, all of its Txs have been applied
+// or none.
+//
+// The KV may be a [FailureReporter] and an [io.Closer]. The Engine is both. It fails when the KV does, and its Close
+// closes the KV.
 type Exclusive interface {
 	// Exclusive does nothing. It marks the KV or the Engine.
 	Exclusive()

@@ -61,8 +61,8 @@ type Store interface {
 	Close() error
 }
 
-// A FailureReporter is a [Store] that can fail while no call is able to return the error: in the background, or while a
-// call hangs. When it fails, so does its scheduler: Scheduler.Err returns the cause, waiting verbs return ErrBroken at
+// A FailureReporter is a [Store], or an [Exclusive] KV or Engine, that can fail while no call is able to return the
+// error: in the background, or while a call hangs. When it fails, so does its scheduler: Scheduler.Err returns the cause, waiting verbs return ErrBroken at
 // once, and no further run starts.
 type FailureReporter interface {
 	// Failed returns a channel that is closed when the store fails. Every call returns the same channel.

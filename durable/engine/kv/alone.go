@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -18,10 +19,15 @@ import (
 // written.
 type alone struct {
 	base
+	stop    context.CancelFunc // ends the goroutines below
+	running sync.WaitGroup     // the load of the index, and the goroutine that waits for a failure of the KV
+	failed  chan struct{}      // closed when the engine fails
 
 	writing sync.Mutex // serializes Commits; locked before mu
 
-	all index // changed only while both mutexes are held
+	all    index   // changed only while both mutexes are held
+	stored summary // the summary in the KV; likewise
+	bound  int64   // revisions up to this one are reserved in the KV; likewise
 
 	mu       sync.Mutex // protects below
 	states   map[string]*state
@@ -29,15 +35,13 @@ type alone struct {
 	members  map[engine.MemberID]*mate
 	last     engine.MemberID
 	revision int64
-	bound    int64 // revisions up to this one are reserved in the KV
-	broken   error // error from a Commit whose effect is unknown; returned by every later call
+	broken   error // why the engine has failed; returned by every later call that does not only read
 }
 
 // A state is a task whose row alone does not describe it fully. A start modifies the state in place. Any other change
 // replaces it.
 type state struct {
-	row        // without data; the revision is 0 if the task is deleted
-	kept int64 // the revision in the task's row
+	row // without data; the revision is 0 if the task is deleted
 
 	writing bool   // this is the state after the Commit in progress, which blocks claims and starts
 	before  *state // the state before the Commit in progress, or nil
@@ -61,38 +65,115 @@ const revisions = 1 << 28
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	e := &alone{
 		base: newBase(kv), states: make(map[string]*state), reads: make(map[*changed]struct{}),
-		members: make(map[engine.MemberID]*mate), all: newIndex(),
+		members: make(map[engine.MemberID]*mate), all: newIndex(), failed: make(chan struct{}),
 	}
 	e.alone, e.look, e.walkDue, e.walkHeld, e.free = true, e.read, e.byDue, e.held, e.isFree
 	at, err := e.moment(ctx)
 	if err != nil {
 		return nil, err
 	}
-	counter, err := kv.Get(ctx, counterRow)
-	if err != nil {
+	if err = e.readCounter(ctx); err != nil {
 		return nil, err
-	}
-	if len(counter) > 0 {
-		d := decoder{b: counter[0].Value}
-		if e.revision = d.varint(); d.bad {
-			return nil, d.err(counterRow)
-		}
 	}
 	// Microseconds pass faster than revisions are assigned. So the revisions continue above all earlier ones, even if the
 	// data was replaced by an older backup.
-	e.revision = max(e.revision, at.now/int64(time.Microsecond))
-	e.bound = e.revision
-	if _, err = kv.Commit(ctx, e.reserve()); err != nil {
-		return nil, err
+	e.revision = max(e.bound, at.now/int64(time.Microsecond))
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.running.Go(func() { e.load(ctx) })
+	if r, ok := kv.(engine.FailureReporter); ok {
+		e.running.Go(func() {
+			select {
+			case <-r.Failed():
+				e.fail(r.Err())
+			case <-ctx.Done():
+			}
+		})
 	}
-	go e.load(context.WithoutCancel(ctx))
 	return e, nil
 }
 
-// reserve returns a Tx that reserves more revisions.
-func (e *alone) reserve() engine.Tx {
-	e.bound += revisions
-	return engine.Tx{Put: []engine.Entry{{Key: counterRow, Value: varints(e.bound)}}}
+// readCounter reads the counter row.
+func (e *alone) readCounter(ctx context.Context) error {
+	entries, err := e.kv.Get(ctx, counterRow)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	d := decoder{b: entries[0].Value}
+	e.bound, e.stored.tasks, e.stored.sum = d.varint(), d.varint(), uint64(d.varint())
+	return d.err(counterRow)
+}
+
+// counter returns a Tx that puts the counter row.
+func counter(bound int64, all summary) engine.Tx {
+	return engine.Tx{Put: []engine.Entry{{Key: counterRow, Value: varints(bound, all.tasks, int64(all.sum))}}}
+}
+
+// boundFor returns the bound that the next Commit writes.
+func (e *alone) boundFor(revision int64) int64 {
+	if revision > e.bound-revisions/2 {
+		return revision + revisions
+	}
+	return e.bound
+}
+
+// reserve reserves revisions unless there are enough.
+func (e *alone) reserve(ctx context.Context) error {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	if _, err := e.lock(ctx); err != nil {
+		return err
+	}
+	bound := e.boundFor(e.revision)
+	e.mu.Unlock()
+	if bound == e.bound {
+		return nil
+	}
+	if err := e.apply(ctx, counter(bound, e.stored)); err != nil {
+		return err
+	}
+	e.bound = bound
+	return nil
+}
+
+// apply applies the Txs. Their effect must be known, so the caller cannot cancel the call.
+func (e *alone) apply(ctx context.Context, txs ...engine.Tx) error {
+	_, err := e.kv.Commit(context.WithoutCancel(ctx), txs...)
+	if err != nil && !errors.Is(err, engine.ErrNotDone) {
+		err = fmt.Errorf("kv: the effect of a commit is unknown: %w", err)
+		e.fail(err)
+	}
+	return err
+}
+
+// fail records the first failure.
+func (e *alone) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.broken == nil {
+		e.broken = err
+		close(e.failed)
+	}
+}
+
+// Failed implements [engine.FailureReporter]. The engine fails if a Commit may or may not have had an effect, if the KV
+// fails, or if the tasks in the KV differ from the committed ones.
+func (e *alone) Failed() <-chan struct{} { return e.failed }
+
+// Err implements [engine.FailureReporter].
+func (e *alone) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.broken
+}
+
+// Close waits for the engine's goroutines and closes the KV if it is an [io.Closer].
+func (e *alone) Close() error {
+	e.stop()
+	e.running.Wait()
+	if c, ok := e.kv.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // next returns a new revision.
@@ -145,7 +226,7 @@ func (s *state) free() bool { return s == nil || s.Owner == 0 && !s.writing }
 // it did.
 func (s *state) of(r *row) bool {
 	for ; s != nil; s = s.before {
-		if s.kept == r.Revision {
+		if s.kept == r.kept {
 			r.Owner, r.Revision, r.Starts, r.Started = s.Owner, s.Revision, s.Starts, s.Started
 			return true
 		}
@@ -216,35 +297,42 @@ func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine
 		return nil, err
 	}
 	results := make([]engine.Result, len(batches))
-	plans, txs, err := e.plan(ctx, by, batches, k.rows, notes, results)
-	if err != nil || len(txs) == 0 {
+	c, err := e.plan(ctx, by, batches, k.rows, notes, results)
+	if err != nil || len(c.txs) == 0 {
 		return results, err
 	}
-	// The effect must be known, so the caller must not be able to cancel the Commit.
-	_, err = e.kv.Commit(context.WithoutCancel(ctx), txs...)
+	err = e.apply(ctx, c.txs...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	undone := errors.Is(err, engine.ErrNotDone)
 	if err != nil && !undone {
-		e.broken = fmt.Errorf("kv: the effect of a commit is unknown: %w", err)
-		return nil, e.broken
+		return nil, err
 	}
-	e.settle(batches, plans, undone)
+	e.settle(batches, c.plans, undone)
 	if undone {
 		return nil, err
 	}
-	for _, p := range plans {
+	e.stored, e.bound = c.all, c.bound
+	for _, p := range c.plans {
 		results[p.number].Written = p.written
 	}
 	return results, nil
 }
 
+// A commit is a planned Commit.
+type commit struct {
+	plans []*plan
+	txs   []engine.Tx
+	all   summary // afterwards
+	bound int64   // likewise
+}
+
 // plan plans the batches and marks their tasks as being written.
 func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.Batch, tasks, notes map[string]*row,
-	results []engine.Result) (plans []*plan, txs []engine.Tx, err error) {
+	results []engine.Result) (c commit, err error) {
 	at, err := e.lock(ctx)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
 	defer e.mu.Unlock()
 	holder := e.members[by]
@@ -260,7 +348,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 		}
 		return tasks[w.Key]
 	}
-	plans, txs = make([]*plan, 0, len(batches)), make([]engine.Tx, 0, len(batches)+1)
+	c.plans, c.txs, c.all = make([]*plan, 0, len(batches)), make([]engine.Tx, 0, len(batches)+1), e.stored
 	for i, batch := range batches {
 		p := &plan{number: i}
 		if batch.IsLate(at.now) {
@@ -276,7 +364,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			if w.Data != nil {
 				revision = e.next()
 			}
-			s := &state{row: e.put(p, w, 0, revision), kept: revision, writing: true, before: e.states[w.Key]}
+			s := &state{row: e.put(p, w, 0, revision), writing: true, before: e.states[w.Key]}
 			if s.Data = nil; revision != 0 && w.Hold && holder != nil {
 				s.Owner = by
 			}
@@ -284,20 +372,21 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			p.written[j].Revision, p.written[j].Held = revision, s.Owner != 0
 		}
 		if err := e.fits(p.tx); err != nil {
-			e.settle(batches, plans, true)
-			return nil, nil, err
+			e.settle(batches, c.plans, true)
+			return commit{}, err
 		}
 		for j, w := range batch {
 			if !w.Note {
 				e.states[w.Key] = states[j]
+				c.all.change(w.Key, p.was[j], states[j].task())
 			}
 		}
-		plans, txs = append(plans, p), append(txs, p.tx)
+		c.plans, c.txs = append(c.plans, p), append(c.txs, p.tx)
 	}
-	if e.revision > e.bound-revisions/2 {
-		txs = append(txs, e.reserve())
+	if c.bound = e.boundFor(e.revision); c.all != e.stored || c.bound != e.bound {
+		c.txs = append(c.txs, counter(c.bound, c.all))
 	}
-	return plans, txs, nil
+	return c, nil
 }
 
 // settle ends a Commit. Its tasks keep their new states or, if it is undone, return to their former states.

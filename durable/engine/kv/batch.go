@@ -86,7 +86,7 @@ func (b *base) put(p *plan, w engine.Write, owner engine.MemberID, revision int6
 		return next
 	}
 	next = row{Stored: engine.Stored{Record: w.Record, Kind: w.Kind, Group: w.Group}, failing: w.Failing}
-	next.Owner, next.Revision = owner, revision
+	next.Owner, next.Revision, next.kept = owner, revision, revision
 	kept := next
 	if b.alone && !w.Note {
 		kept.Data = nil

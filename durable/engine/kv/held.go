@@ -48,7 +48,7 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 		if seen.has(task.Key) || !s.free() || !wanted(r, task) {
 			continue
 		}
-		next := &state{row: *task, kept: task.Revision}
+		next := &state{row: *task}
 		if s != nil {
 			next.Starts, next.Started = s.Starts, s.Started
 		}
@@ -109,7 +109,12 @@ func (e *alone) release(key string, s *state) {
 	e.states[key] = &next
 }
 
+// Join implements engine.Engine. The first member reserves revisions, because its claims have some before its first
+// Commit.
 func (e *alone) Join(ctx context.Context, name string, lease time.Duration) (engine.MemberID, int64, error) {
+	if err := e.reserve(ctx); err != nil {
+		return 0, 0, err
+	}
 	at, err := e.lock(ctx)
 	if err != nil {
 		return 0, 0, err

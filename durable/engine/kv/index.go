@@ -4,6 +4,7 @@ package kv
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/fingerprint"
@@ -15,6 +16,7 @@ import (
 type index struct {
 	prints *fingerprint.Set
 	kinds  engine.Tally
+	rows   summary
 	upTo   string // tasks whose rows sort before it are in the index
 	whole  bool   // all tasks are in the index
 }
@@ -39,6 +41,7 @@ func (x *index) note(key string, from, to *row) {
 	if to != nil {
 		x.kinds.Add(to.Kind, to.Due, to.failing, 1)
 	}
+	x.rows.change(key, from, to)
 	switch {
 	case from == nil && to != nil:
 		x.prints.Add(x.prints.Of(key))
@@ -50,18 +53,20 @@ func (x *index) note(key string, from, to *row) {
 // loadPage is the number of rows loaded while Commits are blocked.
 const loadPage = 1024
 
-// load loads the index. After an error, the index stays incomplete: Commits read keys that it does not cover, and Count
-// scans the tasks.
+// load loads the index. If it cannot read the tasks, or they differ from the committed ones, the engine fails.
 func (e *alone) load(ctx context.Context) {
-	for more := true; more; {
+	for more := true; more && ctx.Err() == nil; {
+		var err error
 		e.writing.Lock()
-		more = e.loadSome(ctx)
+		if more, err = e.loadSome(ctx); err != nil && ctx.Err() == nil {
+			e.fail(fmt.Errorf("kv: the tasks have been read: %w", err))
+		}
 		e.writing.Unlock()
 	}
 }
 
 // loadSome loads a page of the index and reports whether there are more pages. Nothing may be written during the call.
-func (e *alone) loadSome(ctx context.Context) (more bool) {
+func (e *alone) loadSome(ctx context.Context) (more bool, err error) {
 	rows := make([]*row, 0, loadPage)
 	for entry, err := range e.kv.Scan(ctx, e.all.upTo, end(taskRow)) {
 		var r *row
@@ -69,7 +74,7 @@ func (e *alone) loadSome(ctx context.Context) (more bool) {
 			r, err = decode(entry)
 		}
 		if err != nil {
-			return false
+			return false, err
 		}
 		if rows = append(rows, r); len(rows) == loadPage {
 			break
@@ -81,8 +86,14 @@ func (e *alone) loadSome(ctx context.Context) (more bool) {
 		e.all.upTo = taskRow + r.Key + "\x00"
 		e.all.note(r.Key, nil, r)
 	}
-	e.all.whole = len(rows) < loadPage
-	return !e.all.whole
+	if len(rows) == loadPage {
+		return true, nil
+	}
+	if e.all.rows != e.stored {
+		return false, fmt.Errorf("%w: there are %v, and %v were committed", engine.ErrCorrupt, e.all.rows, e.stored)
+	}
+	e.all.whole = true
+	return false, nil
 }
 
 // Count implements [engine.Counter]. Once the index is loaded, Count reads no tasks.

@@ -3,7 +3,6 @@
 package kv
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,11 +16,14 @@ import (
 )
 
 // loadAll loads the rest of the index.
-func (e *alone) loadAll() {
+func (e *alone) loadAll(t *testing.T) {
+	t.Helper()
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	for !e.all.whole {
-		e.loadSome(context.Background())
+	for more, err := true, error(nil); more && !e.all.whole; {
+		if more, err = e.loadSome(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -80,7 +82,7 @@ func TestIndex_agreesWithTheRows(t *testing.T) {
 	for i := range keys {
 		commit(first, rnd, i)
 	}
-	first.(*alone).loadAll()
+	first.(*alone).loadAll(t)
 	indexed(t, first.(*alone))
 	next, err := New(t.Context(), m)
 	if err != nil {
@@ -96,7 +98,7 @@ func TestIndex_agreesWithTheRows(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	next.(*alone).loadAll()
+	next.(*alone).loadAll(t)
 	indexed(t, next.(*alone))
 }
 

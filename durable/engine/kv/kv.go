@@ -13,7 +13,8 @@
 //
 // On a KV that is an [engine.Exclusive], members, claims and starts are held in memory. A claim writes nothing, a start
 // is a map lookup, and a Commit of any number of batches is a single Commit of the KV. For the next process, all tasks
-// are free.
+// are free. Each Commit stores a summary of all tasks. New reads all tasks in the background, and the Engine fails if
+// they do not agree with the summary.
 package kv
 
 import (
@@ -26,9 +27,10 @@ import (
 )
 
 // New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV, New
-// starts a goroutine that scans the tasks once and does not stop when ctx is done. The goroutine exits after the scan
-// or at its first error. Once the scan is complete, adding a task with an unused key reads nothing, and counting reads
-// no tasks.
+// starts a goroutine that scans the tasks once and does not stop when ctx is done, but when the Engine is closed. Once
+// the scan is complete, adding a task with an unused key reads nothing, and counting reads no tasks. If the scan finds
+// damage, the Engine fails: calls return the error, apart from Get, Walk and Count. On such a KV, the Engine is also an
+// [io.Closer] and an [engine.FailureReporter].
 func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if _, ok := kv.(engine.Exclusive); ok {
 		return newAlone(ctx, kv)

@@ -316,7 +316,7 @@ func TestExclusive_nextProcess(t *testing.T) {
 // A claim and a start write nothing, and a Commit of many batches is one Commit of the KV.
 func TestExclusive_commits(t *testing.T) {
 	m := &broken{KV: memory.New()}
-	m.after.Store(2) // to open it, and for the tasks
+	m.after.Store(1)
 	e := open(t, brokenAlone{m})
 	var batches []engine.Batch
 	for i := range 10 {
@@ -332,7 +332,7 @@ func TestExclusive_commits(t *testing.T) {
 	ok(t, e.Release(t.Context(), id, []engine.Claim{claimOf(got[1])}))
 	ok(t, e.Leave(t.Context(), id))
 	if n := m.after.Load(); n != 0 {
-		t.Errorf("there were %d commits", 2-n)
+		t.Errorf("there were %d commits", 1-n)
 	}
 }
 
@@ -340,7 +340,7 @@ func TestExclusive_commits(t *testing.T) {
 // does nothing more.
 func TestExclusive_failedCommits(t *testing.T) {
 	m := &broken{KV: memory.New(), err: fmt.Errorf("%w: %w", errBroken, engine.ErrNotDone)}
-	m.after.Store(2)
+	m.after.Store(1)
 	e := open(t, brokenAlone{m})
 	write(t, e, 0, add("k"))
 	id := join(t, e, "a", time.Hour)
@@ -359,6 +359,9 @@ func TestExclusive_failedCommits(t *testing.T) {
 	m.after.Store(100)
 	if _, err := e.Commit(t.Context(), 0, remove); !errors.Is(err, errBroken) {
 		t.Errorf("after a commit whose effect is unknown the next returns %v", err)
+	}
+	if err := failure(t, e); !errors.Is(err, errBroken) {
+		t.Errorf("the failure is %v", err)
 	}
 	if _, _, err := e.Confirm(t.Context(), id, []engine.Claim{claimOf(task)}); !errors.Is(err, errBroken) {
 		t.Errorf("and a start %v", err)

@@ -22,7 +22,7 @@ import (
 //	x  failing   key
 //	n  note      name
 //	m  member    member, part                 the member, its heartbeat, or its remains
-//	c  counter                                the last reserved revision of an exclusive engine
+//	c  counter                                the last reserved revision of an exclusive engine, and its summary
 //
 // The value of an f or g row is the version of the record, which is the first byte of Data. It is empty if the record
 // has no data. An exclusive engine has f rows for all tasks, g rows for all tasks with a group, and no s, h, d or m
@@ -46,6 +46,7 @@ type row struct {
 	engine.Stored
 	failing bool
 	starts  int64 // version of the starts row, or 0 if there is none
+	kept    int64 // the revision in the row itself, which a claim does not change if the engine is exclusive
 }
 
 // stored returns the task or note of the row, or nil if there is no row.
@@ -109,6 +110,7 @@ func decode(e engine.Entry) (*row, error) {
 	if r.Revision = d.varint(); r.Revision == 0 {
 		r.Revision = e.Version
 	}
+	r.kept = r.Revision
 	r.Kind, r.Group = d.string(), d.string()
 	r.Data = d.b
 	return r, d.err(e.Key)

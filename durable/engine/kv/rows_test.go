@@ -129,7 +129,7 @@ func agree(t *testing.T, e engine.Engine, kv engine.KV) {
 	b := &base{}
 	if a, ok := e.(*alone); ok {
 		b.alone = true
-		a.loadAll()
+		a.loadAll(t)
 		indexed(t, a)
 	}
 	want := make(map[string]string) // the value of each index row
