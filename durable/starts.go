@@ -165,11 +165,11 @@ func (n *node) interrupted(l *live, of *kind) result {
 }
 
 // decide asks the engine to confirm a start. It combines the request with those of other workers, or asks at once if
-// the engine is in this process.
+// the engine is in this process, which then stores the start of an overdue task at most.
 func (n *node) decide(l *live) *start {
 	s := &start{l: l, ended: make(chan struct{})}
 	switch {
-	case n.alone:
+	case n.alone && !l.overdue:
 		n.confirm([]*start{s})
 	case l.overdue || n.kinds.Limiter(l.Rec) != nil:
 		n.starts.Post(s)

@@ -104,7 +104,9 @@ type Engine interface {
 	// that revision, its lease must not have expired, and no transaction may have locked the task. Confirm sets
 	// Stored.Starts to Claim.Starts + 1, so that a task that crashes its process is not retried forever. A claim that
 	// is confirmed twice, because a response was lost or late, counts as one start. Confirm also sets Stored.Started.
-	// Only these two fields change without a new revision, and only they may be lost when the engine crashes.
+	// Only these two fields change without a new revision, and only they may be lost when the engine crashes. The Engine
+	// of an [Exclusive] KV loses them with its process, but not for tasks that the process has found overdue: if it
+	// crashes because of a task, the task is overdue for the next process, and its starts are counted from then on.
 	//
 	// Once RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)

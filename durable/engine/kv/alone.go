@@ -14,14 +14,16 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/valid"
 )
 
-// An alone is an Engine with exclusive use of its KV. In the KV, every task is free. Holders and starts exist only in
-// memory. The Engine assigns revisions itself. Each row contains the revision that was assigned when the row was
-// written.
+// An alone is an Engine with exclusive use of its KV. In the KV, every task is free. Holders exist only in memory, and so
+// do most starts; see count. The Engine assigns revisions itself. Each row contains the revision that was assigned when
+// the row was written.
 type alone struct {
 	base
 	stop    context.CancelFunc // ends the goroutines below
 	running sync.WaitGroup     // the load of the index, and the goroutine that waits for a failure of the KV
 	failed  chan struct{}      // closed when the engine fails
+	opened  int64              // when the engine was opened
+	first   int64              // the last revision that may have been assigned before
 
 	writing sync.Mutex // serializes Commits; locked before mu
 
@@ -35,6 +37,7 @@ type alone struct {
 	members  map[engine.MemberID]*mate
 	last     engine.MemberID
 	revision int64
+	counted  int   // number of starts written by count
 	broken   error // why the engine has failed; returned by every later call that does not only read
 }
 
@@ -75,9 +78,13 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if err = e.readCounter(ctx); err != nil {
 		return nil, err
 	}
+	if err = e.readStarts(ctx); err != nil {
+		return nil, err
+	}
 	// Microseconds pass faster than revisions are assigned. So the revisions continue above all earlier ones, even if the
 	// data was replaced by an older backup.
 	e.revision = max(e.bound, at.now/int64(time.Microsecond))
+	e.opened, e.first = at.now, e.revision
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.running.Go(func() { e.load(ctx) })
 	if r, ok := kv.(engine.FailureReporter); ok {
@@ -367,6 +374,9 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			s := &state{row: e.put(p, w, 0, revision), writing: true, before: e.states[w.Key]}
 			if s.Data = nil; revision != 0 && w.Hold && holder != nil {
 				s.Owner = by
+			}
+			if old := p.was[j]; old != nil && old.starts != 0 {
+				p.tx.Delete = append(p.tx.Delete, startsRow+w.Key)
 			}
 			states[j] = s
 			p.written[j].Revision, p.written[j].Held = revision, s.Owner != 0

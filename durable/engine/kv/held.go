@@ -50,7 +50,7 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 		}
 		next := &state{row: *task}
 		if s != nil {
-			next.Starts, next.Started = s.Starts, s.Started
+			next.Starts, next.Started, next.starts = s.Starts, s.Started, s.starts
 		}
 		next.Data, next.Owner, next.Revision = nil, r.By, e.next()
 		e.states[task.Key] = next
@@ -70,6 +70,9 @@ func (e *alone) holds(by engine.MemberID, c engine.Claim) *state {
 
 func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
 ) (held []bool, now int64, err error) {
+	if err := e.count(ctx, by, claims); err != nil {
+		return nil, 0, err
+	}
 	m, at, err := e.lockAs(ctx, by)
 	if err != nil {
 		return nil, 0, err

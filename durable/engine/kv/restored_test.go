@@ -81,3 +81,25 @@ func opensABackup(t *testing.T) {
 		t.Errorf("the revision is %d, and it was %d before", r, last)
 	}
 }
+
+// The clock is set back while no process runs. The claims of the next process have greater revisions than the last one,
+// which has written nothing.
+func TestExclusive_claimsAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, claimsAfterTheClockWasSetBack)
+}
+
+func claimsAfterTheClockWasSetBack(t *testing.T) {
+	m := memory.New()
+	e := open(t, memory.Exclusive(m))
+	write(t, e, 0, add("k"))
+	var last int64
+	for range 5 {
+		m.Step(-time.Minute)
+		e = open(t, memory.Exclusive(m))
+		task := claim(t, e, join(t, e, "a", time.Hour))[0]
+		if task.Revision <= last {
+			t.Errorf("the claim has the revision %d, after %d", task.Revision, last)
+		}
+		last = task.Revision
+	}
+}

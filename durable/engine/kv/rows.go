@@ -25,8 +25,8 @@ import (
 //	c  counter                                the last reserved revision of an exclusive engine, and its summary
 //
 // The value of an f or g row is the version of the record, which is the first byte of Data. It is empty if the record
-// has no data. An exclusive engine has f rows for all tasks, g rows for all tasks with a group, and no s, h, d or m
-// rows. Its t rows contain no data. Instead, its f rows contain the whole task after the version, so that claims and
+// has no data. An exclusive engine has f rows for all tasks, g rows for all tasks with a group, few s rows, and no h, d or
+// m rows. Its t rows contain no data. Instead, its f rows contain the whole task after the version, so that claims and
 // walks by due time read tasks sequentially.
 const (
 	taskRow    = "t"
@@ -45,7 +45,7 @@ const (
 type row struct {
 	engine.Stored
 	failing bool
-	starts  int64 // version of the starts row, or 0 if there is none
+	starts  int64 // version of the starts row, or 0 if there is none; if the engine is exclusive, not 0 if there may be one
 	kept    int64 // the revision in the row itself, which a claim does not change if the engine is exclusive
 }
 
