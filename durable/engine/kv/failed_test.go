@@ -95,7 +95,7 @@ func TestExclusive_findsWhatIsMissing(t *testing.T) {
 				moved.If = engine.IfPresent
 				write(t, e, 0, moved)
 				write(t, e, 0, engine.Write{Record: engine.Record{Key: "removed"}, If: engine.IfPresent})
-				whole(t, open(t, memory.Exclusive(m))) // finds what was committed
+				whole(t, open(t, memory.Exclusive(m))) // agrees with the committed tasks
 
 				_, err = m.Commit(t.Context(), damage(m, old))
 				ok(t, err)
