@@ -380,9 +380,9 @@ func (k *checker) webhook(field string, of *Kind) {
 	}
 }
 
-// ownHeaders are the headers that the client sets, so the configuration cannot.
+// ownHeaders are the headers that the configuration cannot set: the client sets them, or repeats requests that have one.
 var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade",
-	"Te", "Keep-Alive", "Traceparent", "Tracestate", "User-Agent", "Idempotency-Key"}
+	"Te", "Keep-Alive", "Traceparent", "Tracestate", "User-Agent", "Idempotency-Key", "X-Idempotency-Key"}
 
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {

@@ -84,6 +84,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "headers": {"content-length": "a"}`):                                  "kinds.k.headers.content-length",
 		kind(https + `, "headers": {"User-Agent": "a"}`):                                      "kinds.k.headers.User-Agent",
 		kind(https + `, "headers": {"idempotency-key": "a"}`):                                 "kinds.k.headers.idempotency-key",
+		kind(https + `, "headers": {"X-Idempotency-Key": "a"}`):                               "kinds.k.headers.X-Idempotency-Key",
 		kind(https + `, "headers": {"X": "a\nb"}`):                                            "kinds.k.headers.X",
 		kind(https + `, "content_type": "a\nb"`):                                              "kinds.k.content_type",
 		token(strings.Replace(whole, `"a"`, `""`, 1)):                                         "tokens[0].name",

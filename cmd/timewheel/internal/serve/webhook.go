@@ -28,6 +28,10 @@ const (
 	mostHeaders = 64 << 10       // maximum size of an answer's headers, in bytes
 	mostWait    = 24 * time.Hour // of Retry-After
 	dialTimeout = 10 * time.Second
+
+	// idleWebhook is how long an idle connection to a receiver is kept. It is shorter than what common servers wait before
+	// they close one (2 s and more), so a request rarely meets a connection that is being closed, which fails the attempt.
+	idleWebhook = time.Second
 )
 
 // A webhook calls the receiver of a kind. Its method run is the handler of the kind.
@@ -38,20 +42,25 @@ type webhook struct {
 	answers *prometheus.CounterVec // by kind and code
 }
 
+// newWebhook returns the webhook of a kind. Its client sends a request at most once: it repeats one only if no byte of it
+// was written. It would repeat any request with an Idempotency-Key, and an HTTP/2 client those that the receiver refuses.
 func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
 		Control: guard{of.Networks, of.target.Scheme == "http"}.control,
 	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
 	return &webhook{kind: escape(name), of: of, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy:                  nil, // the address of a proxy would be checked in place of the receiver's
+				Protocols:              protocols,
 				DialContext:            dialer.DialContext,
 				TLSHandshakeTimeout:    dialTimeout,
 				MaxIdleConns:           of.Concurrency,
 				MaxIdleConnsPerHost:    of.Concurrency,
-				IdleConnTimeout:        time.Minute,
+				IdleConnTimeout:        idleWebhook,
 				DisableCompression:     true, // a small answer could become a large one
 				MaxResponseHeaderBytes: mostHeaders,
 			},
@@ -106,9 +115,6 @@ func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (
 	set(headerFence, m.fence)
 	set(headerDue, m.due)
 	set(headerSignature, m.sign(h.of.Secrets, now))
-	// With this header the client repeats the request if an idle connection has just been closed, which the token makes
-	// safe. An empty list is not sent.
-	req.Header["Idempotency-Key"] = nil
 	parent, state := splitTrace(run.Trace)
 	if parent != "" {
 		set("Traceparent", parent)

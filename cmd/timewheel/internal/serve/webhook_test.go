@@ -10,10 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,9 +59,6 @@ func TestWebhook_request_isSigned(t *testing.T) {
 		}
 		if due, err := time.Parse(time.RFC3339, h.Get("Timewheel-Due")); err != nil || time.Since(due).Abs() > time.Hour {
 			t.Errorf("due is %v, %v", due, err)
-		}
-		if _, is := h["Idempotency-Key"]; is {
-			t.Error("there is an Idempotency-Key")
 		}
 		parts := strings.Split(h.Get("Timewheel-Signature"), ",")
 		if len(parts) != 3 {
@@ -211,6 +210,73 @@ func TestWebhook_toASlowOrLongReceiver_isBounded(t *testing.T) {
 				t.Errorf("the failure is %q", info.Failure)
 			}
 		})
+	}
+}
+
+// An attempt is delivered once, even if the receiver reads the request and closes the connection, and however many other
+// connections to it are idle.
+func TestWebhook_attempt_isDeliveredOnce(t *testing.T) {
+	const idle = 20
+	for _, payload := range []string{``, `, "payload": {"a": 1}`} {
+		for _, reset := range []bool{false, true} {
+			t.Run(fmt.Sprint("reset ", reset, payload), func(t *testing.T) {
+				var together sync.WaitGroup
+				together.Add(idle)
+				var mu sync.Mutex
+				var attempts []string
+				at := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Timewheel-Key") != "poison" {
+						together.Done()
+						together.Wait()
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					mu.Lock()
+					attempts = append(attempts, r.Header.Get("Timewheel-Attempt"))
+					mu.Unlock()
+					conn, _, err := w.(http.Hijacker).Hijack()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if reset {
+						_ = conn.(*net.TCPConn).SetLinger(0)
+					}
+					_ = conn.Close()
+				})
+				r := start(t, config(t, at, strings.Replace(simple, `"attempts": 20`, `"attempts": 2`, 1)))
+				for i := range idle {
+					r.must(204, "PUT", "/tasks/"+keyOf("a", i), `{"kind": "k"}`)
+				}
+				until(t, "the connections are idle", func() bool { return r.srv.s.Len() == 0 })
+				r.must(204, "PUT", "/tasks/poison", `{"kind": "k"`+payload+`}`)
+				until(t, "the task is parked", func() bool { info, _ := r.info("poison"); return info.Parked })
+				mu.Lock()
+				defer mu.Unlock()
+				equal(t, "the delivered attempts", strings.Join(attempts, " "), "1 2")
+			})
+		}
+	}
+}
+
+// An idle connection is closed before a receiver closes it, because an attempt fails if it meets one that is being closed.
+func TestWebhook_idleConnection_isClosedSoon(t *testing.T) {
+	closed := make(chan bool, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- true
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	r := start(t, config(t, s.Listener.Addr().String(), simple))
+	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+	r.ends("a")
+	select {
+	case <-closed:
+	case <-time.After(bound):
+		t.Errorf("it is still open after %v", bound)
 	}
 }
 
