@@ -17,6 +17,9 @@
 //	full or failing disk       every acknowledged change. The scheduler stops writing and running within a second,
 //	                           [durable.Scheduler.Err] returns the cause, and look-ups still work
 //	disk full at Open          everything; Open returns the cause
+//	no file descriptor left    everything. The store waits for up to 30 seconds. If the process still has none, the store
+//	                           has failed, as on a failing disk, and works again when it is opened again. Open does not
+//	                           wait. A program that may run out keeps MaxDescriptors free for the store
 //	directory removed          nothing; the next method that writes returns an error
 //
 // # Damage

@@ -2,7 +2,16 @@
 
 package pebble
 
-import "github.com/cockroachdb/pebble/v2/vfs"
+import (
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// DescriptorWait is how long an open store waits for a descriptor in tests.
+const DescriptorWait = 200 * time.Millisecond
+
+func init() { descriptorWait = DescriptorWait }
 
 // OpenOn opens a store on a file system for tests. Its memory tables are small, so that few writes make the store
 // flush, compact and begin its next log.

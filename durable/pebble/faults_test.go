@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -161,6 +162,54 @@ func TestPebble_tablesThatCannotBeOpened_areNotTriedWithoutAPause(t *testing.T) 
 		}
 		_ = s.Close() // its error is the earlier one
 	})
+}
+
+// A process that has no file descriptor left for a while has not broken its store: a commit waits for one. If it waits
+// for too long, the store has failed.
+func TestPebble_noFileDescriptor_isWaitedFor(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE} {
+		for wait, fails := range map[time.Duration]bool{pebble.DescriptorWait / 2: false, 2 * pebble.DescriptorWait: true} {
+			t.Run(fmt.Sprint(int(errno), wait), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var on atomic.Bool
+					files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(is errorfs.Op) error {
+						opens := []errorfs.OpKind{errorfs.OpCreate, errorfs.OpOpen, errorfs.OpOpenDir, errorfs.OpList}
+						if on.Load() && slices.Contains(opens, is.Kind) {
+							return errno
+						}
+						return nil
+					}))
+					s, err := pebble.OpenOn("store", files)
+					if err != nil {
+						t.Fatal(err)
+					}
+					h := newHistory(5)
+					for range 5 { // each begins a log and writes a table
+						on.Store(true)
+						time.AfterFunc(wait, func() { on.Store(false) })
+						if err := h.commit(s, 200); fails != errors.Is(err, errno) || !fails && err != nil {
+							t.Fatalf("after %d commits: %v", h.made.Load(), err)
+						}
+						if fails {
+							break
+						}
+						time.Sleep(wait)
+					}
+					if failed := s.Err() != nil; failed != fails {
+						t.Errorf("the store says %v", s.Err())
+					}
+					made := h.made.Load()
+					// A read may see the failed commit, which is in memory.
+					if all, err := readAll(s); !h.is(all, made) && !(fails && h.is(all, made+1)) {
+						t.Errorf("the store answers with %d records, %v", len(all), err)
+					}
+					if err := s.Close(); fails != errors.Is(err, errno) {
+						t.Errorf("Close: %v", err)
+					}
+				})
+			})
+		}
+	}
 }
 
 // The process can open few files: the store reports every operation that fails because of it.

@@ -29,6 +29,8 @@ import (
 //	tables         the write waits until the store is closed, so that the rows stay in memory
 //	other files    the write is discarded and reported as successful
 //
+// Before that, an open store waits up to descriptorWait if the process has no file descriptor left.
+//
 // # Other directories
 //
 // Files outside the store's directory belong to a backup. The guard maintains no checksums for them. Their errors reach
@@ -39,7 +41,7 @@ import (
 // A file that Pebble removes stays on the disk until the next save of the inventory, so that the inventory never lists
 // a missing file. It also stays until the opened store has been checked, because a repair may need it.
 type guard struct {
-	vfs.FS // the real file system
+	vfs.FS // the real file system, which waits for file descriptors while the store serves
 	dir    string
 
 	failed chan struct{} // closed on the first failure
@@ -70,9 +72,10 @@ type guarded struct {
 // store yet.
 func newGuard(dir string, files vfs.FS, now inventory) *guard {
 	g := &guard{
-		FS: files, dir: dir, failed: make(chan struct{}),
+		dir: dir, failed: make(chan struct{}),
 		files: make(map[string]*guarded), removed: make(map[string]bool), made: now != nil,
 	}
+	g.FS = patientFS{files, g.isServing}
 	for name, e := range now {
 		g.files[name] = &guarded{name: name, table: isTable(name), written: e, synced: e, linked: true}
 	}
@@ -127,6 +130,13 @@ func (g *guard) serve() {
 	defer g.mu.Unlock()
 	g.made = true
 	g.parked = make(chan struct{})
+}
+
+// isServing reports whether the store serves and has not failed.
+func (g *guard) isServing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.parked != nil && g.cause == nil
 }
 
 // dismiss is called when the store is about to be closed. Writes that have been waiting since a failure are then

@@ -69,8 +69,8 @@ const cacheSize = 32 << 20
 // checks the store. A [durable.Scheduler] performs that walk after [durable.New].
 //
 // Opening a store requires 8 MB of free disk space in addition to the size of its logs. An open store requires space
-// for about six logs and tables that are being written. Each takes up to 1/64 of the disk, but at most 32 MB. The store
-// uses up to 300 file descriptors.
+// for about six logs and tables that are being written. Each takes up to 1/64 of the disk, but at most 32 MB. It uses up
+// to [MaxDescriptors] file descriptors.
 func Open(dir string) (*Store, error) {
 	dir, err := resolve(dir)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) openDB(memTable uint64) error {
 		MemTableSize:        memTable,
 		FormatMajorVersion:  pebble.FormatNewest,
 		MaxManifestFileSize: 4 << 20, // the MANIFEST is read at every open
-		MaxOpenFiles:        256,
+		MaxOpenFiles:        openFiles(),
 		Logger:              logger{s.guard.fail},
 	}
 	o.EnsureDefaults()
