@@ -28,7 +28,10 @@ The configuration is a JSON file. README.md of the command describes it. SIGHUP 
 TLS certificates again, for new connections. Any other change needs a restart, which loses nothing.
 
   timewheel serve -config serve.json -dir /var/lib/shop/tasks
-  timewheel serve -config serve.json -check`
+  timewheel serve -config serve.json -check
+
+-check checks the configuration, and whether the file descriptors that this process may have open
+suffice for it. Without -db it assumes an embedded store.`
 
 func defineServe(p *program, f *flag.FlagSet) action {
 	var l place
@@ -48,13 +51,25 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		in := serve.Place{Connections: *connections}
 		if *check {
+			if in.DB = l.db; l.db == "" && l.dir == "" {
+				in.DB = p.getenv("TIMEWHEEL_DB")
+			}
+			short, err := cfg.CheckDescriptors(in)
+			if err != nil {
+				return err
+			}
 			fmt.Fprintln(p.out, "The configuration is valid.")
+			if short != "" {
+				fmt.Fprintf(p.err, "timewheel: warning: %s.\n", short)
+			}
 			return nil
 		}
 		if err := l.choose(p); err != nil {
 			return err
 		}
+		in.Dir, in.DB, in.Schema, in.Cluster = l.dir, l.db, l.schema, l.cluster
 		var handler slog.Handler = slog.NewTextHandler(p.err, nil)
 		if cfg.Log == "json" {
 			handler = slog.NewJSONHandler(p.err, nil)
@@ -62,7 +77,6 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		in := serve.Place{Dir: l.dir, DB: l.db, Schema: l.schema, Cluster: l.cluster, Connections: *connections}
 		srv, err := serve.Open(ctx, cfg, in, slog.New(handler))
 		if err != nil {
 			return err

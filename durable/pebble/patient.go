@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/seed581295f1/timewheel/internal/descriptors"
 )
 
 const (
@@ -19,17 +17,18 @@ const (
 	fewFor        = 1000 // a limit of the process below which Pebble has few
 )
 
-// openFiles returns how many files Pebble may have open.
-func openFiles() int {
-	if descriptors.Limit() < fewFor {
+// openFiles returns how many files Pebble may have open in a process that may have so many descriptors.
+func openFiles(limit int) int {
+	if limit < fewFor {
 		return fewOpenFiles
 	}
 	return manyOpenFiles
 }
 
-// MaxDescriptors returns how many file descriptors an open store uses at most: 300, or 120 if the process may have fewer
-// than 1,000 open. A program that may run out of descriptors, such as a server, should keep that many free.
-func MaxDescriptors() int { return openFiles() + otherFiles }
+// MaxDescriptors returns how many file descriptors an open store uses at most, in a process that may have limit of them
+// open: 300, or 120 if the limit is below 1,000. A program that may run out of descriptors, such as a server, should keep
+// that many free.
+func MaxDescriptors(limit int) int { return openFiles(limit) + otherFiles }
 
 // descriptorWait is how long an open store waits for a file descriptor. It is a variable for tests.
 var descriptorWait = 30 * time.Second

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/internal/descriptors"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -199,7 +200,7 @@ func (s *Store) openDB(memTable uint64) error {
 		MemTableSize:        memTable,
 		FormatMajorVersion:  pebble.FormatNewest,
 		MaxManifestFileSize: 4 << 20, // the MANIFEST is read at every open
-		MaxOpenFiles:        openFiles(),
+		MaxOpenFiles:        openFiles(descriptors.Limit()),
 		Logger:              logger{s.guard.fail},
 	}
 	o.EnsureDefaults()

@@ -54,7 +54,8 @@ type Place struct {
 	Cluster     string
 	Connections int // to the database; 0 is the default of package postgres
 
-	scheduler func(opts []durable.Option) (*durable.Scheduler, error) // for tests: replaces the other fields
+	scheduler   func(opts []durable.Option) (*durable.Scheduler, error) // for tests: replaces the other fields
+	descriptors int                                                     // for tests: the limit of the process
 }
 
 // A Server is the service. Open makes one.
@@ -62,28 +63,44 @@ type Server struct {
 	s       *durable.Scheduler
 	cfg     *Config
 	log     *slog.Logger
-	close   func() // the engine
+	close   func()         // the engine
+	lowered map[string]int // as fit returns it
 	api     *http.Server
 	admin   *http.Server // nil if there is none
 	at      net.Listener
 	adminAt net.Listener
-	ending  atomic.Bool
-	pages   context.CancelFunc // ends the open pages
+	gate    *gate // of callers
+
+	refusing chan struct{} // of the gates
+	ending   atomic.Bool
+	pages    context.CancelFunc // ends the open pages
 }
 
-// Open opens the store or the database, and starts listening. No task runs, and no request is answered, before Run.
+// Open opens the store or the database, and starts listening. No task runs, and no request is answered, before Run. It
+// lowers the concurrency of the kinds if the process has too few file descriptors, and returns an error if it has far too
+// few.
 func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Server, error) {
-	srv := &Server{cfg: cfg, log: log, close: func() {}}
+	parts, err := cfg.divide(place)
+	if err != nil {
+		return nil, err
+	}
+	workers := cfg.workers() // before the concurrency is lowered, so that it is the only limit
+	srv := &Server{
+		cfg: cfg, log: log, close: func() {}, lowered: cfg.fit(parts), refusing: make(chan struct{}, mostRefusing),
+	}
+	if short := cfg.shortage(parts, srv.lowered); short != "" {
+		log.Warn(short)
+	}
 	recorder, attempts := dashboard.NewAttemptRecorder(), metrics.NewAttempts()
 	opts := []durable.Option{
-		durable.WithSlog(log), durable.WithPoolSize(cfg.workers()), recorder.Option(), attempts.Option(),
+		durable.WithSlog(log), durable.WithPoolSize(workers), recorder.Option(), attempts.Option(),
 	}
 	if cfg.Node != "" {
 		opts = append(opts, durable.WithNodeName(cfg.Node))
 	}
 	health, err := srv.open(ctx, place, opts)
 	if err == nil {
-		if err = srv.prepare(health, recorder, attempts); err != nil {
+		if err = srv.prepare(parts, health, recorder, attempts); err != nil {
 			srv.closeListeners()
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callersGrace)
 			err = errors.Join(err, srv.s.Shutdown(end))
@@ -127,7 +144,9 @@ func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option)
 }
 
 // prepare registers the kinds, and opens the addresses.
-func (srv *Server) prepare(health engine.HealthReporter, recorder *dashboard.AttemptRecorder, attempts *metrics.Attempts) error {
+func (srv *Server) prepare(
+	parts division, health engine.HealthReporter, recorder *dashboard.AttemptRecorder, attempts *metrics.Attempts,
+) error {
 	const name = "serve"
 	registry := prometheus.NewRegistry()
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -157,23 +176,26 @@ func (srv *Server) prepare(health engine.HealthReporter, recorder *dashboard.Att
 		}
 	}
 	var err error
-	if srv.at, err = listen(srv.cfg.Listen, srv.cfg.TLS); err != nil {
+	srv.api = newServer(newAPI(srv.s, srv.cfg.Tokens, srv.log, requests).handler(), srv.log)
+	if srv.at, srv.gate, err = srv.listen(srv.cfg.Listen, srv.cfg.TLS, parts.callers, srv.api); err != nil {
 		return err
 	}
-	srv.api = newServer(newAPI(srv.s, srv.cfg.Tokens, srv.log, requests).handler(), srv.log)
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "timewheel_serve_refused_connections_total", Help: "Connections of callers that were refused for want of file descriptors.",
+	}, func() float64 { return float64(srv.gate.refused.Load()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "timewheel_serve_attempts_waiting_for_descriptors", Help: "Attempts that wait for want of file descriptors.",
+	}, func() float64 { return float64(srv.waiting()) }))
 	a := srv.cfg.Admin
 	if a == nil {
 		return nil
-	}
-	if srv.adminAt, err = listen(a.Listen, a.TLS); err != nil {
-		return err
 	}
 	srv.admin = newServer(srv.adminHandler(a, registry, source), srv.log)
 	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long response, and so is a backup
 	pages, cancel := context.WithCancel(context.Background())
 	srv.pages = cancel
 	srv.admin.BaseContext = func(net.Listener) context.Context { return pages }
-	return nil
+	srv.adminAt, _, err = srv.listen(a.Listen, a.TLS, parts.admin, srv.admin)
+	return err
 }
 
 func newServer(h http.Handler, log *slog.Logger) *http.Server {
@@ -258,6 +280,7 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 		about = append(about, "admin", srv.adminAt.Addr().String())
 	}
 	srv.log.Info("serving", about...)
+	descriptors := lookout{log: srv.log}
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
 	for {
@@ -271,7 +294,8 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 			srv.readCertificates()
 		case err := <-ended:
 			return errors.Join(err, srv.drain(ctx))
-		case <-check.C:
+		case now := <-check.C:
+			descriptors.look(srv.waiting(), srv.gate.refused.Load(), now)
 			if srv.s.Err() != nil {
 				return srv.drain(ctx) // returns the error as well
 			}
@@ -331,8 +355,8 @@ func (srv *Server) closeListeners() {
 	}
 }
 
-// listen opens an address of the configuration.
-func listen(address string, with *TLS) (net.Listener, error) {
+// listen opens an address of the configuration for a server. At most so many of its connections are open at once.
+func (srv *Server) listen(address string, with *TLS, most int, s *http.Server) (net.Listener, *gate, error) {
 	var l net.Listener
 	var err error
 	if path, is := strings.CutPrefix(address, "unix:"); is {
@@ -340,10 +364,15 @@ func listen(address string, with *TLS) (net.Listener, error) {
 	} else {
 		l, err = net.Listen("tcp", address)
 	}
-	if err != nil || with == nil {
-		return l, err
+	if err != nil {
+		return nil, nil, err
 	}
-	return tls.NewListener(l, with.forConnections()), nil
+	g := &gate{Listener: l, most: most, server: s, refusing: srv.refusing}
+	if with == nil {
+		return g, g, nil
+	}
+	g.tls = with.forConnections()
+	return tls.NewListener(g, g.tls), g, nil
 }
 
 // listenUnix listens on a socket that the owner and the group of its file may use. It replaces the socket of a killed

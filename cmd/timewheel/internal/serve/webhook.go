@@ -58,7 +58,7 @@ func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook 
 				Protocols:              protocols,
 				DialContext:            dialer.DialContext,
 				TLSHandshakeTimeout:    dialTimeout,
-				MaxIdleConns:           of.Concurrency,
+				MaxConnsPerHost:        of.Concurrency, // there is one host, and each connection takes a file descriptor
 				MaxIdleConnsPerHost:    of.Concurrency,
 				IdleConnTimeout:        idleWebhook,
 				DisableCompression:     true, // a small answer could become a large one
