@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,10 +51,17 @@ func (l *logged) has(text string) bool {
 // startService starts a process. The place and the configuration are flags.
 func startService(t *testing.T, args ...string) *service {
 	t.Helper()
+	return startServiceWith(t, func(*exec.Cmd) {}, args...)
+}
+
+// startServiceWith is startService of a command that change may change.
+func startServiceWith(t *testing.T, change func(*exec.Cmd), args ...string) *service {
+	t.Helper()
 	self, err := os.Executable()
 	check(t, err)
 	s := &service{T: t, cmd: exec.Command(self, append([]string{"serve"}, args...)...)}
 	s.cmd.Env = append(os.Environ(), "TIMEWHEEL_TEST_MAIN=1")
+	change(s.cmd)
 	log, err := s.cmd.StderrPipe()
 	check(t, err)
 	check(t, s.cmd.Start())
@@ -265,5 +274,77 @@ func TestServe_flags(t *testing.T) {
 		if got := r.run(c.args...); got.code != c.code || !strings.Contains(got.out+got.err, c.says) {
 			t.Errorf("%q: %+v, want %d with %q", c.args, got, c.code, c.says)
 		}
+	}
+}
+
+// With few file descriptors, hanging receivers and strangers that send half a request do not end the store. -check says
+// that the descriptors do not suffice.
+func TestServe_fewDescriptors_areKeptForTheStore(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no such limit")
+	}
+	hang := make(chan bool)
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	defer receiver.Close()
+	defer close(hang)
+	config := serveConfig(t, receiver.Listener.Addr().String())
+	limit := func(limit string, cmd *exec.Cmd) {
+		cmd.Args = append([]string{"sh", "-c", "ulimit -n " + limit + `; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+	}
+	for n, says := range map[string]string{"256": "Raise the limit to ", "100": "needs at least "} {
+		self, err := os.Executable()
+		check(t, err)
+		cmd := exec.Command(self, "serve", "-config", config, "-check")
+		cmd.Env = append(os.Environ(), "TIMEWHEEL_TEST_MAIN=1", "TIMEWHEEL_DB=")
+		limit(n, cmd)
+		out, err := cmd.CombinedOutput()
+		if !strings.Contains(string(out), says) || (err != nil) != (n == "100") {
+			t.Errorf("with %s descriptors: %v: %s", n, err, out)
+		}
+	}
+	s := startServiceWith(t, func(cmd *exec.Cmd) { limit("256", cmd) }, "-config", config, "-dir", filepath.Join(t.TempDir(), "tasks"))
+	var tasks strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&tasks, `{"key": "a%d", "kind": "k"}`+"\n", i)
+	}
+	s.do("POST", "/tasks", tasks.String())
+	address := strings.TrimPrefix(s.url, "http://")
+	var strangers []net.Conn
+	for range 300 {
+		c, err := net.DialTimeout("tcp", address, 10*time.Second)
+		check(t, err)
+		defer c.Close()
+		strangers = append(strangers, c)
+		_, err = io.WriteString(c, "GET /tasks HTTP/1.1\r\nHost: x\r\n")
+		check(t, err)
+	}
+	refused := false
+	for range 20 {
+		resp, err := http.Get(s.url + "/tasks/a1")
+		if err != nil {
+			continue
+		}
+		resp.Body.Close()
+		refused = refused || resp.StatusCode == 503 && resp.Header.Get("Retry-After") != ""
+	}
+	if !refused {
+		t.Error("no caller gets 503")
+	}
+	for _, c := range strangers {
+		check(t, c.Close())
+	}
+	added := false
+	for end := time.Now().Add(30 * time.Second); !added && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		req, err := http.NewRequest("PUT", s.url+"/tasks/later", strings.NewReader(`{"kind": "k", "delay": "1h"}`))
+		check(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		check(t, err)
+		resp.Body.Close()
+		added = resp.StatusCode == 204
+	}
+	if !added || s.log.has("too many open files") {
+		t.Errorf("added: %v; the log: %s", added, s.log.text.String())
 	}
 }

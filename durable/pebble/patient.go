@@ -17,7 +17,7 @@ const (
 	fewFor        = 1000 // a limit of the process below which Pebble has few
 )
 
-// openFiles returns how many files Pebble may have open in a process that may have so many descriptors.
+// openFiles returns how many files Pebble may have open in a process with the given limit.
 func openFiles(limit int) int {
 	if limit < fewFor {
 		return fewOpenFiles

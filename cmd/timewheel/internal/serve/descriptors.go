@@ -15,12 +15,12 @@ import (
 	"github.com/seed581295f1/timewheel/internal/descriptors"
 )
 
-// The file descriptors of the process are divided at the start, so that neither callers nor receivers can take those of
-// the store, which would end it. These are the descriptors of the rest.
+// The file descriptors of the process are divided at the start, so that neither callers nor receivers can take the
+// store's share, which would end it. These are the shares of the others.
 const (
 	ownDescriptors = 24 // standard streams, pollers, listeners, and files that are read from time to time
-	adminPart      = 16 // one of so many is for connections of operators
-	callersPart    = 4  // one of so many of the others is for callers, if webhooks need the rest
+	adminPart      = 16 // the reciprocal of the operators' share
+	callersPart    = 4  // the reciprocal of the callers' share of the others, if webhooks need the rest
 	leastCallers   = 12
 
 	mostNamed           = 20 // kinds in a message
@@ -76,7 +76,7 @@ func (c *Config) divide(place Place) (division, error) {
 	if d.webhooks == d.wanted {
 		return d, nil
 	}
-	// raise returns a limit for so many webhooks. The runtime may use one less.
+	// raise returns a limit that suffices for the webhooks. The runtime may use one less.
 	raise := func(most int) int {
 		limit := d.limit + 1
 		for webhooks(limit) < most || webhooks(limit-1) < most {
@@ -119,7 +119,7 @@ func (c *Config) fit(d division) (lowered map[string]int) {
 	return lowered
 }
 
-// shortage returns what is to be done if the descriptors do not suffice for the kinds, or "".
+// shortage returns a remedy if the descriptors do not suffice for the kinds, or "".
 func (c *Config) shortage(d division, lowered map[string]int) string {
 	if len(lowered) == 0 {
 		return ""
@@ -138,7 +138,7 @@ func (c *Config) shortage(d division, lowered map[string]int) string {
 }
 
 // CheckDescriptors checks whether the file descriptors of this process suffice for the configuration. It returns an error
-// if they do not suffice to start, and what is to be done if fewer webhooks than configured can be called at once, or "".
+// if they do not suffice to start, and a remedy if fewer webhooks than configured can be called at once, or "".
 // If the place has neither a directory nor a database, it is an embedded store.
 func (c *Config) CheckDescriptors(place Place) (shortage string, err error) {
 	if place.DB == "" && place.Dir == "" {

@@ -159,7 +159,7 @@ func TestLookout_saysTheBeginningAndTheEnd(t *testing.T) {
 	look(0, 3, time.Second, 2, 1)
 }
 
-// Connections beyond the bound get 503, and the places of those that are closed are free for others.
+// Connections beyond the bound get 503, and a closed connection frees its place.
 func TestGate_answersOtherConnectionsWith503(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {

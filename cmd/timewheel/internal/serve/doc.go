@@ -25,5 +25,11 @@
 //
 // The status decides the outcome of an attempt. At most 4 KiB of the answer's body is read, to quote it in errors and
 // to reuse the connection. The pool has as many workers as all kinds together may use, so a hanging receiver occupies
-// only workers of its own kind.
+// only workers of its own kind. An attempt is sent at most once.
+//
+// # File descriptors
+//
+// A store that cannot open a file fails. The limit of the process is therefore divided at the start. The store keeps its
+// reserve, each kind has a concurrency that fits, and a gate bounds the connections of each address. No part borrows from
+// another.
 package serve

@@ -355,7 +355,7 @@ func (srv *Server) closeListeners() {
 	}
 }
 
-// listen opens an address of the configuration for a server. At most so many of its connections are open at once.
+// listen opens an address of the configuration for a server. At most that number of its connections are open at once.
 func (srv *Server) listen(address string, with *TLS, most int, s *http.Server) (net.Listener, *gate, error) {
 	var l net.Listener
 	var err error

@@ -43,7 +43,7 @@ type webhook struct {
 }
 
 // newWebhook returns the webhook of a kind. Its client sends a request at most once: it repeats one only if no byte of it
-// was written. It would repeat any request with an Idempotency-Key, and an HTTP/2 client those that the receiver refuses.
+// was written. It would repeat any request with an Idempotency-Key, and an HTTP/2 client a request that the receiver refuses.
 func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
