@@ -39,7 +39,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 20272, "durable": 12047,
+	"all": 20543, "durable": 12047,
 	"durable/keeper.go": 620, "durable/memengine/memengine.go": 600,
 	"durable.node": 32, "durable.keeper": 35, "durable.Info": 26, "durable.Stats": 26,
 }
