@@ -76,9 +76,11 @@ func ExampleWithMaxWaiting() {
 	}
 	close(release)
 	fmt.Println(p.Close(context.Background()))
+	fmt.Println(p.Waiting(), "wait,", p.Running(), "run")
 	// Output:
 	// job 3 is refused: pool: full
 	// <nil>
+	// 0 wait, 0 run
 }
 
 // A program that reads a large file reads no faster than the jobs can follow.

@@ -83,7 +83,7 @@ func TestRun_mutantThatIsKilledAndOneThatSurvives(t *testing.T) {
 	for test, survives := range map[string]bool{"Test": false, "TestNone": true} {
 		stages := []stage{{"tests", []string{"test", "-run=^" + test, packages}}}
 		var out bytes.Buffer
-		err := run(t.Context(), regexp.MustCompile("^crew: one worker too many$"), all, stages, &out, io.Discard)
+		err := run(t.Context(), regexp.MustCompile("^crew: one starter too many$"), all, stages, &out, io.Discard)
 		if (err != nil) != survives || strings.Contains(out.String(), "SURVIVES") != survives ||
 			!strings.Contains(out.String(), "1 mutants") {
 			t.Errorf("tests %s: %v\n%s", test, err, &out)

@@ -159,3 +159,11 @@ func ExampleSalvage() {
 	// order:42: tea
 	// 1 of 1 tasks, 0 lost
 }
+
+// A server with 1,024 file descriptors leaves the store enough of them.
+func ExampleMaxDescriptors() {
+	const limit = 1024
+	connections := limit - pebble.MaxDescriptors(limit) - 50 // for the log, the listener and what else is open
+	fmt.Println(connections)
+	// Output: 674
+}
