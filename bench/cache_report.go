@@ -114,7 +114,7 @@ func cacheReport(r results, c circumstances) string {
 		}
 		t.rows = append(t.rows, row)
 	}
-	b.WriteString(t.String() + "\n## Peers\n\n")
+	b.WriteString(t.String() + "\n## Features\n\n" + cacheFeatures().String() + "\n## Peers\n\n")
 
 	peers := table{head: []string{"cache", "version", "what it is"}}
 	for _, d := range cacheDefinitions() {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,19 @@ func TestCacheReport_judgesTheTargets(t *testing.T) {
 	for _, want := range []string{"0.90 × jellydator | no", "| 0.90 ", "| yes |", "**" + ourCache + "**"} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
 			t.Errorf("the report does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// The same table is in the documentation, and in the report, which is older than a change of the table may be.
+func TestCacheFeatures_areInTheDocumentation(t *testing.T) {
+	for _, file := range []string{"../docs/comparison.md", cacheFile} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), cacheFeatures().String()) {
+			t.Errorf("%s lacks this table, or has another:\n%s", file, cacheFeatures())
 		}
 	}
 }

@@ -21,7 +21,6 @@ type Cache[K comparable, V any] struct {
 	origin time.Time // origin of the cache's clock
 	seed   maphash.Seed
 	shards []*shard[K, V]
-	loads  loads[K, V]
 }
 
 // New returns an empty cache that uses the given wheel to expire its values. The caller must start the wheel. It may
@@ -38,7 +37,7 @@ func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Ca
 	}
 	c := &Cache[K, V]{config: config, tw: tw, origin: time.Now(), seed: maphash.MakeSeed()}
 	n := 1 // with a limit, because several shards would have several least recently used values
-	if config.MaxEntries == 0 {
+	if !config.bounded() {
 		for n < min(4*runtime.GOMAXPROCS(0), 64) {
 			n *= 2
 		}
@@ -52,8 +51,8 @@ func New[K comparable, V any](tw *timewheel.TimeWheel, config Config[K, V]) (*Ca
 // Set stores a value that lives for the TTL of the [Config], replacing any existing value of the key.
 func (c *Cache[K, V]) Set(key K, value V) { c.SetTTL(key, value, c.config.TTL) }
 
-// SetTTL is like [Cache.Set], but with a separate time to live for this value, which may be as short as a nanosecond. A
-// non-positive ttl deletes the key. A key that is not equal to itself, such as NaN, is never stored.
+// SetTTL is like [Cache.Set], but with a separate time to live for this value, from a nanosecond
+// to 146 years (longer ones are as long as that). A non-positive ttl deletes the key. A key that is not equal to itself, such as NaN, is never stored.
 func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	if ttl <= 0 {
 		c.Delete(key)
@@ -62,9 +61,7 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) {
 	if unfindable(key) {
 		return
 	}
-	c.outdate(key)
-	c.shardOf(key).set(key, value, c.spread(ttl))
-	c.outdate(key) // a load that began in the meantime did not see the value
+	c.shardOf(key).set(key, value, c.spread(ttl), c.weight(key, value))
 }
 
 // unfindable reports whether the key is not equal to itself, as is the case for NaN. A value stored in a map under such
@@ -77,15 +74,30 @@ func unfindable[K comparable](key K) bool {
 // Get returns the value of the key, and reports whether there is one.
 func (c *Cache[K, V]) Get(key K) (V, bool) { return c.shardOf(key).lookUp(key) }
 
+// Peek returns the value of the key, and reports whether there is one. Unlike [Cache.Get] it changes nothing: neither the
+// value's time to live, nor when the value was used, nor the [Stats].
+func (c *Cache[K, V]) Peek(key K) (V, bool) { return c.shardOf(key).find(key) }
+
+// Expires returns when the value of the key expires, and reports whether there is a value. Like [Cache.Peek] it changes
+// nothing. The time has a monotonic clock reading. Its wall clock is right as long as the machine is not suspended.
+func (c *Cache[K, V]) Expires(key K) (time.Time, bool) {
+	deadline, now, ok := c.shardOf(key).expires(key)
+	if !ok {
+		return time.Time{}, false
+	}
+	return time.Now().Add(time.Duration(deadline - now)), true
+}
+
 // Touch restarts the time to live of the key's value, and reports whether there is a value.
 func (c *Cache[K, V]) Touch(key K) bool { return c.shardOf(key).touch(key) }
 
 // Delete removes the value of the key, and reports whether there was one. If GetOrLoad is loading a value for
 // the key, that value is not stored.
-func (c *Cache[K, V]) Delete(key K) bool {
-	c.outdate(key)
-	return c.shardOf(key).remove(key)
-}
+func (c *Cache[K, V]) Delete(key K) bool { return c.shardOf(key).remove(key) }
+
+// Purge removes all values, with the [Reason] Deleted, and forgets the errors of loads. Values that are being loaded are
+// not stored. It empties one shard of the cache at a time, so a value that is set meanwhile may stay.
+func (c *Cache[K, V]) Purge() { c.empty(Deleted) }
 
 // Len returns the number of values. An expired value counts until it is removed; see the package
 // documentation for when that is.
@@ -114,7 +126,7 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 
 // Stats returns the statistics of the cache.
 func (c *Cache[K, V]) Stats() Stats {
-	stats := Stats{Loads: c.loads.done.Load(), LoadErrors: c.loads.failed.Load()}
+	var stats Stats
 	for _, s := range c.shards {
 		s.count(&stats)
 	}
@@ -123,10 +135,12 @@ func (c *Cache[K, V]) Stats() Stats {
 
 // Close removes all values from the cache, and the cache's timers from the wheel. Values set after Close are not
 // stored, so lookups find nothing. Closing a closed cache does nothing.
-func (c *Cache[K, V]) Close() {
+func (c *Cache[K, V]) Close() { c.empty(Closed) }
+
+func (c *Cache[K, V]) empty(reason Reason) {
 	var left []departure[K, V]
 	for _, s := range c.shards {
-		left = append(left, s.close()...)
+		left = append(left, s.empty(reason)...)
 	}
 	c.shards[0].tell(left)
 }
@@ -134,24 +148,27 @@ func (c *Cache[K, V]) Close() {
 // now returns the time since the cache was created, on the monotonic clock.
 func (c *Cache[K, V]) now() int64 { return int64(time.Since(c.origin)) }
 
-// after returns the time d from now, or the latest possible time if the sum would overflow.
-func after(now int64, d time.Duration) int64 {
-	if int64(d) > math.MaxInt64-now {
-		return math.MaxInt64
-	}
-	return now + int64(d)
-}
+// longest is the longest time to live. Deadlines do not overflow before the process has run for that long.
+const longest = math.MaxInt64 / 2
 
-// spread returns the time to live with jitter applied, at least 1 ns.
+// spread returns the time to live with jitter applied, at least 1 ns and at most longest.
 func (c *Cache[K, V]) spread(ttl time.Duration) time.Duration {
 	if c.config.Jitter == 0 {
-		return ttl
+		return min(ttl, longest)
 	}
 	spread := float64(ttl) * (1 + c.config.Jitter*(2*rand.Float64()-1))
-	if spread >= math.MaxInt64 {
-		return math.MaxInt64
+	if spread >= longest {
+		return longest
 	}
 	return max(time.Duration(spread), 1)
+}
+
+// weight returns the weight of the value, or 0 if the configuration has no weights.
+func (c *Cache[K, V]) weight(key K, value V) int64 {
+	if c.config.Weigh == nil {
+		return 0
+	}
+	return max(c.config.Weigh(key, value), 0)
 }
 
 func (c *Cache[K, V]) shardOf(key K) *shard[K, V] {

@@ -91,6 +91,16 @@ func (k *kit) wantNone(key string) {
 	}
 }
 
+// flights returns how many loads are in progress or have an error that is remembered.
+func flights[K comparable, V any](c *Cache[K, V]) (n int) {
+	for _, s := range c.shards {
+		s.mu.Lock()
+		n += len(s.flights)
+		s.mu.Unlock()
+	}
+	return n
+}
+
 // verify fails the test if the cache is inconsistent: every item belongs to one bucket, every bucket to one timer.
 func (k *kit) verify() {
 	k.Helper()
@@ -118,10 +128,22 @@ func (k *kit) verify() {
 		if n := s.store.len(); n != linked {
 			k.Errorf("%d items are in the store and %d in buckets", n, linked)
 		}
+		for _, f := range s.flights {
+			if f.timer != nil {
+				timers++
+			}
+		}
+		if l, ok := s.store.(*lruStore[string, int]); ok {
+			var sum int64
+			l.each(func(i *item[string, int]) { sum += k.weight(i.key, i.value) })
+			if l.weight != sum || l.weight > l.capacity || l.len() > l.size || len(l.weights) > l.len() {
+				k.Errorf("%d items weigh %d by the account, and %d by themselves", l.len(), l.weight, sum)
+			}
+		}
 		s.mu.Unlock()
 	}
 	if n := k.tw.Len(); n != timers && k.tw.IsRunning() {
-		k.Errorf("%d buckets have %d timers", timers, n)
+		k.Errorf("%d buckets and errors have %d timers", timers, n)
 	}
 }
 
@@ -457,6 +479,13 @@ func TestNew_wrongConfig_namesTheFieldAndItsValue(t *testing.T) {
 		{tw, with(func(c *Config[string, int]) { c.Jitter = math.NaN() }), []string{"Jitter", "NaN"}},
 		{tw, with(func(c *Config[string, int]) { c.MaxEntries = -1 }), []string{"MaxEntries", "-1"}},
 		{tw, with(func(c *Config[string, int]) { c.MaxEntries = math.MaxInt }), []string{"MaxEntries", fmt.Sprint(math.MaxInt)}},
+		{tw, with(func(c *Config[string, int]) { c.MaxWeight = -1 }), []string{"MaxWeight", "-1"}},
+		{tw, with(func(c *Config[string, int]) { c.MaxWeight, c.Weigh = 1<<62+1, weighInts }), []string{"MaxWeight", fmt.Sprint(int64(1<<62 + 1))}},
+		{tw, with(func(c *Config[string, int]) { c.MaxWeight = 9 }), []string{"MaxWeight", "9", "Weigh"}},
+		{tw, with(func(c *Config[string, int]) { c.Weigh = weighInts }), []string{"MaxWeight", "0", "Weigh"}},
+		{tw, with(func(c *Config[string, int]) { c.ErrorTTL = -time.Second }), []string{"ErrorTTL", "-1s"}},
+		{tw, with(func(c *Config[string, int]) { c.RefreshAfter = -time.Second }), []string{"RefreshAfter", "-1s"}},
+		{tw, with(func(c *Config[string, int]) { c.RefreshAfter, c.TouchOnGet = time.Second, true }), []string{"RefreshAfter", "1s", "TouchOnGet"}},
 	} {
 		cache, err := New(c.tw, c.config)
 		if err == nil || cache != nil {
@@ -520,7 +549,7 @@ func TestCache_anyOperations_isAsAMapWithDeadlines(t *testing.T) {
 				if m != nil && !time.Now().Before(m.deadline) {
 					m = nil
 				}
-				switch r.IntN(7) {
+				switch r.IntN(10) {
 				case 0, 1:
 					sets++
 					k.SetTTL(key, step, ttl)
@@ -546,6 +575,39 @@ func TestCache_anyOperations_isAsAMapWithDeadlines(t *testing.T) {
 					}
 				case 6:
 					testkit.Settle(time.Duration(r.Int64N(int64(ttl))))
+				case 7:
+					end, ok := k.Expires(key)
+					if v, there := k.Peek(key); ok != (m != nil) || there != ok || ok && (v != m.v || !end.Equal(m.deadline)) {
+						t.Fatalf("step %d: Peek returns %d, %v, Expires %v, %v, want %+v", step, v, there, end, ok, m)
+					}
+				case 8:
+					op := Op(r.IntN(4))
+					v, ok := k.ComputeTTL(key, ttl, func(old int, ok bool) (int, Op) {
+						if ok != (m != nil) || ok && old != m.v {
+							t.Fatalf("step %d: Compute passes %d, %v, want %+v", step, old, ok, m)
+						}
+						return step, op
+					})
+					switch {
+					case op == DeleteOp:
+						delete(model, key)
+						m = nil
+					case op == UpdateOp && m != nil:
+						sets++
+						m.v = step
+					case op != KeepOp:
+						sets++
+						m = &value{step, ttl, time.Now().Add(ttl)}
+						model[key] = m
+					}
+					if ok != (m != nil) || ok && v != m.v {
+						t.Fatalf("step %d: op %d returns %d, %v, want %+v", step, op, v, ok, m)
+					}
+				case 9:
+					if r.IntN(20) == 0 {
+						k.Purge()
+						clear(model)
+					}
 				}
 				live := 0
 				for _, m := range model {
@@ -836,7 +898,7 @@ func TestKeysThatAreNotEqualToThemselves_areNotKept(t *testing.T) {
 					t.Errorf("GetOrLoad returns %d, %v", v, err)
 				}
 			}
-			if c.Touch(math.NaN()) || c.Delete(math.NaN()) || c.Len() != 0 || c.loads.going.Load() != 0 {
+			if c.Touch(math.NaN()) || c.Delete(math.NaN()) || c.Len() != 0 || flights(c) != 0 {
 				t.Errorf("%d values are there", c.Len())
 			}
 			c.Set(1, 1)

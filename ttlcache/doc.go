@@ -23,6 +23,13 @@
 // remove the new value. A key that has been set, overwritten and expired leaves neither a timer nor memory behind.
 //
 // [Cache.GetOrLoad] calls the load function once for any number of callers that request the same key at the same time.
+// The load has the context of the caller that began it. A load that failed is over: the next caller begins another one. A
+// value that was found is never stored again. If the configuration says so, an error is remembered for a while, and an
+// old value is returned while one load replaces it.
+//
+// [Cache.Compute] changes a key in one atomic step: it sets a value if there is none, gets and deletes one, or counts.
+//
+// A size limit is a number of values, a sum of weights, or both. The least recently used values leave first.
 //
 // # Implementation
 //
@@ -33,6 +40,9 @@
 //
 // The cache is divided into shards, each with its own lock. A cache with a size limit has a single shard, in which
 // github.com/hashicorp/golang-lru/v2/simplelru tracks the least recently used item.
+//
+// A shard also holds the loads of its keys, under the same lock as the values. So a caller either finds a value or joins
+// the load whose value will be stored. A change of the key takes the load out of the shard in the same step.
 //
 // Several caches may share a wheel with each other and with tasks.
 package ttlcache

@@ -5,197 +5,326 @@ package ttlcache
 import (
 	"context"
 	"errors"
-	"strconv"
-	"sync"
-	"sync/atomic"
+	"time"
 
-	"golang.org/x/sync/singleflight"
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// errGoexit is the error returned to the callers of a load that ended its goroutine.
-var errGoexit = errors.New("ttlcache: load called runtime.Goexit")
+var (
+	// errGoexit is the error returned to the callers of a load that ended its goroutine.
+	errGoexit = errors.New("ttlcache: load called runtime.Goexit")
+	// errOwnKey is the error returned to a load that would wait for itself.
+	errOwnKey = errors.New("ttlcache: a load requests the key that it loads")
+)
 
-// loads tracks the load functions that are running.
-type loads[K comparable, V any] struct {
-	group singleflight.Group
-
-	going        atomic.Int64 // number of flights
-	done, failed atomic.Uint64
-
-	mu      sync.Mutex // protects the fields below
-	flights map[K]*flight[V]
-	last    uint64 // the id that was assigned last
-}
-
-// A flight is a load and the callers that are waiting for it. It has its own id because the group accepts only strings,
-// and two different keys may look the same as strings.
+// A flight is one call of a load function, and the callers that are waiting for it. The lock of the key's shard guards
+// its fields, except that the outcome belongs to the load until landed is closed, and does not change after that.
 //
-// The group ends the call as soon as load has returned. The flight retains the result until a caller stores it in the
-// cache. The caller stores it on its own goroutine, not in the group, because storing may call OnEvict. A caller that
-// arrives in between gets the result from the flight.
+// While the flight is in its shard, callers that find no value join it, and its value is stored when the load returns.
+// Anything newer takes it out: a value that is set, a removal, or the departure of the last caller. A flight whose error
+// is remembered stays in the shard after the load.
 type flight[V any] struct {
-	id      string
-	callers int
-	result  *loaded[V] // set when load has returned without an error
-	over    bool       // do not store the result: it was stored, the key was set or deleted since, or no caller waits
-	ctx     context.Context
-	cancel  context.CancelFunc
+	ctx        context.Context
+	cancel     context.CancelFunc
+	callers    int
+	background bool // whether it continues without callers, because it replaces an old value
+	landed     chan struct{}
+
+	outcome outcome[V]
+	left    func()           // calls OnEvict for the values that the loaded value has displaced; nil if there are none
+	until   int64            // when the error is forgotten
+	timer   *timewheel.Timer // forgets the error
 }
 
-// loaded is the outcome of a load that returned no error.
-type loaded[V any] struct {
+// An outcome is what a load function returned, or how it ended.
+type outcome[V any] struct {
 	value    V
+	ttl      time.Duration // of the value, or of the error
+	weight   int64
+	err      error
 	panicked bool
 	reason   any // the value of the panic
+}
+
+func (o *outcome[V]) failed() bool { return o.err != nil || o.panicked }
+
+// A chain holds a flight, and the chain of the load that requested it. The context of a load carries its chain, so that
+// the load does not wait for itself.
+type chain struct {
+	flight any
+	parent *chain
+}
+
+type chainKey struct{}
+
+// chainOf returns the chain of the load to which the context belongs, or nil.
+func chainOf(ctx context.Context) *chain {
+	c, _ := ctx.Value(chainKey{}).(*chain)
+	return c
 }
 
 // GetOrLoad returns the value of the key. If there is none, it calls load and stores the result with the TTL of the
 // [Config].
 //
 // If several callers request the same key at the same time, load is called once. All of them get its value, its error
-// or its panic. An error is not stored. The panic in each caller has the original value but not the original stack. If
-// load ends its goroutine, GetOrLoad returns an error. A value that is set while load is running is newer and is kept.
-// If the key is deleted while load is running, the loaded value is not stored.
+// or its panic. The panic in each caller has the original value but not the original stack. If load ends its goroutine,
+// GetOrLoad returns an error. An error is remembered for the ErrorTTL of the [Config]. A value that is set while load
+// is running is newer and is kept. If the key is deleted while load is running, the loaded value is not stored.
 //
-// The context passed to load carries the values of the first caller's ctx. It is done once no caller is waiting. If
-// load returns a result after that, the result is not stored. If a caller's own ctx is done, GetOrLoad returns at once
-// with the cause.
+// The context passed to load carries the values of the ctx of the caller that began this load. It is done once no
+// caller is waiting. If load returns a result after that, the result is not stored. If a caller's own ctx is done,
+// GetOrLoad returns at once with the cause, unless the cache has a value.
+//
+// With RefreshAfter of the [Config], GetOrLoad may also call load in the background, to replace an old value.
+//
+// A load may request other keys with the context that it was passed. If it requests its own key with it, directly or
+// through other loads, it gets an error. Two loads that request each other's key at the same time wait until their
+// contexts are done.
 func (c *Cache[K, V]) GetOrLoad(
 	ctx context.Context, key K, load func(ctx context.Context, key K) (V, error),
 ) (V, error) {
-	if value, ok := c.Get(key); ok {
+	value, found := c.Get(key)
+	if found && !c.isOld(key) {
+		return value, nil
+	}
+	return c.fetch(ctx, key, value, found, func(ctx context.Context, key K) (V, time.Duration, error) {
+		value, err := load(ctx, key)
+		if err != nil {
+			return value, c.config.ErrorTTL, err
+		}
+		return value, c.config.TTL, nil
+	})
+}
+
+// GetOrLoadTTL is like [Cache.GetOrLoad], but load also returns how long its value or its error is kept. If that is not
+// positive, the callers that are waiting get the value or the error, and it is not kept.
+func (c *Cache[K, V]) GetOrLoadTTL(
+	ctx context.Context, key K, load func(ctx context.Context, key K) (V, time.Duration, error),
+) (V, error) {
+	value, found := c.Get(key)
+	if found && !c.isOld(key) {
+		return value, nil
+	}
+	return c.fetch(ctx, key, value, found, load)
+}
+
+// isOld reports whether the key's value, which a lookup has found, is to be loaded again.
+func (c *Cache[K, V]) isOld(key K) bool {
+	return c.config.RefreshAfter > 0 && c.shardOf(key).isOld(key)
+}
+
+// fetch returns the value that a lookup has found, and begins a load in the background because the value is old. If none
+// was found, it waits for a load.
+func (c *Cache[K, V]) fetch(ctx context.Context, key K, value V, found bool,
+	load func(ctx context.Context, key K) (V, time.Duration, error),
+) (V, error) {
+	s := c.shardOf(key)
+	if found {
+		if f := s.refresh(ctx, key); f != nil {
+			go func() {
+				s.fly(f, key, load)
+				c.onWorker(func() {
+					s.displace(f)
+					if f.outcome.panicked {
+						panic(f.outcome.reason)
+					}
+				})
+			}()
+		}
 		return value, nil
 	}
 	if unfindable(key) {
-		return load(ctx, key)
+		value, _, err := load(ctx, key)
+		return value, err
 	}
-	f := c.loads.join(ctx, key)
-	defer c.loads.leave(key, f)
-	results := c.loads.group.DoChan(f.id, func() (any, error) { return c.load(f, key, load) })
-	var none V
-	select {
-	case r := <-results:
-		if r.Err != nil {
-			return none, r.Err
-		}
-		l := r.Val.(loaded[V])
-		if l.panicked {
-			panic(l.reason)
-		}
-		c.keep(f, key, l.value)
-		return l.value, nil
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
+	if ctx.Err() != nil {
+		return value, context.Cause(ctx)
 	}
-}
-
-// load calls the user's function, unless a value has been set or loaded since the caller looked.
-func (c *Cache[K, V]) load(f *flight[V], key K, load func(context.Context, K) (V, error)) (loaded[V], error) {
-	if value, ok := c.shardOf(key).find(key); ok {
-		return loaded[V]{value: value}, nil
-	}
-	x := &c.loads
-	x.mu.Lock()
-	result := f.result
-	x.mu.Unlock()
-	if result != nil {
-		return *result, nil
-	}
-	l, err := guarded(func() (V, error) { return load(f.ctx, key) })
-	x.done.Add(1)
-	if err != nil || l.panicked {
-		x.failed.Add(1)
-		return l, err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	f.result = &l
-	return l, nil
-}
-
-// keep stores the loaded value, unless another caller has stored it, or the key has been set or deleted since.
-func (c *Cache[K, V]) keep(f *flight[V], key K, value V) {
-	s, x := c.shardOf(key), &c.loads
-	x.mu.Lock()
-	var left []departure[K, V]
-	if !f.over {
-		left = s.setAnd(key, value, c.spread(c.config.TTL), false)
-		x.endLocked(key, f)
-	}
-	x.mu.Unlock()
-	s.tell(left)
-}
-
-// guarded calls f on a separate goroutine, because f may end its goroutine. Ending a singleflight goroutine would leave
-// the other callers waiting forever.
-func guarded[V any](f func() (V, error)) (l loaded[V], err error) {
-	ended := make(chan struct{})
-	err = errGoexit // until f has returned or panicked
-	go func() {
-		defer close(ended)
-		returned := false
-		defer func() {
-			if reason := recover(); !returned && reason != nil {
-				l, err = loaded[V]{panicked: true, reason: reason}, nil
-			}
-		}()
-		value, failure := f()
-		returned = true
-		l, err = loaded[V]{value: value}, failure
-	}()
-	<-ended
-	return l, err
-}
-
-// join adds a caller to the flight of the key, which it creates if necessary, and returns the flight.
-func (x *loads[K, V]) join(ctx context.Context, key K) *flight[V] {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	f := x.flights[key]
+	f, first, value, err := s.join(ctx, key)
 	if f == nil {
-		if x.flights == nil {
-			x.flights = make(map[K]*flight[V])
+		return value, err
+	}
+	defer s.leave(f, key)
+	if first {
+		go s.fly(f, key, load)
+	}
+	select {
+	case <-f.landed:
+		if o := &f.outcome; o.panicked {
+			panic(o.reason)
+		} else if o.err == nil {
+			return o.value, nil
 		}
-		x.last++
-		f = &flight[V]{id: strconv.FormatUint(x.last, 36)}
-		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		x.flights[key] = f
-		x.going.Add(1)
+		return value, f.outcome.err
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+}
+
+// onWorker calls f. If f panics, one of the wheel's workers panics with that value instead, so that the panic is
+// reported as that of a job.
+func (c *Cache[K, V]) onWorker(f func()) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			c.tw.AfterFunc(0, func() { panic(reason) })
+		}
+	}()
+	f()
+}
+
+// join adds a caller to the flight of the key, and reports whether the caller must begin the load. It returns no flight
+// if there is a value or a remembered error.
+func (s *shard[K, V]) join(ctx context.Context, key K) (f *flight[V], first bool, value V, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, _ := s.useAndTouchLocked(key); i != nil {
+		return nil, false, i.value, nil // it was set since the caller looked
+	}
+	if f = s.flightLocked(key); f == nil {
+		f = s.beginLocked(ctx, key)
+		f.callers++
+		return f, true, value, nil
+	}
+	if f.timer != nil {
+		return nil, false, value, f.outcome.err
+	}
+	for c := chainOf(ctx); c != nil; c = c.parent {
+		if c.flight == any(f) {
+			return nil, false, value, errOwnKey
+		}
 	}
 	f.callers++
+	return f, false, value, nil
+}
+
+// refresh returns a new flight if the value of the key is old, and there is neither a flight nor a remembered error.
+func (s *shard[K, V]) refresh(ctx context.Context, key K) *flight[V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isOldLocked(key) || s.flightLocked(key) != nil {
+		return nil
+	}
+	f := s.beginLocked(ctx, key)
+	f.background = true
 	return f
 }
 
-// leave removes a caller from the flight. When the last caller leaves, the flight ends.
-func (x *loads[K, V]) leave(key K, f *flight[V]) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// flightLocked returns the flight of the key, or nil. The flight is in progress, or its error is remembered.
+func (s *shard[K, V]) flightLocked(key K) *flight[V] {
+	f := s.flights[key]
+	if f != nil && f.timer != nil && s.cache.now() >= f.until {
+		s.outdateLocked(key)
+		return nil
+	}
+	return f
+}
+
+// beginLocked returns a new flight without callers.
+func (s *shard[K, V]) beginLocked(ctx context.Context, key K) *flight[V] {
+	f := &flight[V]{landed: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancel(context.WithValue(
+		context.WithoutCancel(ctx), chainKey{}, &chain{flight: f, parent: chainOf(ctx)}))
+	if s.flights == nil {
+		s.flights = make(map[K]*flight[V])
+	}
+	s.flights[key] = f
+	return f
+}
+
+// fly calls load. It runs on a goroutine of its own, because load may end its goroutine, and a caller may leave earlier.
+func (s *shard[K, V]) fly(f *flight[V], key K, load func(context.Context, K) (V, time.Duration, error)) {
+	o := outcome[V]{err: errGoexit} // until load has returned or panicked
+	defer func() {
+		if reason := recover(); reason != nil {
+			o = outcome[V]{panicked: true, reason: reason}
+		}
+		s.land(f, key, o)
+	}()
+	value, ttl, err := load(f.ctx, key)
+	if err != nil {
+		o = outcome[V]{ttl: ttl, err: err}
+		return
+	}
+	o = outcome[V]{value: value, ttl: ttl, weight: s.cache.weight(key, value)}
+}
+
+// land ends the flight. If it is still in the shard, its value is stored, or its error is remembered.
+func (s *shard[K, V]) land(f *flight[V], key K, o outcome[V]) {
+	f.cancel()
+	defer close(f.landed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loads++
+	if o.failed() {
+		s.loadErrors++
+	}
+	f.outcome = o
+	if s.flights[key] != f {
+		return
+	}
+	delete(s.flights, key)
+	switch {
+	case s.closed || o.ttl <= 0: // also after a panic
+	case o.err == nil:
+		if left := s.setLocked(key, o.value, s.cache.spread(o.ttl), o.weight); len(left) > 0 {
+			f.left = func() { s.tell(left) }
+		}
+	default:
+		ttl := min(o.ttl, longest)
+		f.until = s.cache.now() + int64(ttl)
+		f.timer = s.cache.tw.AfterFunc(ttl, func() { s.forget(f, key) })
+		s.flights[key] = f
+	}
+}
+
+// leave removes a caller from the flight. A flight that is no longer needed ends.
+func (s *shard[K, V]) leave(f *flight[V], key K) {
+	s.mu.Lock()
 	f.callers--
 	if f.callers == 0 {
+		switch {
+		case s.flights[key] != f:
+			f.cancel()
+		case !f.background && f.timer == nil:
+			s.outdateLocked(key)
+		}
+	}
+	s.mu.Unlock()
+	s.displace(f)
+}
+
+// displace calls OnEvict for the values that the loaded value has displaced. This is done on the goroutine of a caller, as by Set.
+func (s *shard[K, V]) displace(f *flight[V]) {
+	s.mu.Lock()
+	tell := f.left
+	f.left = nil
+	s.mu.Unlock()
+	if tell != nil {
+		tell()
+	}
+}
+
+// forget removes a flight whose error was remembered long enough.
+func (s *shard[K, V]) forget(f *flight[V], key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flights[key] == f {
+		delete(s.flights, key)
+	}
+}
+
+// outdateLocked takes the key's flight out of the shard: its value is not stored, its error is not remembered, and a
+// caller that asks for the key after that begins another load.
+func (s *shard[K, V]) outdateLocked(key K) {
+	f := s.flights[key]
+	if f == nil {
+		return
+	}
+	delete(s.flights, key)
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	if f.callers == 0 {
 		f.cancel()
-		x.endLocked(key, f)
-	}
-}
-
-// outdate prevents the value being loaded for the key from being stored. A caller that asks after that starts another
-// load.
-func (c *Cache[K, V]) outdate(key K) {
-	x := &c.loads
-	if x.going.Load() == 0 {
-		return // the common case, without a lock
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if f := x.flights[key]; f != nil {
-		x.endLocked(key, f)
-	}
-}
-
-// endLocked closes the flight: no further caller can join it, and its result is not stored.
-func (x *loads[K, V]) endLocked(key K, f *flight[V]) {
-	f.over = true
-	if x.flights[key] == f {
-		delete(x.flights, key)
-		x.going.Add(-1)
 	}
 }

@@ -199,8 +199,8 @@ func TestGetOrLoad_allCallersLeave_theLoadIsToldSo(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if !told.Load() || k.loads.going.Load() != 0 || len(k.loads.flights) != 0 {
-			t.Errorf("the load was canceled: %v, and %d are in progress", told.Load(), len(k.loads.flights))
+		if !told.Load() || flights(k.Cache) != 0 {
+			t.Errorf("the load was canceled: %v, and %d are in progress", told.Load(), flights(k.Cache))
 		}
 	})
 }
@@ -259,9 +259,9 @@ func TestGetOrLoad_afterADelete_loadsAnew(t *testing.T) {
 func TestGetOrLoad_loadThatNobodyWaitsFor_doesNotOverwrite(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		var calls atomic.Int64
-		ctx, cancel := context.WithCancel(k.Context())
-		cancel()
-		if _, err := k.GetOrLoad(ctx, "a", loader(&calls, time.Second, 1, nil)); err != context.Canceled {
+		ctx, cancel := context.WithTimeout(k.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := k.GetOrLoad(ctx, "a", loader(&calls, time.Second, 1, nil)); err != context.DeadlineExceeded {
 			t.Errorf("the error is %v", err)
 		}
 		if v, err := k.GetOrLoad(k.Context(), "a", loader(&calls, time.Millisecond, 2, nil)); v != 2 || err != nil {
@@ -285,36 +285,14 @@ func TestGetOrLoad_closed_keepsNothing(t *testing.T) {
 	})
 }
 
-// A caller that arrives just after the value was loaded does not load it again.
-func TestLoad_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
+// A caller that arrives just after the value was set or loaded does not load it again.
+func TestJoin_valueHasComeSince_isNotLoadedAgain(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
 		k.Set("a", 1)
-		f := k.loads.join(k.Context(), "a")
-		defer k.loads.leave("a", f)
-		l, err := k.load(f, "a", nil)
-		if l.value != 1 || err != nil || k.Stats().Loads != 0 {
-			t.Errorf("it returns %+v, %v", l, err)
+		f, first, v, err := k.shardOf("a").join(k.Context(), "a")
+		if f != nil || first || v != 1 || err != nil {
+			t.Errorf("it returns %v, %v, %d, %v", f, first, v, err)
 		}
-		k.keep(f, "a", 2)
-		k.want("a", 1) // the old value stays
-	})
-}
-
-// Nor does a caller that arrives when the load has ended and its result is not yet stored.
-func TestLoad_resultIsNotKeptYet_isNotLoadedAgain(t *testing.T) {
-	in(t, Config[string, int]{TTL: time.Minute}, func(k *kit) {
-		f := k.loads.join(k.Context(), "a")
-		defer k.loads.leave("a", f)
-		var calls atomic.Int64
-		for range 3 {
-			l, err := k.load(f, "a", loader(&calls, 0, 7, nil))
-			if l.value != 7 || err != nil || calls.Load() != 1 || k.Len() != 0 {
-				t.Errorf("it returns %+v, %v after %d loads", l, err, calls.Load())
-			}
-		}
-		k.keep(f, "a", 7)
-		k.keep(f, "a", 8)
-		k.want("a", 7)
 	})
 }
 
@@ -391,7 +369,7 @@ func TestGetOrLoad_onEvict_mayPanicOrEndTheGoroutineOrLoad(t *testing.T) {
 			t.Errorf("%d, %v", v, err)
 		}
 		does = func() {}
-		if n := k.loads.going.Load(); n != 0 || len(k.loads.flights) != 0 {
+		if n := flights(k.Cache); n != 0 {
 			t.Errorf("%d loads are in progress", n)
 		}
 	})

@@ -23,8 +23,11 @@ type shard[K comparable, V any] struct {
 	mu      sync.RWMutex // protects the fields below
 	store   store[K, V]
 	buckets map[bucketID]*bucket[K, V]
+	flights map[K]*flight[V]
 	left    [reasons]uint64
 	closed  bool
+
+	loads, loadErrors uint64
 
 	hits, misses atomic.Uint64
 	_            [64]byte // keeps two shards from sharing a cache line
@@ -40,32 +43,48 @@ type departure[K comparable, V any] struct {
 func newShard[K comparable, V any](c *Cache[K, V]) *shard[K, V] {
 	s := &shard[K, V]{
 		cache:   c,
-		reads:   !c.config.TouchOnGet && c.config.MaxEntries == 0,
+		reads:   !c.config.TouchOnGet && !c.config.bounded(),
 		buckets: make(map[bucketID]*bucket[K, V]),
 	}
-	if n := c.config.MaxEntries; n > 0 {
-		s.store = newLRUStore[K, V](n)
+	if c.config.bounded() {
+		s.store = newLRUStore[K, V](c.config.MaxEntries, c.config.MaxWeight)
 	} else {
 		s.store = newMapStore[K, V]()
 	}
 	return s
 }
 
-// tell calls OnEvict for each departure. If one call panics or ends the goroutine, the remaining calls are still made.
-// The caller must not hold a lock.
+// tell calls OnEvict for each departure. If a call panics or ends the goroutine, the remaining calls are made on other
+// goroutines, and only then does the panic go on. Of several panics only the first does. The caller must not hold a lock.
 func (s *shard[K, V]) tell(left []departure[K, V]) {
 	if len(left) == 0 {
 		return
 	}
 	told := 0
-	defer func() {
-		s.tell(left[told:])
-	}()
-	for told < len(left) {
-		d := left[told]
-		told++
-		s.cache.config.OnEvict(d.key, d.value, d.reason)
+	some := func() {
+		for told < len(left) {
+			d := left[told]
+			told++
+			s.cache.config.OnEvict(d.key, d.value, d.reason)
+		}
 	}
+	defer func() {
+		for told < len(left) {
+			elsewhere(some)
+		}
+	}()
+	some()
+}
+
+// elsewhere calls f on another goroutine, and waits until f has returned, panicked or ended that goroutine.
+func elsewhere(f func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { _ = recover() }()
+		f()
+	}()
+	<-ended
 }
 
 // leaveLocked counts the item's value as gone, and appends it to the departures if there is an OnEvict. A value past
@@ -83,37 +102,56 @@ func (s *shard[K, V]) leaveLocked(
 	return append(to, departure[K, V]{i.key, i.value, reason})
 }
 
-func (s *shard[K, V]) set(key K, value V, ttl time.Duration) { s.tell(s.setAnd(key, value, ttl, true)) }
-
-// setAnd stores a value. It replaces a live value only if replace is true.
-func (s *shard[K, V]) setAnd(key K, value V, ttl time.Duration, replace bool) (left []departure[K, V]) {
+func (s *shard[K, V]) set(key K, value V, ttl time.Duration, weight int64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.outdateLocked(key)
+	left := s.setLocked(key, value, ttl, weight)
+	s.mu.Unlock()
+	s.tell(left)
+}
+
+// setLocked stores a value. A value that is heavier than the limit is evicted at once.
+func (s *shard[K, V]) setLocked(key K, value V, ttl time.Duration, weight int64) (left []departure[K, V]) {
 	if s.closed {
 		return nil
 	}
 	now := s.cache.now()
 	i := s.store.get(key)
-	switch {
-	case i == nil:
+	if i == nil {
 		i = &item[K, V]{key: key, value: value}
-		if evicted := s.store.put(i); evicted != nil {
-			s.unlinkLocked(evicted)
-			left = s.leaveLocked(left, evicted, Evicted, now)
-		}
-	case replace || !i.live(now):
-		left = s.leaveLocked(left, i, Replaced, now)
-		i.value = value
-	default:
-		return nil
+		s.scheduleLocked(i, ttl, now)
+		return s.putLocked(left, i, weight, now)
 	}
-	s.scheduleLocked(i, ttl, now)
+	left = s.replaceLocked(i, value, weight, now)
+	if i.bucket != nil { // not too heavy
+		s.scheduleLocked(i, ttl, now)
+	}
+	return left
+}
+
+// replaceLocked replaces the value of an item, and keeps its deadline.
+func (s *shard[K, V]) replaceLocked(i *item[K, V], value V, weight, now int64) (left []departure[K, V]) {
+	left = s.leaveLocked(left, i, Replaced, now)
+	i.value = value
+	if s.cache.config.MaxWeight == 0 {
+		return left
+	}
+	return s.putLocked(left, i, weight, now)
+}
+
+// putLocked puts an item that is in a bucket into the store, or changes its weight, and evicts items until the limits hold.
+func (s *shard[K, V]) putLocked(left []departure[K, V], i *item[K, V], weight, now int64) []departure[K, V] {
+	s.store.put(i, weight)
+	for evicted := s.store.evict(i.key); evicted != nil; evicted = s.store.evict(i.key) {
+		s.unlinkLocked(evicted)
+		left = s.leaveLocked(left, evicted, Evicted, now)
+	}
 	return left
 }
 
 // scheduleLocked sets the item's time to live, starting now.
 func (s *shard[K, V]) scheduleLocked(i *item[K, V], ttl time.Duration, now int64) {
-	i.ttl, i.deadline = ttl, after(now, ttl)
+	i.ttl, i.deadline = ttl, now+int64(ttl)
 	s.linkLocked(i, now)
 }
 
@@ -146,15 +184,22 @@ func (s *shard[K, V]) unlinkLocked(i *item[K, V]) {
 	}
 }
 
-// expire removes the items of a bucket whose end has come.
+// expire removes the items of a bucket whose end has come, even if OnEvict panics or ends the goroutine.
 func (s *shard[K, V]) expire(b *bucket[K, V]) {
-	left, more := s.expireSome(b)
-	defer func() { // even if OnEvict panics or ends the goroutine
-		if more {
-			s.expire(b)
+	more := true
+	some := func() {
+		for more {
+			var left []departure[K, V]
+			left, more = s.expireSome(b)
+			s.tell(left)
+		}
+	}
+	defer func() {
+		for more {
+			elsewhere(some)
 		}
 	}()
-	s.tell(left)
+	some()
 }
 
 // expireSome removes the bucket from the shard and a chunk of items from the bucket. An item whose deadline was
@@ -213,14 +258,23 @@ func (s *shard[K, V]) find(key K) (value V, ok bool) {
 func (s *shard[K, V]) use(key K) (value V, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, now := s.useLocked(key)
+	i, _ := s.useAndTouchLocked(key)
 	if i == nil {
 		return value, false
 	}
-	if s.cache.config.TouchOnGet {
-		s.scheduleLocked(i, i.ttl, now)
-	}
 	return i.value, true
+}
+
+// isOld reports whether the key has a value that has been in the cache for at least RefreshAfter.
+func (s *shard[K, V]) isOld(key K) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.isOldLocked(key)
+}
+
+func (s *shard[K, V]) isOldLocked(key K) bool {
+	i := s.store.peek(key)
+	return i != nil && i.ttl-time.Duration(i.deadline-s.cache.now()) >= s.cache.config.RefreshAfter
 }
 
 func (s *shard[K, V]) touch(key K) bool {
@@ -234,6 +288,15 @@ func (s *shard[K, V]) touch(key K) bool {
 	return true
 }
 
+// useAndTouchLocked is useLocked, and restarts the item's time to live if the configuration says so.
+func (s *shard[K, V]) useAndTouchLocked(key K) (i *item[K, V], now int64) {
+	i, now = s.useLocked(key)
+	if i != nil && s.cache.config.TouchOnGet {
+		s.scheduleLocked(i, i.ttl, now)
+	}
+	return i, now
+}
+
 // useLocked returns the item of the key if it is live, and makes it the most recently used one.
 func (s *shard[K, V]) useLocked(key K) (i *item[K, V], now int64) {
 	now = s.cache.now()
@@ -243,15 +306,27 @@ func (s *shard[K, V]) useLocked(key K) (i *item[K, V], now int64) {
 	return s.store.get(key), now
 }
 
+// expires returns the deadline of the key's value, and the time.
+func (s *shard[K, V]) expires(key K) (deadline, now int64, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	i, now := s.store.peek(key), s.cache.now()
+	if i == nil || !i.live(now) {
+		return 0, now, false
+	}
+	return i.deadline, now, true
+}
+
 func (s *shard[K, V]) remove(key K) bool {
-	left, ok := s.removeAnd(key)
+	s.mu.Lock()
+	s.outdateLocked(key)
+	left, ok := s.removeLocked(key)
+	s.mu.Unlock()
 	s.tell(left)
 	return ok
 }
 
-func (s *shard[K, V]) removeAnd(key K) (left []departure[K, V], ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *shard[K, V]) removeLocked(key K) (left []departure[K, V], ok bool) {
 	i, now := s.store.peek(key), s.cache.now()
 	if i == nil {
 		return nil, false
@@ -261,17 +336,24 @@ func (s *shard[K, V]) removeAnd(key K) (left []departure[K, V], ok bool) {
 	return s.leaveLocked(nil, i, Deleted, now), i.live(now)
 }
 
-func (s *shard[K, V]) close() (left []departure[K, V]) {
+// empty removes all items and flights, and closes the shard if the reason is Closed.
+func (s *shard[K, V]) empty(reason Reason) (left []departure[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cache.now()
-	s.store.each(func(i *item[K, V]) { left = s.leaveLocked(left, i, Closed, now) })
+	s.store.each(func(i *item[K, V]) {
+		i.bucket = nil
+		left = s.leaveLocked(left, i, reason, now)
+	})
 	for _, b := range s.buckets {
 		b.timer.Stop()
 	}
 	clear(s.buckets)
 	s.store.clear()
-	s.closed = true
+	for key := range s.flights {
+		s.outdateLocked(key)
+	}
+	s.closed = s.closed || reason == Closed
 	return left
 }
 
@@ -301,6 +383,8 @@ func (s *shard[K, V]) count(to *Stats) {
 	defer s.mu.RUnlock()
 	to.Hits += s.hits.Load()
 	to.Misses += s.misses.Load()
+	to.Loads += s.loads
+	to.LoadErrors += s.loadErrors
 	to.Expired += s.left[Expired]
 	to.Replaced += s.left[Replaced]
 	to.Deleted += s.left[Deleted]

@@ -8,8 +8,11 @@ type store[K comparable, V any] interface {
 	get(key K) *item[K, V]
 	// peek is like get, but does not count as a use. It changes nothing, so a read lock is enough.
 	peek(key K) *item[K, V]
-	// put adds an item whose key is not in the store. It returns the item that it evicted, or nil.
-	put(i *item[K, V]) (evicted *item[K, V])
+	// put adds an item, or changes the weight of one that it has.
+	put(i *item[K, V], weight int64)
+	// evict removes an item, and returns it, if the store is over its limits. It returns nil if it is not. The key is
+	// that of the item that was just put.
+	evict(put K) *item[K, V]
 	remove(key K)
 	len() int
 	each(f func(i *item[K, V]))
@@ -37,11 +40,12 @@ func newMapStore[K comparable, V any]() *mapStore[K, V] {
 func (s *mapStore[K, V]) get(key K) *item[K, V]  { return s.items[key] }
 func (s *mapStore[K, V]) peek(key K) *item[K, V] { return s.items[key] }
 
-func (s *mapStore[K, V]) put(i *item[K, V]) *item[K, V] {
+func (s *mapStore[K, V]) put(i *item[K, V], _ int64) {
 	s.items[i.key] = i
 	s.most = max(s.most, len(s.items))
-	return nil
 }
+
+func (s *mapStore[K, V]) evict(K) *item[K, V] { return nil }
 
 func (s *mapStore[K, V]) remove(key K) {
 	delete(s.items, key)

@@ -14,7 +14,7 @@ func TestMapStore_room_isGivenBack(t *testing.T) {
 	} {
 		s := newMapStore[int, int]()
 		for i := range c.most {
-			s.put(&item[int, int]{key: i})
+			s.put(&item[int, int]{key: i}, 0)
 		}
 		for i := c.left; i < c.most; i++ {
 			s.remove(i)
