@@ -64,10 +64,13 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 			return c.cut(), nil
 		}
 		left, spent := s.left(last.Value)
-		if !spent || again {
+		few := left.Left > 0 && recent.Since(last.Value.at) >= recent.Stale/3 && s.below.caughtUp()
+		if !spent && !few || again {
 			return left, nil
 		}
-		c.count.Expire() // all counted tasks have started, and others may have become overdue
+		// Either all counted tasks have started, and others may have become overdue. Or the node has started fewer of
+		// them than the average, and a new count is quick, because only other nodes still hold some.
+		c.count.Expire()
 	}
 }
 

@@ -165,6 +165,56 @@ func TestCatchUp_onNodes_endsByTheRateOfAll(t *testing.T) {
 	}, durable.WithCatchUp(perSecond), durable.WithPoolSize(16)) // so that no node queues all of it
 }
 
+// A node that has started few tasks of a backlog sees that the other one has started the rest.
+func TestCatchUp_onANodeThatStartsFew_endsWithTheBacklog(t *testing.T) {
+	for name, option := range map[string]durable.KindOption{
+		"limited": durable.WithConcurrency(2), "unlimited": durable.WithTimeout(time.Hour),
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+				a, b := k.Nodes[0], k.Nodes[1]
+				for _, n := range k.Nodes {
+					n.Handle("k", sleeper(10*time.Millisecond), option)
+				}
+				k.Must(a.PauseAll(ctx))
+				k.After(5 * sec)
+				const tasks = 4000
+				for i := range tasks {
+					a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
+				}
+				k.After(10 * sec)
+				a.Link.SetFaults(func(method string) memengine.Fault {
+					switch method {
+					case "Claim":
+						return memengine.Fault{Delay: 4 * time.Second}
+					case "Walk ByDue":
+						return memengine.Fault{Delay: 8 * time.Second} // the count is used again for a minute and a half
+					}
+					return memengine.Fault{}
+				})
+				k.Must(a.ResumeAll(ctx))
+				begun := time.Now()
+				var over, seen time.Duration
+				for seen == 0 && time.Since(begun) < 3*time.Minute {
+					k.After(sec)
+					u, err := a.CatchUp(ctx)
+					k.Must(err)
+					if ran := a.Stats().Succeeded + b.Stats().Succeeded; over == 0 && ran == tasks {
+						over = time.Since(begun)
+					}
+					if over > 0 && u.Left == 0 {
+						seen = time.Since(begun)
+					}
+				}
+				t.Logf("the node has started %d tasks, all have run after %v, and the node sees it after %v", a.Stats().Succeeded, over, seen)
+				if n := a.Stats().Succeeded; n > tasks/3 || over < 15*sec || seen == 0 || seen-over > 20*sec {
+					t.Fail()
+				}
+			}, durable.WithCatchUp(100))
+		})
+	}
+}
+
 // A node assumes that it is average, but another may have started nothing. So it does not report that nothing is left.
 func TestCatchUp_onANodeThatStartsMost_leavesSome(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {

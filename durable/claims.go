@@ -103,31 +103,15 @@ func (n *node) claimOverdue() time.Duration {
 		n.overdue.at, n.slow.at = engine.None, engine.None // the cursors have passed the tasks left with the engine
 	}
 	n.full = full
+	if len(slow) == 0 {
+		n.slow.quiet = max(n.slow.quiet, 1) // the claim for the other kinds finds their tasks, too
+	}
 	n.mu.Unlock()
 	if most := n.backlog.Room(); room > 0 && most > 0 { // Takes, called above, determines the kinds that take no room
 		n.claimFrom(&n.overdue, t, kinds, most)
 		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()))
 	}
 	return n.backlog.Hire()
-}
-
-// claimFrom claims overdue tasks, starting at a cursor. The claim is cancelled when the lease expires or the node
-// leaves.
-func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int) {
-	if len(kinds) == 0 {
-		return
-	}
-	after, until := n.from(c), n.overdueUntil()
-	n.mu.Lock()
-	lease, quiet := t.ctx, n.own() < c.quiet
-	n.mu.Unlock()
-	if after >= until || after != beginning && quiet {
-		return
-	}
-	ctx, cancel := context.WithTimeout(lease, claimTimeout)
-	defer cancel()
-	got, ok := n.claimed(ctx, t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, until)
-	n.to(c, after, got.Tasks, ok, most, until)
 }
 
 // claimFor claims tasks of a kind with a limit, as many as its limiter has room for. Claiming them separately keeps

@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -63,6 +64,37 @@ func (n *node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int
 	if len(got) == most {
 		c.at, c.quiet = min(over, got[most-1].Due-1), 0 // there may be more with that due time
 	}
+}
+
+// claimFrom claims overdue tasks, starting at a cursor. The claim is cancelled when the lease expires or the node
+// leaves.
+func (n *node) claimFrom(c *cursor, t *term, kinds []string, most int) {
+	if len(kinds) == 0 {
+		return
+	}
+	after, until := n.from(c), n.overdueUntil()
+	n.mu.Lock()
+	lease, quiet := t.ctx, n.own() < c.quiet
+	n.mu.Unlock()
+	if after >= until || after != beginning && quiet {
+		return
+	}
+	ctx, cancel := context.WithTimeout(lease, claimTimeout)
+	defer cancel()
+	got, ok := n.claimed(ctx, t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, until)
+	n.to(c, after, got.Tasks, ok, most, until)
+}
+
+// caughtUp reports whether the node's last claims have found all free overdue tasks, and none of them waits here. The
+// other nodes may still hold some.
+func (n *node) caughtUp() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	more := n.overdue.quiet == 0 || n.slow.quiet == 0
+	for _, k := range n.kinds.allLimited() {
+		more = more || k.claimed.quiet == 0
+	}
+	return !more && n.backlog.Len() == 0 && len(n.full) == 0
 }
 
 // rewindLocked makes the next claim of overdue tasks start from the beginning.

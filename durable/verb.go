@@ -40,6 +40,7 @@ type backend interface {
 	nodeCount() int                    // the number of nodes that run tasks, including this node, as last read
 	overdueUntil() int64               // tasks due by this time count as overdue in CatchUp
 	mayBeOverdue() bool                // false if no task of a kind with a handler can be overdue
+	caughtUp() bool                    // whether only other nodes may have overdue tasks left
 	fill(s *Stats)                     // sets the backend's counters in s
 	backuper() (engine.Backuper, bool) // the store, if it is a Backuper
 	notebook() past.Notebook           // nil if the store has no notes

@@ -109,7 +109,7 @@ func ExampleCache_Expires() {
 	// false
 }
 
-// An administrator looks at a session, and does not prolong it.
+// An administrator looks at a session, and its time to live stays as it is.
 func ExampleCache_Peek() {
 	sessions, stop := counters(ttlcache.Config[string, int]{TTL: time.Hour, TouchOnGet: true})
 	defer stop()

@@ -372,7 +372,7 @@ func TestRefreshAfter_meanwhile(t *testing.T) {
 	}
 }
 
-// A caller that found an old value does not load what was set since.
+// A caller that found an old value does not load a value that was set since.
 func TestRefresh_valueThatWasSetSince_isNotLoadedAgain(t *testing.T) {
 	in(t, Config[string, int]{TTL: time.Minute, RefreshAfter: time.Second}, func(k *kit) {
 		k.Set("a", 1)
@@ -404,7 +404,7 @@ func TestRefreshAfter_withErrorTTL_triesAgainWhenTheErrorIsForgotten(t *testing.
 	})
 }
 
-// Nobody waits for a load in the background. So the wheel handles its panic, and that of OnEvict.
+// No caller waits for a load in the background. So the wheel handles its panic, and that of OnEvict.
 func TestRefreshAfter_panic_isHandledByTheWheel(t *testing.T) {
 	for name, inLoad := range map[string]bool{"of load": true, "of OnEvict": false} {
 		t.Run(name, func(t *testing.T) {
@@ -528,7 +528,7 @@ func TestPeekAndExpires_changeNothing(t *testing.T) {
 	})
 }
 
-// The stack does not grow with the number of calls that panic or end the goroutine, and the first panic goes on.
+// The stack does not grow with the number of calls that panic or end the goroutine, and the first panic continues.
 func TestOnEvict_thatAlwaysFails_isCalledForAll(t *testing.T) {
 	for name, does := range map[string]func(n int){
 		"panic": func(n int) { panic(n) }, "Goexit": func(int) { runtime.Goexit() },

@@ -165,7 +165,8 @@ func TestGate_answersOtherConnectionsWith503(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			check(t, err)
-			s := newServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+			reads := func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+			s := newServer(http.HandlerFunc(reads), slog.New(slog.DiscardHandler))
 			g := &gate{Listener: l, most: 2, server: s, refusing: make(chan struct{}, 1)}
 			at := net.Listener(g)
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -190,6 +191,7 @@ func TestGate_answersOtherConnectionsWith503(t *testing.T) {
 				return answered{resp.StatusCode, resp.Header, string(text)}
 			}
 			equal(t, "the status", get().status, 200)
+			until(t, "the connection is closed", func() bool { return g.open.Load() == 0 })
 			var half []net.Conn
 			for range 2 {
 				c, err := net.Dial("tcp", l.Addr().String())
