@@ -98,8 +98,9 @@ type Watcher interface {
 }
 
 // An Exclusive is a [KV] that only one process uses at a time, through one Engine. That Engine holds its members and
-// their claims in memory and does not rely on versions. The Engine is also an Exclusive, so a node confirms each start
-// immediately instead of batching it with others.
+// their claims in memory. It relies on neither checks nor versions, so such a KV need not have them: it may refuse a Tx
+// with checks with an error that wraps ErrNotDone, and then the versions of its entries are 0. The Engine is also an
+// Exclusive, so a node confirms each start immediately instead of batching it with others.
 //
 // A Commit of an exclusive KV is atomic as a whole: if the process ends during the call, all of its Txs have been applied
 // or none.
@@ -109,6 +110,16 @@ type Watcher interface {
 type Exclusive interface {
 	// Exclusive does nothing. It marks the KV or the Engine.
 	Exclusive()
+}
+
+// A Verifier is an [Exclusive] whose Engine calls it when the tasks have been verified. Then all of them have been read,
+// and they agree with the committed ones.
+type Verifier interface {
+	// VerifyFirst reports whether the tasks must be verified before the Engine is used.
+	VerifyFirst() bool
+
+	// Verified is called once the tasks have been verified.
+	Verified()
 }
 
 // ErrTooLarge is returned for a write that exceeds an engine's limits. It wraps [ErrNotDone].

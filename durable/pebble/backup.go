@@ -38,7 +38,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (err error) {
 	if err := s.checkpoint(dir); err != nil {
 		return backupError(err)
 	}
-	names, err := complete(files, dir)
+	names, err := complete(files, dir, s.format)
 	if err != nil {
 		return backupError(err)
 	}
@@ -76,7 +76,7 @@ func (s *Store) checkpoint(dir string) error {
 
 // complete turns a copy of Pebble's files into a store and returns the names of all its files. The format file comes
 // last, because the other files are not a store without it.
-func complete(files vfs.FS, dir string) (names []string, err error) {
+func complete(files vfs.FS, dir, format string) (names []string, err error) {
 	now, err := inventory{}.verify(files, dir)
 	if err != nil {
 		return nil, err

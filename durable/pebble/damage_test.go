@@ -58,6 +58,7 @@ const (
 // A state is the directory of a store at some moment, and the contents of the store.
 type state struct {
 	Name  string
+	KV    bool // the store is an engine on a kv
 	Files map[string][]byte
 	Want  map[string]engine.Record
 	Older map[string][][]byte // earlier contents of the files
@@ -289,7 +290,7 @@ func trialOf(t testing.TB, s state, d damage) (trial, vfs.FS) {
 	damaged := d.apply(s)
 	put(damaged)
 	return trial{
-		open: func() (engine.Store, error) { return pebble.OpenOn("store", files) },
+		open: func() (engine.Store, error) { return openEither(s.KV, files) },
 		want: s.Want,
 		repair: func() {
 			whole := map[string][]byte{}
@@ -339,8 +340,16 @@ func filesOf(t testing.TB, files vfs.FS) map[string][]byte {
 	return all
 }
 
+// openEither opens a store, or an engine on a kv.
+func openEither(onKV bool, files vfs.FS) (engine.Store, error) {
+	if onKV {
+		return openOnEngine("store", files)
+	}
+	return pebble.OpenOn("store", files)
+}
+
 // makeStates lets a store live through several processes, and returns its states.
-func makeStates(t testing.TB, seed uint64) (states []state) {
+func makeStates(t testing.TB, seed uint64, onKV bool) (states []state) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -367,7 +376,10 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		for name := range files {
 			had[name] = slices.Clone(older[name])
 		}
-		states = append(states, state{name, files, h.states[len(h.states)-1], had})
+		if onKV {
+			name = "kv, " + name
+		}
+		states = append(states, state{name, onKV, files, h.states[len(h.states)-1], had})
 	}
 	commit := func(s engine.Store, n, step int) {
 		for range n / step {
@@ -376,7 +388,7 @@ func makeStates(t testing.TB, seed uint64) (states []state) {
 		}
 	}
 	open := func() engine.Store {
-		s, err := pebble.OpenOn("store", mem)
+		s, err := openEither(onKV, mem)
 		must(err)
 		for _, err := range s.Keys() { // the store deletes nothing before this walk
 			must(err)
@@ -675,7 +687,7 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 	}
 	t.Logf("DURABLE_DAMAGE_SEED=%d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 13))
-	states := makeStates(t, seed)
+	states := append(makeStates(t, seed, false), makeStates(t, seed, true)...)
 	for _, s := range states {
 		size := 0
 		for _, data := range s.Files {
@@ -963,7 +975,7 @@ func TestDamage_cases_areThere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it lets a store live through several processes")
 	}
-	states := makeStates(t, 1)
+	states := makeStates(t, 1, false)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	all := damages(states, rnd)
 	groups := map[string]int{}

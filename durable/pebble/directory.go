@@ -23,6 +23,7 @@ import (
 const (
 	formatName = "FORMAT"
 	formatTemp = "FORMAT.new"
+	formatKV   = "timewheel/durable 5\n" // of a kv
 	format     = "timewheel/durable 4\n"
 	format3    = "timewheel/durable 3\n" // has no settings
 	format2    = "timewheel/durable 2\n" // has no f rows
@@ -72,8 +73,8 @@ func makeDirectory(files vfs.FS, dir string) error {
 
 // checkDirectory compares the files of a store with the inventory. It writes nothing except the first files of a new
 // store. It returns an inventory of the needed files, or nil if the store has not been created yet.
-func checkDirectory(files vfs.FS, dir string) (inventory, error) {
-	formatted, err := checkFormat(files, dir)
+func checkDirectory(files vfs.FS, dir, format string) (inventory, error) {
+	formatted, err := checkFormat(files, dir, format)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func checkDirectory(files vfs.FS, dir string) (inventory, error) {
 }
 
 // checkFormat checks the format file and reports whether it exists.
-func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
+func checkFormat(files vfs.FS, dir, want string) (formatted bool, err error) {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -138,8 +139,8 @@ func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	switch {
 	case !ok:
 		return false, fmt.Errorf("%w: %s is damaged", engine.ErrCorrupt, formatName)
-	case is != format && is != format3 && is != format2:
-		return false, fmt.Errorf("%w: %q, this program reads %q", engine.ErrVersion, is, format)
+	case is != want && (want != format || is != format3 && is != format2):
+		return false, fmt.Errorf("%w: %q, this program reads %q", engine.ErrVersion, is, want)
 	}
 	return true, nil
 }

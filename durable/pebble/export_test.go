@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 // DescriptorWait is how long an open store waits for a descriptor in tests.
@@ -16,6 +18,15 @@ func init() { descriptorWait = DescriptorWait }
 // OpenOn opens a store on a file system for tests. Its memory tables are small, so that few writes make the store
 // flush, compact and begin its next log.
 func OpenOn(dir string, files vfs.FS) (*Store, error) { return open(dir, files, 64<<10) }
+
+// OpenKVOn is OpenOn for a kv.
+func OpenKVOn(dir string, files vfs.FS) (engine.KV, error) {
+	k, err := openKV(dir, files, 64<<10)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
 
 // OpenSmall is OpenOn for a directory on disk.
 func OpenSmall(dir string) (*Store, error) {

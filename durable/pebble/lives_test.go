@@ -48,13 +48,13 @@ func (m *mortal) MaybeError(op errorfs.Op) error {
 }
 
 // live opens the store, makes commits with distinct keys, and dies at the n-th write. It returns the acknowledged keys.
-func live(mem vfs.FS, n int64, name string, commits int, walk bool) (acked []string, err error) {
+func live(mem vfs.FS, n int64, name string, commits int, walk, onKV bool) (acked []string, err error) {
 	m := &mortal{dead: make(chan struct{})}
 	m.left.Store(n)
 	acks := make(chan string, commits)
 	ended := make(chan error, 1)
 	go func() {
-		s, err := pebble.OpenOn("store", unlocked{errorfs.Wrap(mem, m)})
+		s, err := openEither(onKV, unlocked{errorfs.Wrap(mem, m)})
 		for i := 0; err == nil && i < commits; i++ {
 			if i == commits/2 && walk {
 				for _, err := range s.Keys() {
@@ -91,7 +91,8 @@ func TestPebble_killsAndThenAPowerCut_areNoDamage(t *testing.T) {
 		trials = 5
 	}
 	rnd := rand.New(rand.NewPCG(1, 1))
-	for trial := range trials {
+	for trial := range 2 * trials {
+		onKV := trial%2 == 1
 		mem := vfs.NewCrashableMem()
 		var acked []string
 		for life := range 1 + rnd.IntN(3) {
@@ -99,7 +100,7 @@ func TestPebble_killsAndThenAPowerCut_areNoDamage(t *testing.T) {
 			if life == 0 {
 				n = int64(40 + rnd.IntN(800))
 			}
-			keys, err := live(mem, n, fmt.Sprint(trial, "-", life, "-"), rnd.IntN(150), rnd.IntN(2) == 0)
+			keys, err := live(mem, n, fmt.Sprint(trial, "-", life, "-"), rnd.IntN(150), rnd.IntN(2) == 0, onKV)
 			if err != nil {
 				t.Fatalf("trial %d, life %d: %v", trial, life, err)
 			}
@@ -107,7 +108,7 @@ func TestPebble_killsAndThenAPowerCut_areNoDamage(t *testing.T) {
 		}
 		percent := 50 * rnd.IntN(2)
 		left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rnd})
-		s, err := pebble.OpenOn("store", unlocked{left})
+		s, err := openEither(onKV, unlocked{left})
 		if err != nil {
 			t.Fatalf("trial %d, %d %% of what was not synced is left: %v", trial, percent, err)
 		}

@@ -31,6 +31,7 @@ import (
 type Store struct {
 	db      *pebble.DB
 	dir     string
+	format  string
 	guard   *guard
 	lock    io.Closer
 	mark    watermark
@@ -41,12 +42,13 @@ type Store struct {
 
 	backups sync.Mutex // held during a backup
 
-	mu      sync.Mutex // protects the fields below; held during a commit
-	commits uint64     // number of commits, as in the row rowCommits
-	sum     uint64     // sum of the hashes, as in the row rowCommits
-	indexed bool       // every failing record has an f row
-	noted   bool       // the row rowIndexed exists
-	closed  bool
+	mu       sync.Mutex // protects the fields below; held during a commit
+	littered bool       // there are many files that may be deleted once all tasks have been verified
+	commits  uint64     // number of commits, as in the row rowCommits
+	sum      uint64     // sum of the hashes, as in the row rowCommits
+	indexed  bool       // every failing record has an f row
+	noted    bool       // the row rowIndexed exists
+	closed   bool
 }
 
 // ErrLocked is wrapped by the error that Open returns if the store is already open.
@@ -82,15 +84,23 @@ func Open(dir string) (*Store, error) {
 
 // open opens the store. If memTable is 0, open uses a size that suits the disk.
 func open(dir string, files vfs.FS, memTable uint64) (*Store, error) {
-	s := &Store{dir: dir, batches: make(chan *pebble.Batch), results: make(chan error, 1)}
+	s := &Store{dir: dir, format: format, batches: make(chan *pebble.Batch), results: make(chan error, 1)}
+	if err := s.start(files, memTable); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// start opens the store's files, and starts its goroutine.
+func (s *Store) start(files vfs.FS, memTable uint64) error {
 	if err := s.open(files, memTable); err != nil {
 		if s.lock != nil {
 			err = errors.Join(err, s.lock.Close())
 		}
-		return nil, fmt.Errorf("durable/pebble: directory %s: %w", dir, err)
+		return fmt.Errorf("durable/pebble: directory %s: %w", s.dir, err)
 	}
 	go s.commitBatches()
-	return s, nil
+	return nil
 }
 
 func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
@@ -105,7 +115,7 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	now, err := checkDirectory(files, s.dir)
+	now, err := checkDirectory(files, s.dir, s.format)
 	if err != nil {
 		return err
 	}
@@ -137,7 +147,10 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 		name, _ := s.guard.lastLog()
 		err = errors.Join(s.mark.begin(name, extent{}), syncDirectory(files, s.dir))
 	}
-	if err = errors.Join(err, s.readCounts()); err == nil {
+	if s.format != formatKV {
+		err = errors.Join(err, s.readCounts())
+	}
+	if err == nil {
 		s.guard.serve()
 		err = s.guard.save()
 	}
@@ -145,10 +158,14 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 	if err := s.guard.err(); err != nil {
 		return errors.Join(err, file.Close(), s.closeDB())
 	}
+	s.littered = now.isLittered()
+	if s.format == formatKV {
+		return nil
+	}
 	if err := upgradeFormat(files, s.dir); err != nil {
 		return errors.Join(err, s.mark.close(), s.closeDB())
 	}
-	return s.walkIfLittered(now)
+	return s.walkIfLittered()
 }
 
 // litter is the number of files, other than tables, that an unchecked store may accumulate. Each open adds a few files,
@@ -156,15 +173,20 @@ func (s *Store) open(files vfs.FS, memTable uint64) (err error) {
 // complete would otherwise fill the directory.
 const litter = 64
 
-// walkIfLittered walks over the keys if the directory contains too many files that may be deleted after the walk.
-func (s *Store) walkIfLittered(now inventory) error {
+// isLittered reports whether there are more files than that.
+func (now inventory) isLittered() bool {
 	n := 0
 	for name := range now {
 		if !isTable(name) {
 			n++
 		}
 	}
-	if n <= litter {
+	return n > litter
+}
+
+// walkIfLittered walks over the keys if the directory contains too many files that may be deleted after the walk.
+func (s *Store) walkIfLittered() error {
+	if !s.littered {
 		return nil
 	}
 	for _, err := range s.keys(nil) {
@@ -341,6 +363,18 @@ func (s *Store) commitLocked(changes []engine.Change, others ...otherRow) error 
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
+	if err := s.syncLocked(b); err != nil {
+		return err
+	}
+	s.commits++
+	s.length.Store(length)
+	s.sum = sum
+	s.noted = s.indexed
+	return nil
+}
+
+// syncLocked commits the batch, and syncs it to the disk.
+func (s *Store) syncLocked(b *pebble.Batch) (err error) {
 	// Pebble may wait forever for background work that has failed, so another goroutine performs the commit.
 	s.batches <- b
 	select {
@@ -352,10 +386,6 @@ func (s *Store) commitLocked(changes []engine.Change, others ...otherRow) error 
 		err = s.here() // the files of a removed directory can still be written and synced
 	}
 	if err == nil {
-		s.commits++
-		s.length.Store(length)
-		s.sum = sum
-		s.noted = s.indexed
 		err = s.mark.write(s.guard.lastLog())
 	}
 	s.guard.fail(damaged(err))

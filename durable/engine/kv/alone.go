@@ -3,6 +3,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,15 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	// data was replaced by an older backup.
 	e.revision = max(e.bound, at.now/int64(time.Microsecond))
 	e.opened, e.first = at.now, e.revision
+	if v, ok := kv.(engine.Verifier); ok && v.VerifyFirst() {
+		if e.load(ctx); !e.all.whole {
+			return nil, cmp.Or(e.broken, ctx.Err())
+		}
+	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	e.running.Go(func() { e.load(ctx) })
+	if !e.all.whole {
+		e.running.Go(func() { e.load(ctx) })
+	}
 	if r, ok := kv.(engine.FailureReporter); ok {
 		e.running.Go(func() {
 			select {
@@ -165,6 +173,13 @@ func (e *alone) fail(err error) {
 // Failed implements [engine.FailureReporter]. The engine fails if a Commit may or may not have had an effect, if the KV
 // fails, or if the tasks in the KV differ from the committed ones.
 func (e *alone) Failed() <-chan struct{} { return e.failed }
+
+// Len returns the number of tasks.
+func (e *alone) Len() int {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	return int(e.stored.tasks)
+}
 
 // Err implements [engine.FailureReporter].
 func (e *alone) Err() error {

@@ -10,11 +10,13 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
@@ -237,4 +239,65 @@ func TestExclusive_closedWhileItLoads(t *testing.T) {
 		default:
 		}
 	})
+}
+
+// A verifier is a KV that is called when its tasks have been verified.
+type verifier struct {
+	engine.KV
+	first    bool
+	verified atomic.Int64
+}
+
+func (*verifier) Exclusive()          {}
+func (v *verifier) VerifyFirst() bool { return v.first }
+func (v *verifier) Verified()         { v.verified.Add(1) }
+
+// The engine calls the KV once when the tasks have been verified, and never if they are damaged. If they must be verified
+// first, New does so.
+func TestVerifier_isCalledOnceAllTasksAgree(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := memory.New()
+			v := &verifier{KV: memory.Exclusive(m), first: first}
+			e := open(t, v)
+			for i := range 3000 {
+				write(t, e, 0, add(fmt.Sprintf("k%04d", i)))
+			}
+			ok(t, e.(io.Closer).Close())
+
+			v = &verifier{KV: memory.Exclusive(m), first: first}
+			e = open(t, v)
+			if n := v.verified.Load(); first && n != 1 {
+				t.Errorf("New returns before the tasks have been verified, or after %d times", n)
+			}
+			synctest.Wait()
+			whole(t, e)
+			ok(t, e.(io.Closer).Close())
+			if n := v.verified.Load(); n != 1 {
+				t.Errorf("the KV is called %d times", n)
+			}
+
+			_, err := m.Commit(t.Context(), engine.Tx{Delete: []string{"tk2999"}})
+			ok(t, err)
+			v = &verifier{KV: memory.Exclusive(m), first: first}
+			e, err = kv.New(t.Context(), v)
+			if first {
+				if e != nil || !errors.Is(err, engine.ErrCorrupt) {
+					t.Errorf("New returns %v, %v", e, err)
+				}
+			} else {
+				ok(t, err)
+				failure(t, e)
+				ok(t, e.(io.Closer).Close())
+			}
+			if n := v.verified.Load(); n != 0 {
+				t.Errorf("of damaged tasks the KV is called %d times", n)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if e, err := kv.New(ctx, v); first && (e != nil || err == nil) {
+				t.Errorf("with a context that is done New returns %v, %v", e, err)
+			}
+		})
+	}
 }

@@ -63,6 +63,9 @@ func (e *alone) load(ctx context.Context) {
 		}
 		e.writing.Unlock()
 	}
+	if v, ok := e.kv.(engine.Verifier); ok && e.all.whole { // only load changes it
+		v.Verified()
+	}
 }
 
 // loadSome loads a page of the index and reports whether there are more pages. Nothing may be written during the call.
