@@ -507,18 +507,22 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
-		k.Link.Next("Commit Notes", memengine.Fault{Lose: true})
+		// The faults are meant for the calls of this test, so they wait until the node has ended its own.
+		next := func(method string, f memengine.Fault) {
+			synctest.Wait()
+			k.Link.Next(method, f)
+		}
+		next("Commit Notes", memengine.Fault{Lose: true})
 		if err := k.PauseKind(ctx, "k"); err != nil {
 			t.Errorf("the answer was lost: %v", err)
 		}
 		is(true)
-		k.Link.Next("Commit Notes", memengine.Fault{Fail: true})
+		next("Commit Notes", memengine.Fault{Fail: true})
 		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the call failed: %v", err)
 		}
 		is(true)
-		synctest.Wait() // the node has reread its own change
-		k.Link.Next("Walk Notes", memengine.Fault{Fail: true})
+		next("Walk Notes", memengine.Fault{Fail: true})
 		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the question failed: %v", err)
 		}

@@ -26,7 +26,7 @@ type kv struct {
 	store Store // used without its rows
 }
 
-// openKV opens the kv in a directory. Its errors are those of [Open].
+// openKV opens the kv in a directory. It returns the same errors as [Open].
 func openKV(dir string, files vfs.FS, memTable uint64) (*kv, error) {
 	k := &kv{store: Store{dir: dir, format: formatKV, batches: make(chan *pebble.Batch), results: make(chan error, 1)}}
 	if err := k.store.start(files, memTable); err != nil {

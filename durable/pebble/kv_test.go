@@ -76,6 +76,11 @@ func TestKV_underAnEngine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { // before the kv is closed under its goroutines
+			if err := e.(io.Closer).Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		return enginetest.Subject{Engine: e}
 	})
 }

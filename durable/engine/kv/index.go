@@ -107,5 +107,5 @@ func (e *alone) Count(ctx context.Context) ([]engine.KindCount, error) {
 		return e.base.Count(ctx)
 	}
 	defer e.mu.Unlock()
-	return e.all.kinds.Kinds(), nil
+	return e.all.kinds.Kinds(), ctx.Err()
 }

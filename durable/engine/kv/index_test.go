@@ -3,6 +3,7 @@
 package kv
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -100,6 +101,11 @@ func TestIndex_agreesWithTheRows(t *testing.T) {
 	wait.Wait()
 	next.(*alone).loadAll(t)
 	indexed(t, next.(*alone))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := engine.Count(gone, next); err == nil {
+		t.Error("Count returns no error to a caller that has gone")
+	}
 }
 
 // While it is loaded, the index answers only for keys that it has reached.
