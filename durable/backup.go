@@ -11,8 +11,8 @@ import (
 
 // Backup writes a copy of the store to w. The scheduler can keep using the store during the backup. The copy is itself
 // a store and contains exactly the data that had been committed at one instant. See [engine.Backuper] for its format.
-// Backup returns ErrStopped if Shutdown interrupts it. On a node, or if the store does not implement engine.Backuper,
-// it returns an error that wraps [errors.ErrUnsupported].
+// Backup returns ErrStopped if Shutdown interrupts it. On a shared engine, or if the store does not implement
+// engine.Backuper, it returns an error that wraps [errors.ErrUnsupported].
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -173,7 +173,7 @@ func (n *node) claimsLocked() bool {
 }
 
 // leavesLocked reports whether the node starts no further run.
-func (n *node) leavesLocked() bool { return n.stopping || n.drained }
+func (n *node) leavesLocked() bool { return n.stopping || n.drained || n.Err() != nil }
 
 // roomLocked returns how many tasks the node may claim now. It returns 0 if the remaining tasks should be left to other
 // nodes.
@@ -343,7 +343,7 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 		case errors.Is(err, ErrVersion) && s.Data[0] > task.FieldsVersion:
 			later = append(later, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts})
 			version, tooLate = min(version, s.Data[0]), err
-		case err != nil:
+		case err != nil && n.brokenBy(err) == nil:
 			n.report.note(func(n *notices) { n.damaged = err })
 		}
 	}

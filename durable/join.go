@@ -23,6 +23,10 @@ import (
 // An unavailable engine does not stop the scheduler. Until the engine is back, verbs return ErrUnavailable and no run
 // starts. If the outage lasts longer than the lease ([WithLease]), the contexts of running handlers are cancelled with
 // ErrFenced as the cause, because another node may take over their tasks.
+//
+// An engine that only this process uses ([engine.Exclusive]) belongs to the scheduler once Join has succeeded: no other
+// scheduler may use it, and Shutdown closes it. Its lease never expires. It can fail for good, and then so does the
+// scheduler: see [Scheduler.Err].
 func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
 	s, n, err := reach(ctx, e, opts, (*node).join)
 	if err != nil {
@@ -75,6 +79,7 @@ func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(
 		n.end()
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	n.watchFailure()
 	n.keep(settingsEvery, n.reread, n.keepSettings)
 	s.below = n
 	s.past = newPast(n, cfg, &n.report)
@@ -96,7 +101,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n.asks, n.endAsks = context.WithCancel(n.life)
 	n.runs, n.endRuns = context.WithCancelCause(context.Background())
 	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewWait // another node can run the remaining tasks
-	if _, n.alone = e.(engine.Exclusive); n.alone {
+	if n.possess(e); n.alone {
 		queue, few = max(limit.MostQueued, 4*cfg.poolSize), 1
 	}
 	n.writes = lane.New(few, splitChanges, n.commit)

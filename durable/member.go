@@ -43,7 +43,7 @@ func (n *node) keepMember() time.Duration {
 		n.sendUnsent()
 		n.unstick(t)
 		now := n.own()
-		if since := now - n.reaped; since >= int64(reapEvery) && (now >= n.expires || since >= int64(n.cfg.lease/4)) {
+		if since := now - n.reaped; !n.alone && since >= int64(reapEvery) && (now >= n.expires || since >= int64(n.cfg.lease/4)) {
 			n.reaped = now
 			n.reap()
 		}
@@ -226,13 +226,18 @@ func (n *node) divideLocked(limited []*kind, members []engine.Membership, answer
 	call(n.wake)
 }
 
-// extendLocked records an answer that grants a lease. The lease counts from sent, the time of the request.
+// extendLocked records an answer that grants a lease. The lease counts from sent, the time of the request. That of the
+// node's own engine has no end.
 func (n *node) extendLocked(sent int64) {
 	t := n.term
 	t.sent, t.until = sent, sent+int64(n.cfg.lease)
 	n.count.renewed.Store(sent)
 	if t.ctx == nil || t.ctx.Err() != nil {
 		t.ctx, t.cancel = context.WithCancelCause(n.runs)
+	}
+	if n.alone {
+		t.until = math.MaxInt64
+		return
 	}
 	left := time.Duration(t.until - n.own())
 	if t.expiry == nil {
@@ -302,7 +307,9 @@ func (n *node) forget(t *term) {
 	}
 	n.term = nil
 	n.undivideLocked()
-	t.expiry.Stop()
+	if t.expiry != nil {
+		t.expiry.Stop()
+	}
 	t.cancel(errLeaseOver)
 	for _, l := range n.held {
 		n.dropLocked(l)
@@ -348,6 +355,9 @@ func (n *node) unsure() {
 // trouble records that a call has failed.
 func (n *node) trouble(err error) {
 	n.count.callsFailed.Add(1)
+	if n.breaks(err) {
+		return
+	}
 	n.unsure()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,6 @@ type node struct {
 	kinds   *kinds
 	cfg     config
 	backlog *limit.Backlog
-	alone   bool // the engine belongs to this process alone, and answers at once
 	client  bool // the node is not a member and runs nothing; see Connect
 	clock   *clock.Clock
 	count   counter
@@ -87,6 +87,7 @@ type node struct {
 	outages atomic.Uint64 // number of past outages
 
 	clockWatch
+	ownership
 }
 
 // lifetimes holds the contexts of a node's work and the signals that wake its goroutines.
@@ -167,7 +168,7 @@ func call(c chan struct{}) {
 }
 
 // keep calls do after the given time or at a signal. It calls do again after the time that do returns or at the next
-// signal, until the node's life ends. A timer with no time to wait can crash Go 1.26 in a synctest bubble.
+// signal, until the node's life ends or the node fails. A timer with no time to wait can crash Go 1.26 in a synctest bubble.
 func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.Duration) {
 	n.helper.Go(func() {
 		timer := time.NewTimer(max(after, 1))
@@ -178,6 +179,8 @@ func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.
 			case <-signal:
 			case <-n.life.Done():
 				return
+			case <-n.broken:
+				return
 			}
 			timer.Reset(max(do(), 1))
 		}
@@ -185,8 +188,8 @@ func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.
 }
 
 func (n *node) start() error {
-	if !n.verbs.enter() {
-		return ErrStopped
+	if err := n.enter(); err != nil {
+		return err
 	}
 	defer n.verbs.leave()
 	if n.client {
@@ -256,7 +259,7 @@ func (n *node) getMany(ctx context.Context, keys []string) (map[string]view, err
 func (n *node) view(s engine.Stored, name func(engine.MemberID) string) (view, error) {
 	rec, err := task.Decode(s.Record)
 	if err != nil {
-		return view{}, err
+		return view{}, cmp.Or(n.brokenBy(err), err)
 	}
 	running := s.Owner != 0 && s.Starts > 0 && s.Due != task.Never
 	return view{rec, running, s.Starts, s.Started, name(s.Owner), s.Revision}, nil
@@ -317,17 +320,20 @@ func (n *node) allRunning(ctx context.Context) (all []view, err error) {
 	return all, nil
 }
 
-// unavailable returns the error of a verb whose engine call has failed.
+// unavailable returns the error of a verb whose engine call has failed. A read of the node's own engine that fails
+// without damage fails only the verb.
 func (n *node) unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	n.trouble(err)
+	if broken := n.brokenBy(err); broken != nil {
+		return broken
+	}
+	if !n.alone {
+		n.trouble(err)
+	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
-
-func (n *node) size() int64               { return 0 } // the engine does not belong to this node alone
-func (n *node) space() (free, size int64) { return 0, 0 }
 
 func (n *node) stats() *NodeStats {
 	n.mu.Lock()
@@ -365,11 +371,8 @@ func (n *node) nodeCount() int {
 	return max(n.members, 1)
 }
 
-func (n *node) Err() error                        { return nil } // a node survives any engine failure
-func (n *node) limit(k *kind)                     { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
-func (n *node) backuper() (engine.Backuper, bool) { return nil, false }
-func (n *node) notebook() past.Notebook           { return notebook{past.OfEngine(n.engine), n} }
-func (n *node) failing() <-chan struct{}          { return nil }
+func (n *node) limit(k *kind)           { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
+func (n *node) notebook() past.Notebook { return notebook{past.OfEngine(n.engine), n} }
 
 // A notebook is the notes of the engine. Its reads fail as reads of tasks do.
 type notebook struct {
@@ -417,5 +420,4 @@ func (n *node) finish() {
 	n.teller.wait()
 }
 
-func (n *node) release() error           { return nil }
 func (n *node) written() <-chan struct{} { return n.report.written() }

@@ -25,7 +25,8 @@ const (
 	declareFor    = 15 * time.Second
 	declareMargin = 3 * time.Second
 
-	// declareAtOnce is how many tasks one commit changes.
+	// declareAtOnce is how many tasks one commit changes, but for the node's own engine, which changes all of a set's tasks
+	// at once.
 	declareAtOnce = 256
 )
 
@@ -51,8 +52,8 @@ type declaring struct {
 
 // declare changes the tasks while it holds the note of the set, because a batch cannot contain both tasks and notes.
 func (n *node) declare(ctx context.Context, d *declaration) (_ SetResult, err error) {
-	if !n.verbs.enter() {
-		return SetResult{}, ErrStopped
+	if err := n.enter(); err != nil {
+		return SetResult{}, err
 	}
 	defer n.verbs.leave()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -141,9 +142,12 @@ func (n *node) declareHeld(ctx context.Context, c *declaring) (again bool, err e
 	return false, err // if the note is not released, the hold expires
 }
 
-// isHeld reports whether a call holds the note. A hold that expires later than declareFor from now was taken while the
+// isHeld reports whether a call holds the note. One that holds the note of the node's own engine has ended with its process. A hold that expires later than declareFor from now was taken while the
 // engine's clock was ahead, and is over.
 func (n *node) isHeld(set declaredSet) bool {
+	if n.alone {
+		return false
+	}
 	own := n.own()
 	return set.Holder != 0 && set.Until > n.clock.Earliest(own) && set.Until <= n.clock.Latest(own)+int64(declareFor)
 }
@@ -218,7 +222,11 @@ func (n *node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 		}
 		left := 0
 		c.timed(now)
-		for some := range slices.Chunk(c.plan(exist, now, n.next), declareAtOnce) {
+		plan, most := c.plan(exist, now, n.next), declareAtOnce
+		if n.alone {
+			most = max(len(plan), 1)
+		}
+		for some := range slices.Chunk(plan, most) {
 			batches := make([]engine.Batch, len(some))
 			for i, change := range some {
 				batches[i] = engine.Batch{change.write()}

@@ -120,9 +120,13 @@ func (n *node) isSettled() bool {
 	return n.isSettledLocked()
 }
 
-// isSettledLocked counts by the node's own clock and by the engine's, whichever has advanced further. The node's own
-// clock does not count a suspension of less than clock.Slack.
+// isSettledLocked reports whether the node knows the current pauses. It counts by the node's own clock and by the
+// engine's, whichever has advanced further. The node's own clock does not count a suspension of less than clock.Slack. The
+// pauses of the node's own engine are changed by the node alone, so they do not age.
 func (n *node) isSettledLocked() bool {
+	if n.alone {
+		return n.settled != engine.None
+	}
 	own := n.own()
 	return n.settled != engine.None && max(own-n.settled, n.clock.Latest(own)-n.settledAt) <= int64(settingsFor)
 }
@@ -158,8 +162,8 @@ func (n *node) setAll(ctx context.Context, change func(*settings)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !n.verbs.enter() {
-		return ErrStopped
+	if err := n.enter(); err != nil {
+		return err
 	}
 	defer n.verbs.leave()
 	for {

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ func (n *node) do(ctx context.Context, v *verb) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !n.verbs.enter() {
-		return ErrStopped
+	if err := n.enter(); err != nil {
+		return err
 	}
 	defer n.verbs.leave()
 	for {
@@ -91,7 +92,7 @@ func (n *node) find(ctx context.Context, v *verb) (*view, error) {
 	}
 	rec, err := task.Decode(stored.Record)
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(n.brokenBy(err), err)
 	}
 	if !v.fits(rec) {
 		return nil, notFound(v.key)
@@ -107,20 +108,28 @@ func (n *node) send(c *change) (engine.Result, error) {
 	n.writes.Post(c)
 	select {
 	case <-answered:
-		switch {
-		case c.err == nil:
-			return c.r, nil
-		case c.err == errOld:
-			return c.r, errOld
-		case c.ctx.Err() != nil:
-			return c.r, c.ctx.Err()
-		case errors.Is(c.err, engine.ErrTooLarge):
-			return c.r, fmt.Errorf("%w: %w", ErrInvalidTask, c.err)
-		}
-		return c.r, fmt.Errorf("%w: %w", ErrUnavailable, c.err)
 	case <-c.ctx.Done():
 		return engine.Result{}, c.ctx.Err()
+	case <-n.broken: // the commit may never return
+		select {
+		case <-answered:
+		default:
+			return engine.Result{}, n.Err()
+		}
 	}
+	switch {
+	case c.err == nil:
+		return c.r, nil
+	case c.err == errOld:
+		return c.r, errOld
+	case c.ctx.Err() != nil:
+		return c.r, c.ctx.Err()
+	case errors.Is(c.err, engine.ErrTooLarge):
+		return c.r, fmt.Errorf("%w: %w", ErrInvalidTask, c.err)
+	case n.brokenBy(c.err) != nil:
+		return c.r, n.Err()
+	}
+	return c.r, fmt.Errorf("%w: %w", ErrUnavailable, c.err)
 }
 
 func (n *node) add(ctx context.Context, v *verb) error {

@@ -130,7 +130,7 @@ func (s *Scheduler) Start() error {
 // If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds on a node. If
 // the store is busy, Shutdown waits up to five more seconds, and then returns an error while the store is still
 // closing. After the store has failed, Shutdown never waits more than five seconds, and its error includes the error
-// from Err. A node leaves its engine without closing the engine, and abandons an acknowledgement that waits more than
+// from Err. A node leaves a shared engine without closing it, and abandons an acknowledgement that waits more than
 // five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is done
 // first. If Shutdown is called in a handler or in the body of a loop over All, it waits for itself until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
@@ -201,7 +201,8 @@ const (
 
 // Err returns the error that made the store fail, or nil if the store has not failed. The possible causes are a failed
 // commit, a read of damaged data ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store
-// reports ([engine.FailureReporter]). On a node, Err always returns nil. A scheduler whose store has failed changes no
+// reports ([engine.FailureReporter]). An engine that belongs to this scheduler alone ([engine.Exclusive]) fails in the
+// same ways. A shared engine never fails for good, and Err returns nil. A scheduler whose store has failed changes no
 // task and starts no run. To recover, shut the scheduler down and open the store again.
 func (s *Scheduler) Err() error { return s.below.Err() }
 

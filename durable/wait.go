@@ -190,8 +190,8 @@ const (
 
 // inquire asks the workers of this node and, through the engine, all other nodes.
 func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
-	if !n.verbs.enter() {
-		return 0, ErrStopped
+	if err := n.enter(); err != nil {
+		return 0, err
 	}
 	defer n.verbs.leave()
 	ctx, cancel := context.WithTimeout(ctx, askFor)

@@ -191,6 +191,12 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 }
 
 func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Batch) {
+	if err := n.Err(); err != nil {
+		for _, c := range sent {
+			c.end(engine.Result{}, err)
+		}
+		return
+	}
 	sent, batches = n.timely(sent, batches)
 	if len(sent) == 0 {
 		return
@@ -427,12 +433,13 @@ func (n *node) sendUnsent() {
 	}
 }
 
-// settleUnsent waits until the ends of all runs are written, the lease has expired, or the commits are taking too long.
+// settleUnsent waits until the ends of all runs are written, the lease has expired, the node has failed, or the commits
+// are taking too long.
 func (n *node) settleUnsent() {
 	for {
 		n.writes.Wait()
 		n.mu.Lock()
-		over := len(n.unsent) == 0 || !n.leasedLocked() || n.sends.Err() != nil
+		over := len(n.unsent) == 0 || !n.leasedLocked() || n.sends.Err() != nil || n.Err() != nil
 		n.mu.Unlock()
 		if over {
 			return

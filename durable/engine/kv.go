@@ -105,11 +105,20 @@ type Watcher interface {
 // A Commit of an exclusive KV is atomic as a whole: if the process ends during the call, all of its Txs have been applied
 // or none.
 //
-// The KV may be a [FailureReporter] and an [io.Closer]. The Engine is both. It fails when the KV does, and its Close
-// closes the KV.
+// The KV may be a [FailureReporter], an [io.Closer], a [Backuper], a [SizeReporter] and a [SpaceReporter]. The Engine is
+// all of them, as far as the KV is. It fails when the KV does, and its Close closes the KV. It belongs to one scheduler,
+// which fails when the Engine does, and closes it in Shutdown.
 type Exclusive interface {
 	// Exclusive does nothing. It marks the KV or the Engine.
 	Exclusive()
+}
+
+// A Waker is an [Engine] that wakes its only node, which then need not look for tasks again and again.
+type Waker interface {
+	// Wake returns when the earliest free task of the kinds is due, of those that are due after the one time and at or
+	// before the other, or None if there is none. After the call has begun, wake receives a value whenever a task of any
+	// kind becomes free that is due at or before until, unless wake is full. A later call replaces an earlier one.
+	Wake(ctx context.Context, kinds []string, after, until int64, wake chan<- struct{}) (due int64, err error)
 }
 
 // A Verifier is an [Exclusive] whose Engine calls it when the tasks have been verified. Then all of them have been read,

@@ -28,6 +28,19 @@ func OpenKVOn(dir string, files vfs.FS) (engine.KV, error) {
 	return k, nil
 }
 
+// OpenKVIn opens the kv in a directory on disk, as [Open] opens a store.
+func OpenKVIn(dir string) (engine.KV, error) {
+	dir, err := resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	k, err := openKV(dir, vfs.Default, 0)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
 // OpenSmall is OpenOn for a directory on disk.
 func OpenSmall(dir string) (*Store, error) {
 	dir, err := resolve(dir)

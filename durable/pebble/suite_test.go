@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
@@ -24,5 +25,22 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 			t.Fatal(err)
 		}
 		return store
+	})
+}
+
+func TestContract_ofASchedulerOnTheEngine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	suite.TestNodes(t, 1, func(t *testing.T) engine.Engine {
+		on, err := pebble.OpenKVOn("store", vfs.NewMem())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := kv.New(ctx, on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
 	})
 }

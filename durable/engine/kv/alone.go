@@ -26,7 +26,7 @@ type alone struct {
 	opened  int64              // when the engine was opened
 	first   int64              // the last revision that may have been assigned before
 
-	writing sync.Mutex // serializes Commits; locked before mu
+	writing turn // serializes Commits; locked before mu
 
 	all    index   // changed only while both mutexes are held
 	stored summary // the summary in the KV; likewise
@@ -39,8 +39,17 @@ type alone struct {
 	last     engine.MemberID
 	revision int64
 	counted  int   // number of starts written by count
-	broken   error // why the engine has failed; returned by every later call that does not only read
+	wake     chan<- struct{} // as in Wake, and nil before the first call
+	wakeFor  int64           // the latest due time for which it receives a value
+	broken   error           // why the engine has failed; returned by every later call that does not only read
 }
+
+// A turn is a mutex that is held during a call of the KV. A [sync.Mutex] that is held while time passes would stop a
+// synctest bubble.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
 
 // A state is a task whose row alone does not describe it fully. A start modifies the state in place. Any other change
 // replaces it.
@@ -69,7 +78,7 @@ const revisions = 1 << 28
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	e := &alone{
 		base: newBase(kv), states: make(map[string]*state), reads: make(map[*changed]struct{}),
-		members: make(map[engine.MemberID]*mate), all: newIndex(), failed: make(chan struct{}),
+		members: make(map[engine.MemberID]*mate), all: newIndex(), failed: make(chan struct{}), writing: make(turn, 1), wakeFor: engine.None,
 	}
 	e.alone, e.look, e.walkDue, e.walkHeld, e.free = true, e.read, e.byDue, e.held, e.isFree
 	at, err := e.moment(ctx)
@@ -176,8 +185,8 @@ func (e *alone) Failed() <-chan struct{} { return e.failed }
 
 // Len returns the number of tasks.
 func (e *alone) Len() int {
-	e.writing.Lock()
-	defer e.writing.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	return int(e.stored.tasks)
 }
 
@@ -198,6 +207,30 @@ func (e *alone) Close() error {
 	return nil
 }
 
+// Backup implements [engine.Backuper], if the KV does.
+func (e *alone) Backup(ctx context.Context, w io.Writer) error {
+	if b, ok := e.kv.(engine.Backuper); ok {
+		return b.Backup(ctx, w)
+	}
+	return fmt.Errorf("kv: this KV cannot be copied while in use: %w", errors.ErrUnsupported)
+}
+
+// Size implements [engine.SizeReporter]. It is 0 if the KV reports none.
+func (e *alone) Size() int64 {
+	if r, ok := e.kv.(engine.SizeReporter); ok {
+		return r.Size()
+	}
+	return 0
+}
+
+// Space implements [engine.SpaceReporter], if the KV does.
+func (e *alone) Space() (free, size int64) {
+	if r, ok := e.kv.(engine.SpaceReporter); ok {
+		return r.Space()
+	}
+	return 0, 0
+}
+
 // next returns a new revision.
 func (e *alone) next() int64 {
 	e.revision++
@@ -211,7 +244,7 @@ func (e *alone) lock(ctx context.Context) (moment, error) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return at, fmt.Errorf("kv: %w: %w", engine.ErrNotDone, err)
+		return at, notDone(err)
 	}
 	e.mu.Lock()
 	if e.broken != nil {
@@ -292,11 +325,17 @@ func (e *alone) learn(ctx context.Context, batches []engine.Batch, k *known, add
 		return nil
 	}
 	read, err := e.rows(ctx, keys)
+	if err != nil {
+		return notDone(err)
+	}
 	for _, key := range keys {
 		k.rows[key] = read[key]
 	}
-	return err
+	return nil
 }
+
+// notDone is the error of a read on which a Commit depends.
+func notDone(err error) error { return fmt.Errorf("kv: %w: %w", engine.ErrNotDone, err) }
 
 // Commit applies all batches in a single Commit of the KV. It does not check versions, because there is no other
 // writer.
@@ -316,7 +355,7 @@ func (e *alone) Commit(ctx context.Context, by engine.MemberID, batches []engine
 	}
 	notes, err := e.notesOf(ctx, batches)
 	if err != nil {
-		return nil, err
+		return nil, notDone(err)
 	}
 	results := make([]engine.Result, len(batches))
 	c, err := e.plan(ctx, by, batches, k.rows, notes, results)
@@ -428,13 +467,20 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 			for c := range e.reads {
 				c.keys[w.Key] = struct{}{}
 			}
+			after := s.task()
 			switch {
 			case undone && s.before != nil:
-				e.states[w.Key] = s.before
-			case undone || s.Owner == 0:
+				after, e.states[w.Key] = s.before.task(), s.before
+			case undone:
+				after = p.was[j]
+				delete(e.states, w.Key)
+			case s.Owner == 0:
 				delete(e.states, w.Key)
 			default:
 				s.writing, s.before = false, nil
+			}
+			if after != nil && after.Owner == 0 {
+				e.freed(after.Due)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -110,6 +111,33 @@ func (e *alone) release(key string, s *state) {
 	next := *s
 	next.Owner, next.Revision = 0, e.next()
 	e.states[key] = &next
+	e.freed(next.Due)
+}
+
+// freed wakes the node if it waits for a task that is due then.
+func (e *alone) freed(due int64) {
+	if due > e.wakeFor {
+		return
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wake implements [engine.Waker]. A task that a Commit in progress writes becomes free when that ends.
+func (e *alone) Wake(ctx context.Context, kinds []string, after, until int64, wake chan<- struct{}) (due int64, err error) {
+	if _, err := e.lock(ctx); err != nil {
+		return engine.None, err
+	}
+	e.wake, e.wakeFor = wake, until
+	e.mu.Unlock()
+	r := engine.ClaimRequest{Kinds: kinds, Until: until, Readable: math.MaxUint8}
+	found, err := e.earliest(ctx, r, engine.Position{Due: after}, 1)
+	if err != nil || len(found) == 0 {
+		return engine.None, err
+	}
+	return found[0].due, nil
 }
 
 // Join implements engine.Engine. The first member reserves revisions, because its claims have some before its first

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+)
+
+// An ownership is what a node keeps about an engine that belongs to this process alone ([engine.Exclusive]). Such an
+// engine can fail for good, and its failure is the node's: the node then changes no task and starts no run. The node
+// closes the engine when it ends. Nothing but this process can take its tasks over, so its lease has no end.
+//
+// A shared engine is only ever unavailable, and closed by the caller.
+type ownership struct {
+	alone   bool                  // the engine belongs to this process alone, and answers at once
+	failure atomic.Pointer[error] // why the node has failed
+	broken  chan struct{}         // closed when failure is set; nil if the engine is shared
+}
+
+// possess makes the node the owner of its engine if the engine belongs to this process alone.
+func (o *ownership) possess(e engine.Engine) {
+	if _, o.alone = e.(engine.Exclusive); o.alone {
+		o.broken = make(chan struct{})
+	}
+}
+
+// Err returns the error that made the node fail, or nil.
+func (o *ownership) Err() error {
+	if err := o.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// failing returns a channel that is closed when the node fails, or nil if the engine is shared.
+func (o *ownership) failing() <-chan struct{} { return o.broken }
+
+// watchFailure fails the node when its engine fails while no call is able to say so.
+func (n *node) watchFailure() {
+	r, ok := n.engine.(engine.FailureReporter)
+	if !n.alone || !ok {
+		return
+	}
+	n.helper.Go(func() {
+		select {
+		case <-r.Failed():
+			n.fail(r.Err())
+		case <-n.life.Done():
+		}
+	})
+}
+
+// fail fails the node, and returns the error for callers. Any goroutine may call it, except with n.mu held.
+func (n *node) fail(err error) error {
+	err = fmt.Errorf("%w: %w", ErrBroken, err)
+	if !n.failure.CompareAndSwap(nil, &err) {
+		return n.Err()
+	}
+	close(n.broken)
+	n.backlog.Stop()
+	n.report.note(func(n *notices) { n.failure = err })
+	go n.wheel.Stop() // in its own goroutine, because Stop calls the logger
+	return err
+}
+
+// brokenBy returns why the node has failed, or nil. An error of its own engine that means damage fails the node.
+func (n *node) brokenBy(err error) error {
+	if !n.alone {
+		return nil
+	}
+	if r, ok := n.engine.(engine.FailureReporter); ok {
+		select {
+		case <-r.Failed():
+			return n.fail(r.Err())
+		default:
+		}
+	}
+	if errors.Is(err, ErrCorrupt) {
+		return n.fail(err)
+	}
+	return n.Err()
+}
+
+// breaks fails the node if its own engine has failed a call of the node itself. A call that had no effect, or was given
+// up, breaks nothing. It reports whether the node has failed.
+func (n *node) breaks(err error) bool {
+	switch {
+	case !n.alone:
+		return false
+	case n.brokenBy(err) != nil:
+		return true
+	case errors.Is(err, engine.ErrNotDone), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	}
+	_ = n.fail(err)
+	return true
+}
+
+// enter begins a verb, which n.verbs.leave ends. It returns why no verb may begin.
+func (n *node) enter() error {
+	if !n.verbs.enter() {
+		return ErrStopped
+	}
+	if err := n.Err(); err != nil {
+		n.verbs.leave()
+		return err
+	}
+	return nil
+}
+
+// release closes the engine if it belongs to this process alone.
+func (n *node) release() error {
+	if c, ok := n.engine.(io.Closer); ok && n.alone {
+		return c.Close()
+	}
+	return nil
+}
+
+func (n *node) backuper() (engine.Backuper, bool) {
+	b, ok := n.engine.(engine.Backuper)
+	return b, ok && n.alone
+}
+
+func (n *node) size() int64 {
+	if e, ok := n.engine.(engine.SizeReporter); ok && n.alone {
+		return e.Size()
+	}
+	return 0
+}
+
+func (n *node) space() (free, size int64) {
+	if e, ok := n.engine.(engine.SpaceReporter); ok && n.alone {
+		return e.Space()
+	}
+	return 0, 0
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/internal/testkit"
+)
+
+// An ownKV is an exclusive KV. While its flags are set, its calls fail, Get only for tasks. They fail with errDisk or, if
+// damaged is set, errDamage.
+// While hangs is set, Commit hangs. It reports a failure when failed is closed.
+type ownKV struct {
+	*memory.KV
+	commit, get, scan, damaged, hangs atomic.Bool
+	commits, closed                   atomic.Int32
+	failed                            chan struct{}
+}
+
+func (f *ownKV) Exclusive()              {}
+func (f *ownKV) Failed() <-chan struct{} { return f.failed }
+func (f *ownKV) Err() error              { return errDamage }
+func (f *ownKV) Close() error            { f.closed.Add(1); return nil }
+
+func (f *ownKV) err() error {
+	if f.damaged.Load() {
+		return errDamage
+	}
+	return errDisk
+}
+
+func (f *ownKV) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) {
+	f.commits.Add(1)
+	switch {
+	case f.hangs.Load():
+		time.Sleep(24 * hour)
+	case f.commit.Load():
+		return nil, errDisk
+	}
+	return f.KV.Commit(ctx, txs...)
+}
+
+func (f *ownKV) Get(ctx context.Context, keys ...string) ([]engine.Entry, error) {
+	if f.get.Load() && slices.ContainsFunc(keys, func(key string) bool { return key[0] == 't' }) {
+		return nil, f.err()
+	}
+	return f.KV.Get(ctx, keys...)
+}
+
+func (f *ownKV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
+	if f.scan.Load() {
+		return func(yield func(engine.Entry, error) bool) { yield(engine.Entry{}, f.err()) }
+	}
+	return f.KV.Scan(ctx, from, to)
+}
+
+// onOwn runs the test with a started scheduler on an engine of its own.
+func onOwn(t *testing.T, test func(t *testing.T, k *kit.Kit, f *ownKV, e engine.Engine), opts ...durable.Option) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		f := &ownKV{KV: memory.New(), failed: make(chan struct{})}
+		e := joinOwn(k, f, opts...)
+		k.Start()
+		test(t, k, f, e)
+		broken := k.Err()
+		if err := k.Shutdown(ctx); !errors.Is(err, broken) {
+			t.Errorf("shutdown: %v, Err was %v", err, broken)
+		}
+		k.Kill()
+		k.After(25 * hour) // until a commit that hangs returns
+		if n := f.closed.Load(); n != 1 {
+			t.Errorf("the engine was closed %d times", n)
+		}
+	})
+}
+
+// joinOwn adds a scheduler on an engine of its own.
+func joinOwn(k *kit.Kit, on engine.KV, opts ...durable.Option) engine.Engine {
+	e, err := kv.New(ctx, on)
+	k.Must(err)
+	n := k.Use(durable.Join(ctx, e, append(opts, durable.WithTick(tick), durable.WithLogger(testkit.Quiet()))...))
+	n.Handle("note", func(context.Context, durable.Run) error { return nil })
+	return e
+}
+
+func TestOwned_failedCommit_endsChangesAndRuns(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+		near := durable.Task{Key: "near", Kind: "note", Delay: sec}
+		far := durable.Task{Key: "far", Kind: "note", Delay: hour}
+		k.Add(near, far)
+		f.commit.Store(true)
+		task := durable.Task{Key: "new", Kind: "note", Delay: tick}
+		for range 2 {
+			_, set := k.Schedule(ctx, durable.TaskSet{Prefix: "set/", Version: 1})
+			for verb, err := range map[string]error{
+				"AddTask": k.AddTask(ctx, task), "SetTask": k.SetTask(ctx, far), "RemoveTask": k.RemoveTask(ctx, "near"),
+				"Reschedule": k.Reschedule(ctx, "far", sec), "PauseKind": k.PauseKind(ctx, "note"), "Schedule": set, "Err": k.Err(),
+			} {
+				if !errors.Is(err, durable.ErrBroken) || errors.Is(err, durable.ErrUnavailable) {
+					t.Errorf("%s: %v", verb, err)
+				}
+			}
+			if !errors.Is(k.Err(), errDisk) {
+				t.Errorf("Err is %v", k.Err())
+			}
+			f.commit.Store(false) // it is too late
+		}
+		k.After(2 * hour)
+		k.RanNothing()
+		for key, want := range map[string]bool{"near": true, "far": true, "new": false} {
+			if ok, err := k.Exist(ctx, key); ok != want || err != nil {
+				t.Errorf("Exist(%q) = %v, %v", key, ok, err)
+			}
+		}
+		if st := k.Stats(); st.Added != 2 || st.Removed != 0 {
+			t.Errorf("the accounts are %+v", st)
+		}
+	})
+}
+
+func TestOwned_failedAcknowledgement_isSeen(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+		k.Handle("last", func(context.Context, durable.Run) error { f.commit.Store(true); return nil })
+		k.Add(durable.Task{Key: "a", Kind: "last", Delay: sec})
+		k.After(2 * sec)
+		k.Ran("a")
+		if !errors.Is(k.Err(), errDisk) {
+			t.Errorf("Err is %v", k.Err())
+		}
+		if ok, err := k.Exist(ctx, "a"); !ok || err != nil {
+			t.Errorf("the task whose run was not acknowledged: %v, %v", ok, err)
+		}
+	})
+}
+
+// A read that fails, without damage, fails the verb that made it and nothing else.
+func TestOwned_failedRead_failsItsVerb(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+		k.Add(durable.Task{Key: "far", Kind: "note", Delay: hour})
+		f.get.Store(true)
+		_, _, get := k.Get(ctx, "far")
+		task := durable.Task{Key: "far", Kind: "note", Delay: sec}
+		for verb, err := range map[string]error{
+			"Get": get, "RemoveTask": k.RemoveTask(ctx, "far"), "Reschedule": k.Reschedule(ctx, "far", sec),
+			"AddTask": k.AddTask(ctx, task), "SetTask": k.SetTask(ctx, task),
+		} {
+			if !errors.Is(err, errDisk) || errors.Is(err, durable.ErrBroken) {
+				t.Errorf("%s: %v", verb, err)
+			}
+		}
+		f.get.Store(false)
+		k.Must(k.Reschedule(ctx, "far", sec), k.Err())
+		k.After(2 * sec)
+		k.Ran("far")
+	})
+}
+
+// A scheduler that cannot read due tasks must not behave as if nothing were due.
+func TestOwned_failedReadOfDueTasks_isSeen(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+		k.After(sec) // the engine has read all tasks
+		f.scan.Store(true)
+		k.After(2 * time.Minute)
+		if !errors.Is(k.Err(), errDisk) {
+			t.Errorf("Err is %v", k.Err())
+		}
+	})
+}
+
+// Any read that meets damage fails the scheduler.
+func TestOwned_damage_failsTheScheduler(t *testing.T) {
+	for name, read := range map[string]func(k *kit.Kit, f *ownKV) error{
+		"Get": func(k *kit.Kit, f *ownKV) error {
+			f.get.Store(true)
+			_, _, err := k.Get(ctx, "far")
+			return err
+		},
+		"All": func(k *kit.Kit, f *ownKV) (last error) {
+			f.scan.Store(true)
+			for _, err := range k.All(ctx) {
+				last = err
+			}
+			return last
+		},
+		"RemoveTask": func(k *kit.Kit, f *ownKV) error {
+			f.get.Store(true)
+			return k.RemoveTask(ctx, "far")
+		},
+		"a claim": func(k *kit.Kit, f *ownKV) error {
+			f.scan.Store(true)
+			k.After(2 * time.Minute)
+			return k.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+				k.Add(durable.Task{Key: "far", Kind: "note", Delay: hour})
+				f.damaged.Store(true)
+				for what, err := range map[string]error{"the read": read(k, f), "Err": k.Err()} {
+					if !errors.Is(err, durable.ErrCorrupt) || !errors.Is(err, durable.ErrBroken) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				f.get.Store(false)
+				f.scan.Store(false)
+				k.After(2 * hour)
+				k.RanNothing()
+			})
+		})
+	}
+}
+
+// A record that cannot be decoded is damage, whether a verb or a claim meets it.
+func TestOwned_recordThatCannotBeDecoded_failsTheScheduler(t *testing.T) {
+	for name, data := range map[string]string{"short": "\x02\x05", "no sense": "\x02\x01\x00\x02\x00\x00\x00\x00\x00\x00"} {
+		for _, by := range []string{"Get", "RemoveTaskWait", "a claim"} {
+			t.Run(name+" "+by, func(t *testing.T) {
+				onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, e engine.Engine) {
+					w := engine.Write{Record: engine.Record{Key: "bad", Due: time.Now().Add(hour).UnixNano(), Data: []byte(data)},
+						Kind: "note", If: engine.IfAbsent}
+					_, err := e.Commit(ctx, 0, []engine.Batch{{w}})
+					k.Must(err)
+					switch by {
+					case "Get":
+						if _, _, err = k.Get(ctx, "bad"); !errors.Is(err, durable.ErrBroken) || !strings.Contains(err.Error(), "bad") {
+							t.Errorf("Get: %v", err)
+						}
+					case "RemoveTaskWait":
+						if err = k.Reschedule(ctx, "bad", sec); !errors.Is(err, durable.ErrBroken) {
+							t.Errorf("Reschedule: %v", err)
+						}
+					default:
+						k.After(2 * hour)
+					}
+					if !errors.Is(k.Err(), durable.ErrCorrupt) {
+						t.Errorf("Err is %v", k.Err())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A failure that the KV reports ends everything at once, also while a commit hangs.
+func TestOwned_reportedFailure_isSeenAtOnce(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+		k.Add(durable.Task{Key: "near", Kind: "note", Delay: sec})
+		f.hangs.Store(true)
+		waiting := make(chan error)
+		for i := range 2 { // one is being committed, one waits behind it
+			task := durable.Task{Key: fmt.Sprint("new", i), Kind: "note", Delay: sec}
+			go func() { waiting <- k.AddTask(ctx, task) }()
+		}
+		synctest.Wait()
+		failedAt := time.Now()
+		close(f.failed)
+		answers := []error{<-waiting, <-waiting}
+		if d := time.Since(failedAt); d > 0 {
+			t.Errorf("the verbs waited for %v", d)
+		}
+		for _, err := range append(answers, k.Err(), k.AddTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: 1})) {
+			if !errors.Is(err, durable.ErrBroken) || !errors.Is(err, durable.ErrCorrupt) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		if ok, err := k.Exist(ctx, "near"); !ok || err != nil {
+			t.Errorf("a look-up: %v, %v", ok, err)
+		}
+		k.After(2 * sec)
+		k.RanNothing()
+		if err := k.Shutdown(ctx); !errors.Is(err, durable.ErrCorrupt) {
+			t.Errorf("shutdown: %v", err)
+		}
+		if d := time.Since(failedAt); d > 8*sec {
+			t.Errorf("the scheduler was down after %v", d)
+		}
+	})
+}
+
+// Nobody can take over the tasks of a process that stood still, so its runs go on.
+func TestOwned_processThatStoodStill_goesOn(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		m := memory.New()
+		var wall atomic.Int64
+		joinOwn(k, memory.Exclusive(m), durable.WithClocks(func() (int64, int64) {
+			now := time.Now().UnixNano()
+			return now, now + wall.Load()
+		}))
+		k.Start()
+		var cause error
+		k.Handle("long", func(ctx context.Context, _ durable.Run) error {
+			select {
+			case <-ctx.Done():
+				cause = context.Cause(ctx)
+			case <-time.After(5 * sec):
+			}
+			return nil
+		})
+		k.Add(durable.Task{Key: "a", Kind: "long", Delay: sec}, durable.Task{Key: "b", Kind: "note", Delay: 10 * sec})
+		k.After(2 * sec)
+		m.Step(time.Minute)
+		wall.Add(int64(time.Minute))
+		k.After(10 * sec)
+		k.Ran("a", "b")
+		k.Gone("a")
+		if cause != nil {
+			t.Errorf("the run was interrupted: %v", cause)
+		}
+	})
+}
+
+// A set is changed in one commit. A call that was killed does not hold up the next process.
+func TestOwned_declaredSet_isChangedAtOnce(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		f := &ownKV{KV: memory.New(), failed: make(chan struct{})}
+		joinOwn(k, f)
+		set := durable.TaskSet{Prefix: "set/", Version: 1}
+		for i := range 1000 {
+			set.Tasks = append(set.Tasks, durable.Task{Key: fmt.Sprint("set/", i), Kind: "note", Interval: hour})
+		}
+		before := f.commits.Load()
+		if r, err := k.Schedule(ctx, set); r.Added != 1000 || err != nil {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if n := f.commits.Load() - before; n != 3 { // the hold, the tasks, the end of the hold
+			t.Errorf("%d commits", n)
+		}
+		set.Version, set.Tasks = 2, set.Tasks[:500]
+		killing := &killedKV{ownKV: f}
+		k.Kill()
+		joinOwn(k, killing)
+		killing.after = f.commits.Load() + 2 // with the tasks changed and the note held
+		if _, err := k.Schedule(ctx, set); !errors.Is(err, durable.ErrBroken) {
+			t.Fatalf("Schedule of a process that is killed: %v", err)
+		}
+		k.Kill()
+		joinOwn(k, f)
+		began := time.Now()
+		if r, err := k.Schedule(ctx, set); r.Unchanged != 500 || err != nil || time.Since(began) > sec {
+			t.Errorf("after %v: %+v, %v", time.Since(began), r, err)
+		}
+	})
+}
+
+// A killedKV commits nothing more after a number of commits.
+type killedKV struct {
+	*ownKV
+	after int32
+}
+
+func (f *killedKV) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) {
+	if f.after > 0 && f.commits.Load() >= f.after {
+		return nil, errDisk
+	}
+	return f.ownKV.Commit(ctx, txs...)
+}
+
+// An engine on a KV that cannot be copied cannot either. Its size is unknown.
+func TestOwned_withoutCapabilities(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, _ *ownKV, _ engine.Engine) {
+		if err := k.Backup(ctx, io.Discard); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Backup: %v", err)
+		}
+		if s := k.Stats(); s.StoreSize != 0 || s.DiskFree != 0 || s.DiskSize != 0 {
+			t.Errorf("the sizes are %+v", s)
+		}
+	})
+}
