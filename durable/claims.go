@@ -45,8 +45,8 @@ const (
 	claimTimeout = 30 * time.Second
 )
 
-// claim claims as many tasks as there is room for. It returns how long to wait before the next call.
-func (n *node) claim() time.Duration {
+// claimAll claims as many tasks as there is room for. It returns how long to wait before the next call.
+func (n *node) claimAll() time.Duration {
 	again := claimEvery
 	for _, k := range n.kinds.allLimited() {
 		again = min(again, n.claimFor(k))
@@ -110,6 +110,9 @@ func (n *node) claimOverdue() time.Duration {
 	if most := n.backlog.Room(); room > 0 && most > 0 { // Takes, called above, determines the kinds that take no room
 		n.claimFrom(&n.overdue, t, kinds, most)
 		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()))
+	}
+	if n.waker != nil && !n.caughtUp() { // the node may rest before this call
+		return min(n.backlog.Hire(), claimEvery)
 	}
 	return n.backlog.Hire()
 }
@@ -299,6 +302,7 @@ func (n *node) giveBack(t *term, claims []engine.Claim) {
 	n.mu.Lock()
 	n.doubt = true // the member still holds tasks that a user's transaction has locked
 	n.mu.Unlock()
+	n.attend()
 }
 
 // claimSome calls claimed with the usual call timeout, because other calls wait for the claim.

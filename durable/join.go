@@ -101,7 +101,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 	n.asks, n.endAsks = context.WithCancel(n.life)
 	n.runs, n.endRuns = context.WithCancelCause(context.Background())
 	queue, few := min(limit.MostQueued, 2*cfg.poolSize), fewWait // another node can run the remaining tasks
-	if n.possess(e); n.alone {
+	if n.possess(); n.alone {
 		queue, few = max(limit.MostQueued, 4*cfg.poolSize), 1
 	}
 	n.writes = lane.New(few, splitChanges, n.commit)

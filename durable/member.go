@@ -39,6 +39,7 @@ const reapEvery = 250 * time.Millisecond
 
 // keepMember maintains the node's membership. It returns how long to wait before the next call.
 func (n *node) keepMember() time.Duration {
+	n.wakeAfterJump()
 	if t := n.tend(); t != nil {
 		n.sendUnsent()
 		n.unstick(t)
@@ -47,6 +48,9 @@ func (n *node) keepMember() time.Duration {
 			n.reaped = now
 			n.reap()
 		}
+	}
+	if n.needsNothing() {
+		return n.cfg.lease / 4
 	}
 	return min(n.cfg.lease/4, reapEvery)
 }

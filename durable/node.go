@@ -88,6 +88,7 @@ type node struct {
 
 	clockWatch
 	ownership
+	rest
 }
 
 // lifetimes holds the contexts of a node's work and the signals that wake its goroutines.
@@ -122,6 +123,7 @@ type membership struct {
 	far        bool     // the log says that answers are slow
 	unreported bool     // the node's report has unsent news
 	takenOver  []Takeover
+	tended     int64 // when keepMember was last called, by its own clock; owned by the membership goroutine
 	reaped     int64 // when the node last reaped, by its own clock; owned by the membership goroutine
 	expires    int64 // next expiry of another member's lease, as of the last renewal; owned by the membership goroutine
 }

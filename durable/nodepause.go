@@ -47,7 +47,7 @@ func (n *node) keepSettings() time.Duration {
 			return askEvery
 		}
 	}
-	return settingsEvery
+	return n.pace(settingsEvery)
 }
 
 // readSettings reads the settings and applies them on this node.
@@ -106,6 +106,7 @@ func (n *node) adopt(s settings, revision, asked int64) {
 	was, drained := n.kinds.pause(s.pauses, n.clock.Earliest(now)), s.drained[n.cfg.name] != 0
 	if !was.equal(s.pauses) || drained != n.drained {
 		n.unreported = n.unreported || drained != n.drained
+		n.attend()
 		n.drained = drained
 		n.rewindLocked()
 		call(n.wake)

@@ -24,9 +24,10 @@ type ownership struct {
 }
 
 // possess makes the node the owner of its engine if the engine belongs to this process alone.
-func (o *ownership) possess(e engine.Engine) {
-	if _, o.alone = e.(engine.Exclusive); o.alone {
-		o.broken = make(chan struct{})
+func (n *node) possess() {
+	if _, n.alone = n.engine.(engine.Exclusive); n.alone {
+		n.broken = make(chan struct{})
+		n.waker, _ = n.engine.(engine.Waker)
 	}
 }
 

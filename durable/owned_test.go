@@ -29,7 +29,7 @@ import (
 type ownKV struct {
 	*memory.KV
 	commit, get, scan, damaged, hangs atomic.Bool
-	commits, closed                   atomic.Int32
+	commits, scans, closed            atomic.Int32
 	failed                            chan struct{}
 }
 
@@ -64,6 +64,7 @@ func (f *ownKV) Get(ctx context.Context, keys ...string) ([]engine.Entry, error)
 }
 
 func (f *ownKV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
+	f.scans.Add(1)
 	if f.scan.Load() {
 		return func(yield func(engine.Entry, error) bool) { yield(engine.Entry{}, f.err()) }
 	}
@@ -250,10 +251,25 @@ func TestOwned_recordThatCannotBeDecoded_failsTheScheduler(t *testing.T) {
 					if !errors.Is(k.Err(), durable.ErrCorrupt) {
 						t.Errorf("Err is %v", k.Err())
 					}
+					if err := k.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: sec}); !errors.Is(err, durable.ErrBroken) {
+						t.Errorf("AddTask: %v", err)
+					}
 				})
 			})
 		}
 	}
+}
+
+// A task that waits for a worker when the engine fails does not run.
+func TestOwned_taskThatWaitsForAWorker_doesNotRun(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+		k.Handle("long", func(context.Context, durable.Run) error { time.Sleep(3 * sec); return nil })
+		k.Add(durable.Task{Key: "a", Kind: "long", Delay: sec}, durable.Task{Key: "b", Kind: "note", Delay: 2 * sec})
+		k.After(3 * sec)
+		close(f.failed)
+		k.After(5 * sec)
+		k.Ran("a")
+	}, durable.WithPoolSize(1))
 }
 
 // A failure that the KV reports ends everything at once, also while a commit hangs.
@@ -292,7 +308,7 @@ func TestOwned_reportedFailure_isSeenAtOnce(t *testing.T) {
 	})
 }
 
-// Nobody can take over the tasks of a process that stood still, so its runs go on.
+// No other process can take over the tasks of a process that stood still, so its runs go on.
 func TestOwned_processThatStoodStill_goesOn(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		m := memory.New()
@@ -318,6 +334,12 @@ func TestOwned_processThatStoodStill_goesOn(t *testing.T) {
 		k.After(10 * sec)
 		k.Ran("a", "b")
 		k.Gone("a")
+		k.Add(durable.Task{Key: "c", Kind: "note", Delay: 10 * time.Minute})
+		k.After(time.Minute)
+		m.Step(hour)
+		wall.Add(int64(hour))
+		k.After(5 * sec)
+		k.Ran("c")
 		if cause != nil {
 			t.Errorf("the run was interrupted: %v", cause)
 		}
@@ -368,6 +390,127 @@ func (f *killedKV) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error)
 		return nil, errDisk
 	}
 	return f.ownKV.Commit(ctx, txs...)
+}
+
+// A scheduler on an engine of its own does not look for tasks while none is due. Tasks that come meanwhile, from
+// anywhere, run in time.
+func TestOwned_rests(t *testing.T) {
+	task := func(kind string, d time.Duration) durable.Task { return durable.Task{Key: "a", Kind: kind, Delay: d} }
+	for name, c := range map[string]struct {
+		begin func(k *kit.Kit, e engine.Engine)
+		runs  int
+		after time.Duration // when the first begins
+		each  time.Duration // after the one before
+	}{
+		"a task that is due soon":  {func(k *kit.Kit, _ engine.Engine) { k.Add(task("note", sec/2)) }, 1, sec / 2, 0},
+		"one that is due later":    {func(k *kit.Kit, _ engine.Engine) { k.Add(task("note", hour)) }, 1, hour, 0},
+		"one within the next rest": {func(k *kit.Kit, _ engine.Engine) { k.Add(task("note", 30*sec)) }, 1, 30 * sec, 0},
+		"one that is moved": {func(k *kit.Kit, _ engine.Engine) {
+			k.Add(task("note", 20*hour))
+			k.After(10 * time.Minute)
+			k.Must(k.Reschedule(ctx, "a", sec))
+		}, 1, 10*time.Minute + sec, 0},
+		"one that repeats": {func(k *kit.Kit, _ engine.Engine) {
+			k.Add(durable.Task{Key: "a", Kind: "note", Interval: 7 * sec, Times: 20})
+		}, 20, 7 * sec, 7 * sec},
+		"one that repeats often": {func(k *kit.Kit, _ engine.Engine) {
+			k.Add(durable.Task{Key: "a", Kind: "note", Interval: sec / 4, Times: 20})
+		}, 20, sec / 4, sec / 4},
+		"a declared set": {func(k *kit.Kit, _ engine.Engine) {
+			_, err := k.Schedule(ctx, durable.TaskSet{Prefix: "set/", Version: 1,
+				Tasks: []durable.Task{{Key: "set/a", Kind: "note", Interval: 50 * time.Minute}}})
+			k.Must(err)
+		}, 2, 50 * time.Minute, 50 * time.Minute},
+		"several that wait for a limit": {func(k *kit.Kit, _ engine.Engine) {
+			for i := range 5 {
+				k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: sec})
+			}
+		}, 5, sec, 100 * time.Millisecond},
+		"a kind that is resumed": {func(k *kit.Kit, _ engine.Engine) {
+			k.Must(k.PauseKind(ctx, "note"))
+			k.Add(task("note", sec))
+			k.After(10 * time.Minute)
+			k.Must(k.ResumeKind(ctx, "note"))
+		}, 1, 10 * time.Minute, 0},
+		"a task that is resumed": {func(k *kit.Kit, _ engine.Engine) {
+			k.Add(task("note", sec))
+			k.Must(k.Pause(ctx, "a"))
+			k.After(10 * time.Minute)
+			k.Must(k.Resume(ctx, "a"))
+		}, 1, 10 * time.Minute, 0},
+		"a kind that gets its handler": {func(k *kit.Kit, _ engine.Engine) {
+			k.Must(k.Declare("declared"))
+			k.Add(task("declared", sec))
+			k.After(10 * time.Minute)
+			k.Handle("declared", func(context.Context, durable.Run) error { return nil })
+		}, 1, 10 * time.Minute, 0},
+		"two that another writer adds, overdue": {func(k *kit.Kit, e engine.Engine) {
+			for _, key := range []string{"a", "b"} { // the second when the node has just looked at all of them
+				w, err := durable.NewWrite(durable.Task{Key: key, Kind: "note"}, time.Now().Add(-hour).UnixNano())
+				k.Must(err)
+				_, err = e.Commit(ctx, 0, []engine.Batch{{w}})
+				k.Must(err)
+				k.After(50 * time.Millisecond)
+			}
+		}, 2, 0, 50 * time.Millisecond},
+		"one that another writer adds": {func(k *kit.Kit, e engine.Engine) {
+			w, err := durable.NewWrite(task("note", 100*time.Millisecond), time.Now().UnixNano())
+			k.Must(err)
+			_, err = e.Commit(ctx, 0, []engine.Batch{{w}})
+			k.Must(err)
+		}, 1, 100 * time.Millisecond, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, e engine.Engine) {
+				k.Handle("limited", func(context.Context, durable.Run) error { time.Sleep(100 * time.Millisecond); return nil },
+					durable.WithConcurrency(1))
+				k.After(10 * time.Minute)
+				before := f.scans.Load()
+				k.After(hour)
+				if n := f.scans.Load() - before; n > 5000 { // 40,000 if the node looks every quarter of a lease
+					t.Errorf("%d scans within an hour", n)
+				}
+				began := time.Since(k.Begin)
+				c.begin(k, e)
+				calls := k.RunsAfter(2 * hour)
+				if len(calls) != c.runs {
+					t.Fatalf("the runs are %v", calls)
+				}
+				for i, call := range calls {
+					if late := call.At - began - c.after - time.Duration(i)*c.each; late < 0 || late > 50*time.Millisecond {
+						t.Errorf("run %d is %v late: %v", i, late, call)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A backlog is worked off without a rest.
+func TestOwned_backlog_isWorkedOff(t *testing.T) {
+	const tasks = 4000
+	kinds := map[string]time.Duration{"quick": 0, "slow": 20 * time.Millisecond, "slower": 40 * time.Millisecond, "limited": 10 * time.Millisecond}
+	onOwn(t, func(t *testing.T, k *kit.Kit, _ *ownKV, _ engine.Engine) {
+		all := make([]durable.Task, 0, tasks)
+		for kind, takes := range kinds {
+			var opts []durable.KindOption
+			if kind == "limited" {
+				opts = append(opts, durable.WithConcurrency(2))
+			}
+			k.Handle(kind, func(context.Context, durable.Run) error { time.Sleep(takes); return nil }, opts...)
+			for i := range tasks / len(kinds) {
+				all = append(all, durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: sec})
+			}
+		}
+		k.Must(k.PauseAll(ctx))
+		k.Add(all...)
+		k.After(10 * time.Minute)
+		k.Must(k.ResumeAll(ctx))
+		k.After(30 * sec) // 60 s of work for at least 4 workers
+		if n := len(k.Runs()); n != tasks {
+			t.Errorf("%d runs", n)
+		}
+	}, durable.WithPoolSize(8), durable.WithCatchUp(100_000))
 }
 
 // An engine on a KV that cannot be copied cannot either. Its size is unknown.

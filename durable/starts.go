@@ -197,6 +197,7 @@ func (n *node) ask(l *live) bool {
 			n.mu.Lock()
 			n.doubt = true
 			n.mu.Unlock()
+			n.attend()
 			return false
 		case s.now < l.Rec.Due: // the engine's clock was set back
 			n.back(l, 0)

@@ -127,7 +127,7 @@ func (n *node) keepLookout() time.Duration {
 		due = n.firstFree()
 	}
 	n.free.Store(due)
-	return min(max(freeShare*time.Since(began), freeEvery), freeMost)
+	return min(max(freeShare*time.Since(began), n.pace(freeEvery)), freeMost)
 }
 
 // firstFree returns the earliest due time of a free overdue task that this node could run, or None.

@@ -387,6 +387,7 @@ func (n *node) keepUnsent(l *live, c *change) {
 	c.doubt = c.doubt || c.err != nil && !errors.Is(c.err, engine.ErrNotDone)
 	if n.held[l.Rec.Key] == l {
 		n.unsent = append(n.unsent, c)
+		n.attend()
 	} else {
 		n.lose(c)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -38,7 +37,7 @@ type alone struct {
 	members  map[engine.MemberID]*mate
 	last     engine.MemberID
 	revision int64
-	counted  int   // number of starts written by count
+	counted  int             // number of starts written by count
 	wake     chan<- struct{} // as in Wake, and nil before the first call
 	wakeFor  int64           // the latest due time for which it receives a value
 	broken   error           // why the engine has failed; returned by every later call that does not only read
@@ -167,68 +166,6 @@ func (e *alone) apply(ctx context.Context, txs ...engine.Tx) error {
 		e.fail(err)
 	}
 	return err
-}
-
-// fail records the first failure.
-func (e *alone) fail(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.broken == nil {
-		e.broken = err
-		close(e.failed)
-	}
-}
-
-// Failed implements [engine.FailureReporter]. The engine fails if a Commit may or may not have had an effect, if the KV
-// fails, or if the tasks in the KV differ from the committed ones.
-func (e *alone) Failed() <-chan struct{} { return e.failed }
-
-// Len returns the number of tasks.
-func (e *alone) Len() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return int(e.stored.tasks)
-}
-
-// Err implements [engine.FailureReporter].
-func (e *alone) Err() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.broken
-}
-
-// Close waits for the engine's goroutines and closes the KV if it is an [io.Closer].
-func (e *alone) Close() error {
-	e.stop()
-	e.running.Wait()
-	if c, ok := e.kv.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
-
-// Backup implements [engine.Backuper], if the KV does.
-func (e *alone) Backup(ctx context.Context, w io.Writer) error {
-	if b, ok := e.kv.(engine.Backuper); ok {
-		return b.Backup(ctx, w)
-	}
-	return fmt.Errorf("kv: this KV cannot be copied while in use: %w", errors.ErrUnsupported)
-}
-
-// Size implements [engine.SizeReporter]. It is 0 if the KV reports none.
-func (e *alone) Size() int64 {
-	if r, ok := e.kv.(engine.SizeReporter); ok {
-		return r.Size()
-	}
-	return 0
-}
-
-// Space implements [engine.SpaceReporter], if the KV does.
-func (e *alone) Space() (free, size int64) {
-	if r, ok := e.kv.(engine.SpaceReporter); ok {
-		return r.Space()
-	}
-	return 0, 0
 }
 
 // next returns a new revision.

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
+)
+
+// A rest is the state of a node whose engine wakes it ([engine.Waker]). Such a node looks for tasks only when there may
+// be some. The goroutine that claims owns it.
+//
+// When a claim has found nothing to do, the node does not rest at once, because a task may have become free that the
+// claim did not look at, or has passed. It first asks to be woken, and claims once more from the beginning. If that
+// finds nothing either, the node rests until the next task is almost due, or until it is woken: by the engine, or because
+// the machine was suspended or its clock set forward.
+type rest struct {
+	waker engine.Waker // nil if the engine wakes nobody
+	asked bool         // the node has asked to be woken, and has found nothing to do just before
+}
+
+// restMost is the longest rest. It bounds the tasks whose due times wake the node.
+const restMost = time.Minute
+
+// pace returns how often the node does something that only others or the passing of time make necessary. There are no
+// others if the engine belongs to it alone.
+func (n *node) pace(every time.Duration) time.Duration {
+	if n.alone {
+		return n.cfg.lease / 4
+	}
+	return every
+}
+
+// claim claims tasks, and returns how long to wait before the next call.
+func (n *node) claim() time.Duration {
+	r := &n.rest
+	pause := claimEvery
+	if r.asked {
+		pause = n.askToBeWoken()
+	}
+	again := n.claimAll()
+	switch quiet := again >= claimEvery && n.caughtUp(); {
+	case r.waker == nil || !quiet:
+		r.asked = false
+		return again
+	case r.asked:
+		r.asked = false
+		return pause
+	}
+	r.asked = true
+	n.mu.Lock()
+	n.rewindLocked()
+	n.mu.Unlock()
+	return limit.HireEvery
+}
+
+// askToBeWoken returns how long the node may rest if it finds nothing to do.
+func (n *node) askToBeWoken() time.Duration {
+	var kinds []string
+	for _, k := range n.kinds.allLimited() {
+		kinds = append(kinds, k.policy.Classes(k.name)...)
+	}
+	for name, k := range n.kinds.unlimited() {
+		kinds = append(kinds, k.policy.Classes(name)...)
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	now := n.now()
+	due, err := n.waker.Wake(ctx, kinds, n.clock.Earliest(n.own())+int64(lookAhead), now+int64(lookAhead+restMost), n.wake)
+	switch {
+	case err != nil:
+		n.trouble(err)
+		return claimEvery
+	case due == engine.None:
+		return restMost
+	}
+	return min(time.Duration(due-now)-lookAhead, restMost)
+}
+
+// wakeAfterJump wakes the node if more time has passed than the membership goroutine has waited.
+func (n *node) wakeAfterJump() {
+	now := n.own()
+	if n.alone && now-n.tended > int64(n.cfg.lease/2) {
+		call(n.wake)
+	}
+	n.tended = now
+}
+
+// needsNothing reports whether the membership goroutine has nothing to do but to keep the lease.
+func (n *node) needsNothing() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.alone && !n.doubt && n.unsent == nil && n.own() >= n.recheck && !n.leavesLocked()
+}
+
+// attend makes the membership goroutine look at what has changed, if it rests; see pace.
+func (n *node) attend() {
+	if n.alone {
+		call(n.look)
+	}
+}
