@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -117,6 +119,61 @@ func BenchmarkNode_limit(b *testing.B) {
 			}
 			if took := time.Duration(last.Load() - first.Load()); took > 0 {
 				b.ReportMetric(float64(b.N)/took.Seconds(), "runs/s")
+			}
+		})
+	}
+}
+
+// The cost of a run: overdue tasks with empty handlers, from Start on, in one process.
+func BenchmarkOwned_overdue(b *testing.B) {
+	opts := []durable.Option{durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(1_000_000)}
+	for _, c := range []struct {
+		name string
+		open func() (*durable.Scheduler, error)
+	}{
+		{"store", func() (*durable.Scheduler, error) { return durable.New(newStore(), opts...) }},
+		{"engine", func() (*durable.Scheduler, error) {
+			e, err := kv.New(ctx, memory.Exclusive(memory.New()))
+			if err != nil {
+				return nil, err
+			}
+			return durable.Join(ctx, e, opts...)
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s, err := c.open()
+			if err != nil {
+				b.Fatal(err)
+			}
+			var ran atomic.Int64
+			all := make(chan struct{})
+			h := func(context.Context, durable.Run) error {
+				if ran.Add(1) == int64(b.N) {
+					close(all)
+				}
+				return nil
+			}
+			if err := s.Handle("note", h); err != nil {
+				b.Fatal(err)
+			}
+			tasks := make([]durable.Task, b.N)
+			for i := range tasks {
+				tasks[i] = durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Millisecond}
+			}
+			for some := range slices.Chunk(tasks, 1000) {
+				if err := s.AddTask(ctx, some...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			time.Sleep(2 * time.Second) // until all are overdue
+			b.ReportAllocs()
+			b.ResetTimer()
+			if err := s.Start(); err != nil {
+				b.Fatal(err)
+			}
+			<-all
+			if err := s.Shutdown(ctx); err != nil {
+				b.Error(err)
 			}
 		})
 	}

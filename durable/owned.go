@@ -19,6 +19,7 @@ import (
 // A shared engine is only ever unavailable, and closed by the caller.
 type ownership struct {
 	alone   bool                  // the engine belongs to this process alone, and answers at once
+	starter engine.Starter        // the engine, if it is one
 	failure atomic.Pointer[error] // why the node has failed
 	broken  chan struct{}         // closed when failure is set; nil if the engine is shared
 }
@@ -28,6 +29,7 @@ func (n *node) possess() {
 	if _, n.alone = n.engine.(engine.Exclusive); n.alone {
 		n.broken = make(chan struct{})
 		n.waker, _ = n.engine.(engine.Waker)
+		n.starter, _ = n.engine.(engine.Starter)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // finds nothing either, the node rests until the next task is almost due, or until it is woken: by the engine, or because
 // the machine was suspended or its clock set forward.
 type rest struct {
-	waker engine.Waker // nil if the engine wakes nobody
+	waker engine.Waker // nil if the engine does not wake its node
 	asked bool         // the node has asked to be woken, and has found nothing to do just before
 }
 
@@ -95,7 +95,7 @@ func (n *node) needsNothing() bool {
 	return n.alone && !n.doubt && n.unsent == nil && n.own() >= n.recheck && !n.leavesLocked()
 }
 
-// attend makes the membership goroutine look at what has changed, if it rests; see pace.
+// attend makes the membership goroutine look at a change, if it rests; see pace.
 func (n *node) attend() {
 	if n.alone {
 		call(n.look)

@@ -13,7 +13,12 @@ import (
 // A start is a worker's request to confirm a claim.
 type start struct {
 	l     *live
-	ended chan struct{} // closed when the fields below are set
+	ended chan struct{} // closed when the decision is set
+	decision
+}
+
+// A decision is the answer to a start.
+type decision struct {
 	held  bool
 	now   int64 // the engine's time at the decision
 	asked int64 // the node's own time before the request
@@ -89,12 +94,15 @@ func (n *node) runTask(l *live) {
 		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
 		return
 	}
-	ended := n.interrupted(l, kind)
-	if ended.tally.isLast() {
-		n.conclude(l, ended, false)
-		return
+	rec := l.Rec
+	if l.claim.starts > 0 {
+		ended := n.interrupted(l, kind)
+		if ended.tally.isLast() {
+			n.conclude(l, ended, false)
+			return
+		}
+		rec = ended.next
 	}
-	rec := ended.next
 	if n.skips(l, rec, kind) {
 		return
 	}
@@ -164,9 +172,18 @@ func (n *node) interrupted(l *live, of *kind) result {
 	return r
 }
 
-// decide asks the engine to confirm a start. It combines the request with those of other workers, or asks at once if
-// the engine is in this process, which then stores the start of an overdue task at most.
-func (n *node) decide(l *live) *start {
+// decide asks the engine to confirm a start. It combines the request with those of other workers, unless the engine is in
+// this process and does not store the start.
+func (n *node) decide(l *live) decision {
+	if n.starter != nil {
+		asked := n.own()
+		if held, now, ok := n.starter.Start(l.claim.term.id, l.toRelease()); ok {
+			if !held {
+				n.count.startsRefused.Add(1)
+			}
+			return decision{held, now, asked, nil}
+		}
+	}
 	s := &start{l: l, ended: make(chan struct{})}
 	switch {
 	case n.alone && !l.overdue:
@@ -177,7 +194,7 @@ func (n *node) decide(l *live) *start {
 		n.starts.Gather(s, min(gatherStarts, time.Duration(n.count.confirm.Load())))
 	}
 	<-s.ended
-	return s
+	return s.decision
 }
 
 // ask asks the engine to confirm the claim, and reports whether the run may start. If the run may not start, ask puts

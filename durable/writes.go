@@ -28,9 +28,10 @@ type change struct {
 
 	before []*live   // the claim of each key when the change was sent; nil for a new key
 	under  []*change // earlier waiting changes whose records this change replaces
-	one    struct {  // memory for batch and recs of a change with one write
-		batch [1]engine.Write
-		recs  [1]*task.Record
+	one    struct {  // memory for a change with one write
+		batch  [1]engine.Write
+		recs   [1]*task.Record
+		before [1]*live
 	}
 }
 
@@ -283,7 +284,9 @@ func (n *node) mark(sent []*change) *term {
 				continue
 			}
 			if c.before == nil {
-				c.before = make([]*live, len(c.batch))
+				if c.before = c.one.before[:]; len(c.batch) > 1 {
+					c.before = make([]*live, len(c.batch))
+				}
 			}
 			c.before[i] = n.held[w.Key]
 		}
@@ -377,74 +380,5 @@ func (n *node) hold(c *change) {
 		}
 		of := n.kinds.Limiter(rec)
 		c.batch[i].Hold = of == nil || len(c.recs) == 1 && of.Room() > 0 // there may not be room for several tasks
-	}
-}
-
-// keepUnsent keeps the end of a run until the lease is renewed.
-func (n *node) keepUnsent(l *live, c *change) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c.doubt = c.doubt || c.err != nil && !errors.Is(c.err, engine.ErrNotDone)
-	if n.held[l.Rec.Key] == l {
-		n.unsent = append(n.unsent, c)
-		n.attend()
-	} else {
-		n.lose(c)
-	}
-}
-
-// lose records that the end of a run does not count. If the answer to an earlier commit was lost, lose reads the task back,
-// so that a parked task, or a run that was given up, is reported as such.
-func (n *node) lose(c *change) {
-	if c.doubt && c.result.tally.isLast() {
-		c.doubt = false
-		n.writes.Aside(func() {
-			if !n.hasStored(c.result.next) {
-				n.lose(c)
-				return
-			}
-			n.count.add(c.result.tally)
-			c.result.settled.call(true)
-		})
-		return
-	}
-	n.count.endsRefused.Add(1)
-	c.result.settled.call(false)
-}
-
-// hasStored reports whether the task is still as it was to be stored after its last run.
-func (n *node) hasStored(next *task.Record) bool {
-	ctx, cancel := context.WithTimeout(n.sends, commitTimeout)
-	defer cancel()
-	stored, ok, err := n.stored(ctx, next.Key)
-	if err != nil || !ok {
-		return false
-	}
-	found, err := task.Decode(stored.Record)
-	return err == nil && found.Token() == next.Token() && found.IsParked() == next.IsParked() && found.GivenUp == next.GivenUp
-}
-
-// sendUnsent sends the unsent ends of runs, if the lease has not expired.
-func (n *node) sendUnsent() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.leasedLocked() {
-		n.writes.Post(n.unsent...)
-		n.unsent = nil
-	}
-}
-
-// settleUnsent waits until the ends of all runs are written, the lease has expired, the node has failed, or the commits
-// are taking too long.
-func (n *node) settleUnsent() {
-	for {
-		n.writes.Wait()
-		n.mu.Lock()
-		over := len(n.unsent) == 0 || !n.leasedLocked() || n.sends.Err() != nil || n.Err() != nil
-		n.mu.Unlock()
-		if over {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -121,6 +121,12 @@ type Waker interface {
 	Wake(ctx context.Context, kinds []string, after, until int64, wake chan<- struct{}) (due int64, err error)
 }
 
+// A Starter is an [Exclusive] Engine that confirms most starts without a write.
+type Starter interface {
+	// Start is [Engine].Confirm for one claim. ok is false if the caller must use Confirm.
+	Start(by MemberID, claim Claim) (held bool, now int64, ok bool)
+}
+
 // A Verifier is an [Exclusive] whose Engine calls it when the tasks have been verified. Then all of them have been read,
 // and they agree with the committed ones.
 type Verifier interface {

@@ -346,9 +346,11 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 		}
 		return tasks[w.Key]
 	}
+	m := newMaterial(batches)
 	c.plans, c.txs, c.all = make([]*plan, 0, len(batches)), make([]engine.Tx, 0, len(batches)+1), e.stored
 	for i, batch := range batches {
-		p := &plan{number: i}
+		p, states := m.next(batch)
+		p.number = i
 		if batch.IsLate(at.now) {
 			results[i].Late = at.now
 			continue
@@ -356,20 +358,19 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 		if results[i].Unmet = p.unmet(batch, present); results[i].Unmet != nil {
 			continue
 		}
-		states := make([]*state, len(batch))
 		for j, w := range batch {
 			var revision int64
 			if w.Data != nil {
 				revision = e.next()
 			}
-			s := &state{row: e.put(p, w, 0, revision), writing: true, before: e.states[w.Key]}
+			s := &states[j]
+			*s = state{row: e.put(p, w, 0, revision), writing: true, before: e.states[w.Key]}
 			if s.Data = nil; revision != 0 && w.Hold && holder != nil {
 				s.Owner = by
 			}
 			if old := p.was[j]; old != nil && old.starts != 0 {
 				p.tx.Delete = append(p.tx.Delete, startsRow+w.Key)
 			}
-			states[j] = s
 			p.written[j].Revision, p.written[j].Held = revision, s.Owner != 0
 		}
 		if err := e.fits(p.tx); err != nil {
@@ -378,7 +379,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 		}
 		for j, w := range batch {
 			if !w.Note {
-				e.states[w.Key] = states[j]
+				e.states[w.Key] = &states[j]
 				c.all.change(w.Key, p.was[j], states[j].task())
 			}
 		}
@@ -414,7 +415,9 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 			case s.Owner == 0:
 				delete(e.states, w.Key)
 			default:
-				s.writing, s.before = false, nil
+				held := *s // a copy, because s shares its memory with the other states of the Commit
+				held.writing, held.before = false, nil
+				e.states[w.Key] = &held
 			}
 			if after != nil && after.Owner == 0 {
 				e.freed(after.Due)

@@ -63,7 +63,9 @@ type plan struct {
 
 // unmet returns the keys whose conditions do not hold. It also sets p.was.
 func (p *plan) unmet(batch engine.Batch, present func(engine.Write) *row) (unmet []string) {
-	p.was, p.written = make([]*row, 0, len(batch)), make([]engine.Written, 0, len(batch))
+	if p.was == nil {
+		p.was, p.written = make([]*row, 0, len(batch)), make([]engine.Written, 0, len(batch))
+	}
 	for _, w := range batch {
 		old := present(w)
 		p.was = append(p.was, old)
@@ -127,4 +129,50 @@ func (b *base) fits(tx engine.Tx) error {
 		return fmt.Errorf("%w: batch of %d bytes; %d are allowed", engine.ErrTooLarge, size, l)
 	}
 	return nil
+}
+
+// A material is the memory for the plans of a Commit. Allocating it once costs less than in pieces.
+type material struct {
+	plans   []plan
+	was     []*row
+	written []engine.Written
+	puts    []engine.Entry
+	deletes []string
+	states  []state
+}
+
+// rowsOf is the usual number of rows that a write puts, or deletes.
+const rowsOf = 2
+
+func newMaterial(batches []engine.Batch) *material {
+	writes, puts := 0, 0
+	for _, batch := range batches {
+		writes += len(batch)
+		for _, w := range batch {
+			if w.Data != nil {
+				puts++
+			}
+		}
+	}
+	return &material{
+		make([]plan, len(batches)), make([]*row, writes), make([]engine.Written, writes), make([]engine.Entry, rowsOf*puts),
+		make([]string, rowsOf*writes), make([]state, writes),
+	}
+}
+
+// next returns the plan and the states of the next batch.
+func (m *material) next(batch engine.Batch) (p *plan, states []state) {
+	n, puts := len(batch), 0
+	for _, w := range batch {
+		if w.Data != nil {
+			puts++
+		}
+	}
+	p, m.plans = &m.plans[0], m.plans[1:]
+	p.was, m.was = m.was[:0:n], m.was[n:]
+	p.written, m.written = m.written[:0:n], m.written[n:]
+	p.tx.Put, m.puts = m.puts[:0:rowsOf*puts], m.puts[rowsOf*puts:]
+	p.tx.Delete, m.deletes = m.deletes[:0:rowsOf*n], m.deletes[rowsOf*n:]
+	states, m.states = m.states[:n:n], m.states[n:]
+	return p, states
 }

@@ -89,6 +89,24 @@ func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 	return held, at.now, nil
 }
 
+// Start implements [engine.Starter]. A start that has to be written may share its Commit with others.
+func (e *alone) Start(by engine.MemberID, c engine.Claim) (held bool, now int64, ok bool) {
+	m, at, err := e.lockAs(context.Background(), by)
+	if err != nil {
+		return false, 0, false
+	}
+	defer e.mu.Unlock()
+	s := e.holds(by, c)
+	if s == nil || at.now >= m.until {
+		return false, at.now, true
+	}
+	if e.counted < countedStarts && e.counts(s) {
+		return false, 0, false
+	}
+	s.Starts, s.Started = c.Starts+1, at.now
+	return true, at.now, true
+}
+
 func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	if _, _, err := e.lockAs(ctx, by); err != nil {
 		return err

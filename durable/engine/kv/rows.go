@@ -239,8 +239,9 @@ func between(prefix string, after, until int64) (from, to string) {
 	return from, to
 }
 
-// appendIndex appends the task's index rows.
-func (b *base) appendIndex(rows []engine.Entry, r *row) []engine.Entry {
+// appendIndex appends the task's index rows. In an exclusive engine, the value of an f row differs for each state of the
+// task, and is omitted unless whole is set.
+func (b *base) appendIndex(rows []engine.Entry, r *row, whole bool) []engine.Entry {
 	if !b.alone {
 		rows = append(rows, engine.Entry{Key: rowAt([]byte(dueRow), r)})
 	}
@@ -255,7 +256,7 @@ func (b *base) appendIndex(rows []engine.Entry, r *row) []engine.Entry {
 		version = r.Data[:1]
 	}
 	free := engine.Entry{Key: r.freeRow(), Value: version}
-	if b.alone {
+	if b.alone && whole {
 		free.Value = r.freeValue()
 	}
 	rows = append(rows, free)
@@ -294,10 +295,10 @@ func (b *base) change(tx *engine.Tx, from, to *row) {
 	var was, is []engine.Entry
 	var some, others [mostIndex]engine.Entry
 	if from != nil {
-		was = b.appendIndex(some[:0], from)
+		was = b.appendIndex(some[:0], from, false)
 	}
 	if to != nil {
-		is = b.appendIndex(others[:0], to)
+		is = b.appendIndex(others[:0], to, true)
 	}
 	for _, row := range was {
 		if find(is, row.Key) == nil {

@@ -160,7 +160,7 @@ func agree(t *testing.T, e engine.Engine, kv engine.KV) {
 		if r.Owner != 0 {
 			t.Errorf("%q is held by member %d, and all have left", r.Key, r.Owner)
 		}
-		for _, row := range b.appendIndex(nil, r) {
+		for _, row := range b.appendIndex(nil, r, true) {
 			want[row.Key] = string(row.Value)
 		}
 	}

@@ -238,3 +238,49 @@ func TestExclusive_startsOfNoTask(t *testing.T) {
 		}
 	}
 }
+
+// Start decides as Confirm does, unless the start has to be written.
+func TestStart_decidesAsConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &counting{KV: memory.New()}
+		e := open(t, m)
+		write(t, e, 0, add("early")) // due before the next process opens the KV
+		time.Sleep(time.Second)
+		e = open(t, m)
+		id := join(t, e, "a", time.Minute)
+		write(t, e, 0, add("now"))
+		start := e.(engine.Starter).Start
+		held := claim(t, e, id)
+		if len(held) != 2 || held[0].Key != "early" {
+			t.Fatalf("held are %+v", held)
+		}
+		early, now := claimOf(held[0]), claimOf(held[1])
+		before := m.commits
+		for name, c := range map[string]struct {
+			by       engine.MemberID
+			claim    engine.Claim
+			held, ok bool
+		}{
+			"a start that has to be written": {id, early, false, false},
+			"one that is held":               {id, now, true, true},
+			"the same again":                 {id, now, true, true},
+			"another revision":               {id, engine.Claim{Key: "now", Revision: now.Revision + 1}, false, true},
+			"another task":                   {id, engine.Claim{Key: "none", Revision: now.Revision}, false, true},
+			"a member that is gone":          {id + 1, now, false, false},
+		} {
+			if held, at, ok := start(c.by, c.claim); held != c.held || ok != c.ok || ok && at != time.Now().UnixNano() {
+				t.Errorf("%s: %v at %d, %v", name, held, at, ok)
+			}
+		}
+		if found, err := e.Get(t.Context(), "now"); err != nil || found[0].Starts != 1 || found[0].Started != time.Now().UnixNano() {
+			t.Errorf("after its start the task is %+v, %v", found, err)
+		}
+		if m.commits != before {
+			t.Errorf("%d commits", m.commits-before)
+		}
+		time.Sleep(2 * time.Minute)
+		if held, _, ok := start(id, now); held || !ok {
+			t.Errorf("after the lease: %v, %v", held, ok)
+		}
+	})
+}
