@@ -36,6 +36,7 @@ func Join(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, err
 	n.keep(0, n.wake, n.claim)
 	n.keep(0, n.behind, n.claimOverdue)
 	n.keep(freeEvery, nil, n.keepLookout)
+	n.keep(unhandledFirst, n.recount, n.keepUnhandled)
 	return s, nil
 }
 
@@ -92,6 +93,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg conf
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, clock: clock.New(cfg.clocks),
 		lifetimes: lifetimes{wake: signal(), behind: signal(), look: signal(), reread: signal()},
 		joining:   signal(),
+		forgotten: forgotten{recount: signal(), named: make(map[string]bool)},
 		holding:   holding{held: make(map[string]*live), overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
 		counts:    recent.Of[Counts]{Limit: countTimeout},
 	}

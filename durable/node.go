@@ -89,6 +89,7 @@ type node struct {
 	clockWatch
 	ownership
 	rest
+	forgotten
 }
 
 // lifetimes holds the contexts of a node's work and the signals that wake its goroutines.
@@ -218,6 +219,7 @@ func (n *node) handled(kind string) {
 	n.mu.Unlock()
 	call(n.wake)
 	call(n.look)
+	call(n.recount)
 }
 
 // stored returns the engine's record for the key, and whether there is one.

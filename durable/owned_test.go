@@ -94,7 +94,7 @@ func onOwn(t *testing.T, test func(t *testing.T, k *kit.Kit, f *ownKV, e engine.
 func joinOwn(k *kit.Kit, on engine.KV, opts ...durable.Option) engine.Engine {
 	e, err := kv.New(ctx, on)
 	k.Must(err)
-	n := k.Use(durable.Join(ctx, e, append(opts, durable.WithTick(tick), durable.WithLogger(testkit.Quiet()))...))
+	n := k.Use(durable.Join(ctx, e, append([]durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}, opts...)...))
 	n.Handle("note", func(context.Context, durable.Run) error { return nil })
 	return e
 }

@@ -23,7 +23,8 @@ import (
 // included.
 //
 // On a node, Pending and Parked cover the whole engine, as of the last call to [Scheduler.Counts]. The other numbers
-// cover only the node, and Unhandled is 0.
+// cover only the node, and Unhandled is 0, unless the engine belongs to the node alone. Then it is counted once a minute
+// and when a handler is registered. Counting takes at most a second, so the number may be too low.
 type Stats struct {
 	Pending   int // all tasks, including parked tasks
 	Waiting   int // due runs that are waiting for a worker

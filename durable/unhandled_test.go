@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
@@ -125,5 +128,112 @@ func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
 			t.Errorf("these were logged: %s", got)
 		}
 		unhandled(k, 600)
+	}, durable.WithLogger(log))
+}
+
+// A node names each kind once for which no node has a handler, in the log. If the engine belongs to it alone, it counts
+// the tasks, too.
+func TestUnhandled_onNodes(t *testing.T) {
+	for name, nodes := range map[string]int{"own": 0, "one": 1, "two": 2} {
+		t.Run(name, func(t *testing.T) {
+			log := testkit.Quiet()
+			var mu sync.Mutex
+			var lines []string
+			log.AddHook(callingHook(func(e *logrus.Entry) {
+				if tasks, ok := e.Data["tasks"]; ok && e.Level == logrus.WarnLevel {
+					mu.Lock()
+					defer mu.Unlock()
+					lines = append(lines, fmt.Sprint(e.Data["kind"], " ", tasks))
+				}
+			}))
+			kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
+				if nodes == 0 {
+					k.Engine = nil
+					joinOwn(k, memory.Exclusive(memory.New()), durable.WithLogger(log))
+					k.Start()
+				}
+				for range nodes {
+					k.Join(nil, durable.WithLogger(log)).Start()
+				}
+				last := k.Nodes[len(k.Nodes)-1]
+				k.Must(k.Declare("none"), k.Declare("paused"), k.Declare("last"), k.Declare("typed"))
+				k.Must(k.PauseKind(ctx, "paused"))
+				last.Handle("last", sleeper(6*hour), durable.WithConcurrency(1)) // the others wait for it
+				last.Handle("typed", sleeper(0))
+				for i := range 10 {
+					for _, kind := range []string{"none", "paused", "last", "note"} {
+						k.Add(durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: sec})
+						k.Add(durable.Task{Key: fmt.Sprint("later ", kind, i), Kind: kind, Delay: hour})
+					}
+				}
+				k.Add(durable.Task{Key: "typed", Kind: "typed", PayloadVersion: 2, Delay: sec})
+				is := func(want int, said ...string) {
+					t.Helper()
+					k.After(2 * time.Minute)
+					if nodes > 0 {
+						want = 0
+					}
+					for range nodes - 1 { // each says it
+						said = append(said, said...)
+					}
+					for _, n := range k.Nodes {
+						if got := n.Stats().Unhandled; got != want {
+							t.Errorf("%s counts %d tasks, want %d", n.Name, got, want)
+						}
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					slices.Sort(lines)
+					slices.Sort(said)
+					if !slices.Equal(lines, said) {
+						t.Errorf("these were logged: %q, want %q", lines, said)
+					}
+					lines = nil
+				}
+				if nodes == 2 { // the first node does not know for which versions the other has a handler
+					k.Must(k.RemoveTask(ctx, "typed"))
+					is(10, "none 10")
+				} else {
+					is(11, "none 10", "typed 1")
+					k.Must(k.RemoveTask(ctx, "typed"))
+				}
+				k.After(hour)
+				is(20)
+				k.Must(k.RemoveTask(ctx, "none0"))
+				is(19)
+				k.Must(k.ResumeKind(ctx, "paused"))
+				is(39, "paused 20")
+				k.Nodes[0].Handle("none", sleeper(0))
+				k.Nodes[0].Handle("paused", sleeper(0))
+				is(0)
+			})
+		})
+	}
+}
+
+// Until another member has reported its kinds, a node does not say that no node handles one.
+func TestUnhandled_byAMemberThatHasNotReported(t *testing.T) {
+	log := testkit.Quiet()
+	var said atomic.Int32
+	log.AddHook(callingHook(func(e *logrus.Entry) {
+		if e.Data["kind"] == "none" {
+			said.Add(1)
+		}
+	}))
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Must(k.Declare("none"))
+		id, _, err := k.Engine.Join(ctx, "new", 10*hour)
+		k.Must(err)
+		k.Add(durable.Task{Key: "a", Kind: "none", Delay: sec})
+		k.After(2 * time.Minute)
+		if n := said.Load(); n != 0 {
+			t.Errorf("it was said %d times", n)
+		}
+		_, _, err = k.Engine.Renew(ctx, id, []byte(`{"renewal":"1","kinds":["other"]}`))
+		k.Must(err)
+		k.After(2 * time.Minute)
+		if n := said.Load(); n != 1 {
+			t.Errorf("it was said %d times", n)
+		}
 	}, durable.WithLogger(log))
 }
