@@ -168,7 +168,7 @@ func (c *Cache[K, V]) weight(key K, value V) int64 {
 	if c.config.Weigh == nil {
 		return 0
 	}
-	return max(c.config.Weigh(key, value), 0)
+	return min(max(c.config.Weigh(key, value), 0), 2*mostWeight)
 }
 
 func (c *Cache[K, V]) shardOf(key K) *shard[K, V] {

@@ -480,7 +480,7 @@ func TestNew_wrongConfig_namesTheFieldAndItsValue(t *testing.T) {
 		{tw, with(func(c *Config[string, int]) { c.MaxEntries = -1 }), []string{"MaxEntries", "-1"}},
 		{tw, with(func(c *Config[string, int]) { c.MaxEntries = math.MaxInt }), []string{"MaxEntries", fmt.Sprint(math.MaxInt)}},
 		{tw, with(func(c *Config[string, int]) { c.MaxWeight = -1 }), []string{"MaxWeight", "-1"}},
-		{tw, with(func(c *Config[string, int]) { c.MaxWeight, c.Weigh = 1<<62+1, weighInts }), []string{"MaxWeight", fmt.Sprint(int64(1<<62 + 1))}},
+		{tw, with(func(c *Config[string, int]) { c.MaxWeight, c.Weigh = 1<<61+1, weighInts }), []string{"MaxWeight", fmt.Sprint(int64(1<<61 + 1))}},
 		{tw, with(func(c *Config[string, int]) { c.MaxWeight = 9 }), []string{"MaxWeight", "9", "Weigh"}},
 		{tw, with(func(c *Config[string, int]) { c.Weigh = weighInts }), []string{"MaxWeight", "0", "Weigh"}},
 		{tw, with(func(c *Config[string, int]) { c.ErrorTTL = -time.Second }), []string{"ErrorTTL", "-1s"}},

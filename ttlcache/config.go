@@ -30,7 +30,7 @@ type Config[K comparable, V any] struct {
 
 	// MaxWeight limits the sum of the weights of the values: a new value beyond the limit evicts the least recently used
 	// values. A value that is heavier than MaxWeight is evicted at once, and no other value is. It must not be negative or
-	// more than 2^62; 0 means no limit. A cache may have both limits.
+	// more than 2^61; 0 means no limit. A cache may have both limits.
 	MaxWeight int64
 
 	// Weigh returns the weight of a value, such as its size in bytes. It must be set if MaxWeight is. It is called once for
@@ -89,8 +89,9 @@ func (c Config[K, V]) check(tw *timewheel.TimeWheel) error {
 	return nil
 }
 
-// mostWeight is the largest MaxWeight. The sum of the weights and of a new weight does not overflow.
-const mostWeight = 1 << 62
+// mostWeight is the largest MaxWeight. A weight above twice as much counts as that, which is too heavy for any cache. So
+// the sum of the weights and of a new weight does not overflow.
+const mostWeight = 1 << 61
 
 // bounded reports whether values may be evicted.
 func (c *Config[K, V]) bounded() bool { return c.MaxEntries > 0 || c.MaxWeight > 0 }

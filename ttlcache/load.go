@@ -228,7 +228,14 @@ func (s *shard[K, V]) beginLocked(ctx context.Context, key K) *flight[V] {
 		s.flights = make(map[K]*flight[V])
 	}
 	s.flights[key] = f
+	s.mostFlights = max(s.mostFlights, len(s.flights))
 	return f
+}
+
+// dropLocked takes a flight out of the shard.
+func (s *shard[K, V]) dropLocked(key K) {
+	delete(s.flights, key)
+	s.flights, s.mostFlights = shrunk(s.flights, s.mostFlights)
 }
 
 // fly calls load. It runs on a goroutine of its own, because load may end its goroutine, and a caller may leave earlier.
@@ -262,9 +269,12 @@ func (s *shard[K, V]) land(f *flight[V], key K, o outcome[V]) {
 	if s.flights[key] != f {
 		return
 	}
-	delete(s.flights, key)
+	remembered := !s.closed && o.ttl > 0 && o.err != nil // not after a panic
+	if !remembered {
+		s.dropLocked(key)
+	}
 	switch {
-	case s.closed || o.ttl <= 0: // also after a panic
+	case s.closed || o.ttl <= 0:
 	case o.err == nil:
 		if left := s.setLocked(key, o.value, s.cache.spread(o.ttl), o.weight); len(left) > 0 {
 			f.left = func() { s.tell(left) }
@@ -273,7 +283,7 @@ func (s *shard[K, V]) land(f *flight[V], key K, o outcome[V]) {
 		ttl := min(o.ttl, longest)
 		f.until = s.cache.now() + int64(ttl)
 		f.timer = s.cache.tw.AfterFunc(ttl, func() { s.forget(f, key) })
-		s.flights[key] = f
+		f.ctx, f.cancel = nil, func() {} // so that the values of the context are not kept as long
 	}
 }
 
@@ -309,7 +319,7 @@ func (s *shard[K, V]) forget(f *flight[V], key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flights[key] == f {
-		delete(s.flights, key)
+		s.dropLocked(key)
 	}
 }
 
@@ -320,7 +330,7 @@ func (s *shard[K, V]) outdateLocked(key K) {
 	if f == nil {
 		return
 	}
-	delete(s.flights, key)
+	s.dropLocked(key)
 	if f.timer != nil {
 		f.timer.Stop()
 	}

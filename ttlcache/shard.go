@@ -20,12 +20,13 @@ type shard[K comparable, V any] struct {
 	cache *Cache[K, V]
 	reads bool // whether lookups change only the counters
 
-	mu      sync.RWMutex // protects the fields below
-	store   store[K, V]
-	buckets map[bucketID]*bucket[K, V]
-	flights map[K]*flight[V]
-	left    [reasons]uint64
-	closed  bool
+	mu          sync.RWMutex // protects the fields below
+	store       store[K, V]
+	buckets     map[bucketID]*bucket[K, V]
+	flights     map[K]*flight[V]
+	mostFlights int // largest number of flights since the map was created
+	left        [reasons]uint64
+	closed      bool
 
 	loads, loadErrors uint64
 
@@ -342,7 +343,7 @@ func (s *shard[K, V]) empty(reason Reason) (left []departure[K, V]) {
 	defer s.mu.Unlock()
 	now := s.cache.now()
 	s.store.each(func(i *item[K, V]) {
-		i.bucket = nil
+		i.bucket.head = nil // the bucket may be ending, and is then no longer in the shard
 		left = s.leaveLocked(left, i, reason, now)
 	})
 	for _, b := range s.buckets {

@@ -33,6 +33,18 @@ const (
 	small  = 1024
 )
 
+// shrunk returns the map, or a copy of it if it is to be replaced. most is the largest number of entries that it held.
+func shrunk[K comparable, E any](m map[K]E, most int) (map[K]E, int) {
+	if most <= small || len(m) >= most/shrink {
+		return m, most
+	}
+	is := make(map[K]E, len(m))
+	for k, e := range m {
+		is[k] = e
+	}
+	return is, len(is)
+}
+
 func newMapStore[K comparable, V any]() *mapStore[K, V] {
 	return &mapStore[K, V]{items: make(map[K]*item[K, V])}
 }
@@ -49,13 +61,7 @@ func (s *mapStore[K, V]) evict(K) *item[K, V] { return nil }
 
 func (s *mapStore[K, V]) remove(key K) {
 	delete(s.items, key)
-	if s.most > small && len(s.items) < s.most/shrink {
-		items := make(map[K]*item[K, V], len(s.items))
-		for k, i := range s.items {
-			items[k] = i
-		}
-		s.items, s.most = items, len(items)
-	}
+	s.items, s.most = shrunk(s.items, s.most)
 }
 
 func (s *mapStore[K, V]) len() int { return len(s.items) }

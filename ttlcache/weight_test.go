@@ -5,6 +5,7 @@ package ttlcache
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -53,23 +54,23 @@ func TestMaxWeight_valueThatIsTooHeavy_isEvictedAtOnce(t *testing.T) {
 			_, _ = k.GetOrLoad(k.Context(), key, func(context.Context, string) (int, error) { return value, nil })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, heavy := range []int{11, math.MaxInt} { // beside others, the latter does not overflow the sum
 			in(t, Config[string, int]{TTL: time.Minute, MaxWeight: 10, Weigh: weighInts}, func(k *kit) {
 				k.Set("a", 4)
 				k.Set("b", 6)
-				put(k, "c", 11)
-				k.wantTold("c=11 evicted")
-				put(k, "a", 11)
+				put(k, "c", heavy)
+				k.wantTold(fmt.Sprint("c=", heavy, " evicted"))
+				put(k, "a", heavy)
 				if s := k.Stats(); s.Evicted != 2 || s.Replaced+s.Deleted != 1 || k.Len() != 1 {
-					t.Errorf("%+v, and %d are there", s, k.Len())
+					t.Errorf("%s of %d: %+v, and %d are there", name, heavy, s, k.Len())
 				}
 				k.wantNone("a")
 				k.want("b", 6)
-				if v, ok := k.Compute("a", returns(11, UpdateOp)); v != 0 || ok {
+				if v, ok := k.Compute("a", returns(heavy, UpdateOp)); v != 0 || ok {
 					t.Errorf("Compute returns %d, %v", v, ok)
 				}
 			})
-		})
+		}
 	}
 }
 
