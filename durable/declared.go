@@ -64,7 +64,8 @@ type SetResult struct {
 //
 // On an engine, a process that ends during Schedule leaves some tasks of each set. The next call of Schedule for the
 // prefix waits up to 15 seconds, and then applies its own set, even if the version that was not finished is higher. So
-// a version that crashes in Schedule can be rolled back.
+// a version that crashes in Schedule can be rolled back to the one before. A call with a version below the last one that
+// was applied in full changes nothing: it would undo that version.
 //
 // The error wraps ErrInvalidTask or ErrUnknownKind, or is one that every verb can return. If Schedule returns
 // ErrUnavailable, its changes may or may not have taken effect. Calling it again is safe.

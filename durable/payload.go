@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -28,7 +29,7 @@ func (t *Task) setJSON(payload any) (err error) {
 //
 // A payload with an earlier version is passed to upgrade, and the handler receives the result. If upgrade returns an
 // error, the task is parked at once, with the error as its failure, so the error must not contain secret parts of the
-// payload. upgrade must not modify its argument, which remains in the store. With [KindOf], an empty payload is the zero
+// payload. Of an error of encoding/json, which quotes numbers, only the place and the types are kept. upgrade must not modify its argument, which remains in the store. With [KindOf], an empty payload is the zero
 // value in every version, and is not upgraded.
 //
 // A task whose payload has a later version is left alone, as if its kind had no handler on this scheduler. Another node
@@ -68,6 +69,14 @@ func upgraded(payload []byte, from, to int, upgrade func([]byte, int) ([]byte, e
 		return nil, fmt.Errorf("payload of version %d is not upgraded to %d: the upgrade is nil", from, to)
 	}
 	next, err := upgrade(payload, from)
+	var syntax *json.SyntaxError
+	var value *json.UnmarshalTypeError
+	switch nothing := reflect.TypeFor[struct{}](); {
+	case errors.As(err, &syntax):
+		err = errors.New(misfit(syntax, nothing))
+	case errors.As(err, &value):
+		err = errors.New(misfit(value, nothing))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("payload of version %d is not upgraded to %d: %w", from, to, err)
 	}

@@ -4,8 +4,10 @@ package durable_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +129,29 @@ func TestKind_withTheMarkOfAVersion_isRefused(t *testing.T) {
 		err := s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k\x1f2", Delay: time.Second})
 		if !errors.Is(err, durable.ErrInvalidTask) {
 			t.Errorf("AddTask returns %v", err)
+		}
+	})
+}
+
+// The error of an upgrade that decodes JSON quotes a number of the payload. The failure does not.
+func TestPayload_upgradeThatCannotDecode_quotesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit.Kit) {
+		upgrade := func(payload []byte, _ int) ([]byte, error) {
+			var old struct{ Card int8 }
+			if err := json.Unmarshal(payload, &old); err != nil {
+				return nil, fmt.Errorf("a card: %w", err)
+			}
+			return payload, nil
+		}
+		k.Handle("card", func(context.Context, durable.Run) error { return nil }, durable.WithPayloadVersion(2, upgrade))
+		for i, payload := range []string{`{"Card": 4111111111111111}`, `{"Card": x}`} {
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "card", PayloadVersion: 1, Payload: []byte(payload), Delay: sec})
+		}
+		k.After(2 * sec)
+		for key, want := range map[string]string{"0": "the JSON number", "1": "no JSON from byte"} {
+			if i := k.Info(key); !i.Parked || !strings.Contains(i.Failure, want) || strings.Contains(i.Failure, "4111") {
+				t.Errorf("the failure is %q", i.Failure)
+			}
 		}
 	})
 }

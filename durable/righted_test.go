@@ -306,3 +306,25 @@ func TestClockAhead_missedSkip(t *testing.T) {
 		}
 	})
 }
+
+// A task that is added while the clock is ahead, to start at once, does not wait for that instant either.
+func TestRighted_tasksWithAtInThePast(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		k.Handle("paused", func(context.Context, durable.Run) error { return nil })
+		k.Must(k.PauseKind(ctx, "paused"))
+		k.After(10 * sec)
+		k.Engine.Step(8760 * hour)
+		k.After(3 * sec)
+		past := time.Now().Add(-sec)
+		k.Add(durable.Task{Key: "interval", Kind: "paused", At: past, Interval: hour, Times: durable.Forever},
+			durable.Task{Key: "calendar", Kind: "paused", At: past, Cron: "0 * * * *"})
+		k.After(sec)
+		k.Engine.Step(-8760 * hour)
+		k.After(3 * time.Minute)
+		for _, key := range []string{"interval", "calendar"} {
+			if d := time.Until(k.Info(key).Next); d > hour {
+				t.Errorf("%s is due in %v", key, d)
+			}
+		}
+	})
+}

@@ -210,7 +210,7 @@ func (t *Task) record(now int64) *task.Record {
 	case t.Times == 0:
 		r.Times = 1
 	}
-	if t.At.IsZero() && r.Repeats() {
+	if (t.At.IsZero() || due < now) && r.Repeats() { // otherwise the caller has chosen the due time
 		r.Asof = now
 	}
 	return r

@@ -13,7 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A cache is emptied while a bucket ends, between two chunks of it: each value is told once, and later values stay.
+// A cache is emptied while a bucket ends, between two chunks of it: OnEvict is called once for each value, and later
+// values stay.
 func TestEmptied_whileABucketEnds(t *testing.T) {
 	const n = 5 * chunk
 	for name, empty := range map[string]func(k *kit){"Purge": func(k *kit) { k.Purge() }, "Close": func(k *kit) { k.Close() }} {

@@ -54,7 +54,7 @@ func TestMaxWeight_valueThatIsTooHeavy_isEvictedAtOnce(t *testing.T) {
 			_, _ = k.GetOrLoad(k.Context(), key, func(context.Context, string) (int, error) { return value, nil })
 		},
 	} {
-		for _, heavy := range []int{11, math.MaxInt} { // beside others, the latter does not overflow the sum
+		for _, heavy := range []int{11, math.MaxInt} { // the latter does not overflow the sum
 			in(t, Config[string, int]{TTL: time.Minute, MaxWeight: 10, Weigh: weighInts}, func(k *kit) {
 				k.Set("a", 4)
 				k.Set("b", 6)

@@ -121,3 +121,15 @@ func TestRighted_interrupted(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A run that is moved is not complete: the runs that were given up still count.
+func TestMoved_keepsTheRunsThatWereGivenUp(t *testing.T) {
+	given := &Record{Key: "k", Kind: "k", Times: Forever, Interval: time.Hour, GivenUp: 2, Failed: []Failure{{Text: "it fails"}}, Attempts: 1}
+	if r := given.Moved(1000, 5); r.GivenUp != 2 || len(r.Failed) != 1 || r.Attempts != 0 || r.Due != 1000 {
+		t.Errorf("the task is %+v", r)
+	}
+	failing := &Record{Key: "k", Kind: "k", Times: Forever, Interval: time.Hour, Failed: []Failure{{Text: "it fails"}}, Attempts: 1}
+	if r := failing.Moved(1000, 5); r.GivenUp != 0 || len(r.Failed) != 0 {
+		t.Errorf("the task is %+v", r)
+	}
+}

@@ -189,11 +189,14 @@ func (r *Record) Redefined(as *Record, running bool, now int64) *Record {
 }
 
 // Moved returns the task with its next run due at that time. now is the time from which it was computed; 0 means that
-// the caller chose it.
+// the caller chose it. The runs that were given up since the last complete one still count.
 func (r *Record) Moved(to, now int64) *Record {
 	next := *r
 	next.Grid = to
 	next.begin()
+	if r.GivenUp > 0 {
+		next.GivenUp, next.Failed = r.GivenUp, r.Failed
+	}
 	if next.Repeats() { // other tasks are many, and need no Asof
 		next.Asof = now
 	}

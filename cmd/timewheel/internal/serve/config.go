@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"math"
+	"strconv"
 )
 
 // A Config is a configuration file. Load reads and checks it.
@@ -144,6 +146,9 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 		}
 	} else if text == "null" {
 		return nil
+	} else if n, err := strconv.ParseFloat(text, 64); err == nil && strings.ContainsAny(text, "eE") && math.Abs(n) < float64(mostSeconds) {
+		*d = Duration(math.Round(n * float64(time.Second))) // Python and JavaScript write small numbers in this way
+		return nil
 	} else if !strings.ContainsAny(text, "eE{[tf") {
 		text += "s"
 	}
@@ -154,6 +159,9 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	*d = Duration(is)
 	return nil
 }
+
+// mostSeconds is the longest duration in seconds, rounded down.
+const mostSeconds = math.MaxInt64 / int64(time.Second)
 
 // The defaults, and the minimum size of secrets.
 const (
