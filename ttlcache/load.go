@@ -227,9 +227,14 @@ func (s *shard[K, V]) beginLocked(ctx context.Context, key K) *flight[V] {
 	if s.flights == nil {
 		s.flights = make(map[K]*flight[V])
 	}
+	s.addLocked(f, key)
+	return f
+}
+
+// addLocked puts a flight into the shard.
+func (s *shard[K, V]) addLocked(f *flight[V], key K) {
 	s.flights[key] = f
 	s.mostFlights = max(s.mostFlights, len(s.flights))
-	return f
 }
 
 // dropLocked takes a flight out of the shard.
@@ -269,12 +274,9 @@ func (s *shard[K, V]) land(f *flight[V], key K, o outcome[V]) {
 	if s.flights[key] != f {
 		return
 	}
-	remembered := !s.closed && o.ttl > 0 && o.err != nil // not after a panic
-	if !remembered {
-		s.dropLocked(key)
-	}
+	s.dropLocked(key)
 	switch {
-	case s.closed || o.ttl <= 0:
+	case s.closed || o.ttl <= 0: // also after a panic
 	case o.err == nil:
 		if left := s.setLocked(key, o.value, s.cache.spread(o.ttl), o.weight); len(left) > 0 {
 			f.left = func() { s.tell(left) }
@@ -284,6 +286,7 @@ func (s *shard[K, V]) land(f *flight[V], key K, o outcome[V]) {
 		f.until = s.cache.now() + int64(ttl)
 		f.timer = s.cache.tw.AfterFunc(ttl, func() { s.forget(f, key) })
 		f.ctx, f.cancel = nil, func() {} // so that the values of the context are not kept as long
+		s.addLocked(f, key)
 	}
 }
 
