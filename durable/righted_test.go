@@ -211,7 +211,7 @@ func TestClockAhead_forAMoment(t *testing.T) {
 					return memengine.Fault{}
 				})
 			}
-			if k.After(time.Hour); walks > 0 {
+			if k.After(time.Hour); walks > 61*nodes { // once a minute for tasks without a handler
 				t.Errorf("%d nodes: all tasks are looked at %d times more", nodes, walks)
 			}
 		})
@@ -308,7 +308,7 @@ func TestClockAhead_missedSkip(t *testing.T) {
 }
 
 // A task that is added while the clock is ahead, to start at once, does not wait for that instant either.
-func TestRighted_tasksWithAtInThePast(t *testing.T) {
+func TestClockAhead_tasksWithAtInThePast(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		k.Handle("paused", func(context.Context, durable.Run) error { return nil })
 		k.Must(k.PauseKind(ctx, "paused"))
