@@ -95,6 +95,7 @@ type ledger struct {
 	calls   map[*running]bool                   // counting calls, and others
 	counts  map[string]int                      // of the events so far
 
+	reports   map[engine.MemberID][]byte    // the last report of each member
 	reported  map[engine.MemberID]time.Time // when each member first renewed its lease, not drained
 	kinds     map[string]time.Time          // since when each kind is paused, or all kinds under allKinds
 	pausedOn  map[onNode]int                // the step from which on a node must not call a kind
@@ -191,7 +192,7 @@ func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
 	return &ledger{
 		engine: e, lease: lease, attempts: attempts, bounds: map[string]time.Duration{},
 		limits: map[string]int{}, shared: map[string]int{}, paces: map[string]*pace{}, calls: map[*running]bool{},
-		reported: map[engine.MemberID]time.Time{}, kinds: map[string]time.Time{}, pausedOn: map[onNode]int{},
+		reports: map[engine.MemberID][]byte{}, reported: map[engine.MemberID]time.Time{}, kinds: map[string]time.Time{}, pausedOn: map[onNode]int{},
 		restarts: map[string]int{}, restarted: map[string]int{}, maxDelays: map[string]time.Duration{},
 		deadlines: map[durable.Token]int64{}, started: map[durable.Token]bool{}, shifts: map[string]time.Duration{},
 		until: map[engine.MemberID]time.Time{}, states: map[engine.Claim]state{}, last: map[string]int64{},
@@ -919,10 +920,15 @@ func (l *ledger) Renew(ctx context.Context, id engine.MemberID, report []byte) (
 	defer l.mu.Unlock()
 	members, now, err := l.engine.Renew(ctx, id, report)
 	if err == nil && id != 0 {
-		if bytes.Contains(report, []byte(`"drained":true`)) {
+		switch {
+		case bytes.Compare(report, l.reports[id]) <= 0: // it came late, and does not replace a newer one
+		case bytes.Contains(report, []byte(`"drained":true`)):
 			delete(l.reported, id) // it takes no part, until it is undrained
-		} else if l.reported[id].IsZero() {
+		case l.reported[id].IsZero():
 			l.reported[id] = time.Now()
+		}
+		if bytes.Compare(report, l.reports[id]) > 0 {
+			l.reports[id] = bytes.Clone(report)
 		}
 		l.until[id] = time.Now().Add(l.lease)
 	}
