@@ -486,6 +486,31 @@ func TestOwned_rests(t *testing.T) {
 	}
 }
 
+// A scheduler also rests if all of its kinds have a limit, or are paused, or if it has none.
+func TestOwned_rests_whateverItsKinds(t *testing.T) {
+	for name, limited := range map[string]bool{"limited": true, "none": false} {
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			f := &ownKV{KV: memory.New(), failed: make(chan struct{})}
+			e, err := kv.New(ctx, f)
+			k.Must(err)
+			k.Use(durable.Join(ctx, e, durable.WithLogger(testkit.Quiet())))
+			if limited {
+				for _, kind := range []string{"one", "paused"} {
+					k.Handle(kind, func(context.Context, durable.Run) error { return nil }, durable.WithConcurrency(1))
+				}
+				k.Must(k.PauseKind(ctx, "paused"))
+			}
+			k.Start()
+			k.After(10 * time.Minute)
+			before := f.scans.Load()
+			k.After(hour)
+			if n := f.scans.Load() - before; n > 5000 {
+				t.Errorf("%s: %d scans within an hour", name, n)
+			}
+		})
+	}
+}
+
 // A backlog is worked off without a rest.
 func TestOwned_backlog_isWorkedOff(t *testing.T) {
 	const tasks = 4000
