@@ -91,8 +91,9 @@ func (n *node) caughtUp() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	more := (n.overdue.quiet == 0 || n.slow.quiet == 0) && len(n.kinds.unlimited()) > 0
+	paused := n.kinds.pauses()
 	for _, k := range n.kinds.allLimited() {
-		more = more || k.claimed.quiet == 0 && !n.kinds.pauses().Has(k.name)
+		more = more || k.claimed.quiet == 0 && !paused.Has(k.name)
 	}
 	return !more && n.backlog.Len() == 0 && len(n.full) == 0
 }

@@ -72,8 +72,8 @@
 // attempts of overdue runs are counted in this way, so a run is started once or twice more.
 //
 // A due task whose kind has no handler in this process is not parked. [Stats].Unhandled counts it, and the log names
-// the kind once. On a shared engine the log names a kind that no node handles. The task runs as an overdue task once a later call of [Scheduler.Handle], or the next process,
-// registers a handler for the kind.
+// the kind once. On a shared engine the log names a kind that no node handles. The task runs as an overdue task once a
+// later call of [Scheduler.Handle], or the next process, registers a handler for the kind.
 //
 // # Removing and cancelling
 //

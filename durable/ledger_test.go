@@ -920,15 +920,16 @@ func (l *ledger) Renew(ctx context.Context, id engine.MemberID, report []byte) (
 	defer l.mu.Unlock()
 	members, now, err := l.engine.Renew(ctx, id, report)
 	if err == nil && id != 0 {
+		newer := bytes.Compare(report, l.reports[id]) > 0 // otherwise it came late, and replaces nothing
+		if newer {
+			l.reports[id] = bytes.Clone(report)
+		}
 		switch {
-		case bytes.Compare(report, l.reports[id]) <= 0: // it came late, and does not replace a newer one
+		case !newer:
 		case bytes.Contains(report, []byte(`"drained":true`)):
 			delete(l.reported, id) // it takes no part, until it is undrained
 		case l.reported[id].IsZero():
 			l.reported[id] = time.Now()
-		}
-		if bytes.Compare(report, l.reports[id]) > 0 {
-			l.reports[id] = bytes.Clone(report)
 		}
 		l.until[id] = time.Now().Add(l.lease)
 	}

@@ -171,7 +171,7 @@ func call(c chan struct{}) {
 }
 
 // keep calls do after the given time or at a signal. It calls do again after the time that do returns or at the next
-// signal, until the node's life ends or the node fails. A timer with no time to wait can crash Go 1.26 in a synctest bubble.
+// signal, until the node's life ends or it fails. A timer with no time to wait can crash Go 1.26 in a synctest bubble.
 func (n *node) keep(after time.Duration, signal <-chan struct{}, do func() time.Duration) {
 	n.helper.Go(func() {
 		timer := time.NewTimer(max(after, 1))

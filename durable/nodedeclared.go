@@ -25,8 +25,7 @@ const (
 	declareFor    = 15 * time.Second
 	declareMargin = 3 * time.Second
 
-	// declareAtOnce is how many tasks one commit changes, but for the node's own engine, which changes all of a set's tasks
-	// at once.
+	// declareAtOnce is how many tasks one commit changes. The node's own engine changes all tasks of a set at once.
 	declareAtOnce = 256
 )
 
@@ -142,8 +141,8 @@ func (n *node) declareHeld(ctx context.Context, c *declaring) (again bool, err e
 	return false, err // if the note is not released, the hold expires
 }
 
-// isHeld reports whether a call holds the note. One that holds the note of the node's own engine has ended with its process. A hold that expires later than declareFor from now was taken while the
-// engine's clock was ahead, and is over.
+// isHeld reports whether a call holds the note. A hold that expires later than declareFor from now was taken while the
+// engine's clock was ahead, and is over. A call that holds the note of the node's own engine has ended with its process.
 func (n *node) isHeld(set declaredSet) bool {
 	if n.alone {
 		return false

@@ -122,8 +122,8 @@ func (n *node) isSettled() bool {
 }
 
 // isSettledLocked reports whether the node knows the current pauses. It counts by the node's own clock and by the
-// engine's, whichever has advanced further. The node's own clock does not count a suspension of less than clock.Slack. The
-// pauses of the node's own engine are changed by the node alone, so they do not age.
+// engine's, whichever has advanced further. The node's own clock does not count a suspension of less than clock.Slack.
+// The pauses of the node's own engine are changed by the node alone, so they do not age.
 func (n *node) isSettledLocked() bool {
 	if n.alone {
 		return n.settled != engine.None

@@ -101,8 +101,7 @@ func (n *node) breaks(err error) bool {
 	case errors.Is(err, engine.ErrNotDone), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
 	}
-	_ = n.fail(err)
-	return true
+	return n.fail(err) != nil
 }
 
 // enter begins a verb, which n.verbs.leave ends. It returns why no verb may begin.

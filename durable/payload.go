@@ -29,8 +29,9 @@ func (t *Task) setJSON(payload any) (err error) {
 //
 // A payload with an earlier version is passed to upgrade, and the handler receives the result. If upgrade returns an
 // error, the task is parked at once, with the error as its failure, so the error must not contain secret parts of the
-// payload. Of an error of encoding/json, which quotes numbers, only the place and the types are kept. upgrade must not modify its argument, which remains in the store. With [KindOf], an empty payload is the zero
-// value in every version, and is not upgraded.
+// payload. Of an error of encoding/json, which quotes numbers, only the place and the types are kept. upgrade must not
+// modify its argument, which remains in the store. With [KindOf], an empty payload is the zero value in every version,
+// and is not upgraded.
 //
 // A task whose payload has a later version is left alone, as if its kind had no handler on this scheduler. Another node
 // or a later process runs the task. Payloads can therefore change in a rolling deployment: nodes of the old version run

@@ -41,15 +41,13 @@ func (n *node) claim() time.Duration {
 		pause = n.askToBeWoken()
 	}
 	again := n.claimAll()
-	switch quiet := again >= claimEvery && n.caughtUp(); {
-	case r.waker == nil || !quiet:
+	if r.waker == nil || again < claimEvery || !n.caughtUp() {
 		r.asked = false
 		return again
-	case r.asked:
-		r.asked = false
+	}
+	if r.asked = !r.asked; !r.asked {
 		return pause
 	}
-	r.asked = true
 	n.mu.Lock()
 	n.rewindLocked()
 	n.mu.Unlock()
@@ -68,7 +66,8 @@ func (n *node) askToBeWoken() time.Duration {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	now := n.now()
-	due, err := n.waker.Wake(ctx, kinds, n.clock.Earliest(n.own())+int64(lookAhead), now+int64(lookAhead+restMost), n.wake)
+	after, until := n.clock.Earliest(n.own())+int64(lookAhead), now+int64(lookAhead+restMost)
+	due, err := n.waker.Wake(ctx, kinds, after, until, n.wake)
 	switch {
 	case err != nil:
 		n.trouble(err)

@@ -2,6 +2,8 @@
 
 package ttlcache
 
+import "maps"
+
 // A store maps keys to the items of a shard. The shard's lock guards it.
 type store[K comparable, V any] interface {
 	// get returns the item of the key, or nil, and counts as a use.
@@ -39,9 +41,7 @@ func shrunk[K comparable, E any](m map[K]E, most int) (map[K]E, int) {
 		return m, most
 	}
 	is := make(map[K]E, len(m))
-	for k, e := range m {
-		is[k] = e
-	}
+	maps.Copy(is, m)
 	return is, len(is)
 }
 

@@ -39,7 +39,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 21227, "durable": 12529,
+	"all": 21227, "durable": 12528,
 	"durable/keeper.go": 621, "durable/memengine/memengine.go": 600,
 	"durable.node": 34, "durable.keeper": 35, "durable.Info": 26, "durable.Stats": 26,
 }

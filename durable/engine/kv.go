@@ -106,8 +106,8 @@ type Watcher interface {
 // or none.
 //
 // The KV may be a [FailureReporter], an [io.Closer], a [Backuper], a [SizeReporter] and a [SpaceReporter]. The Engine is
-// all of them if the KV is. It fails when the KV does, and its Close closes the KV. It belongs to one scheduler,
-// which fails when the Engine does, and closes it in Shutdown.
+// all of them if the KV is. It fails when the KV does, and its Close closes the KV. It belongs to one scheduler, which
+// fails when the Engine does, and closes it in Shutdown.
 type Exclusive interface {
 	// Exclusive does nothing. It marks the KV or the Engine.
 	Exclusive()
@@ -116,8 +116,8 @@ type Exclusive interface {
 // A Waker is an [Engine] that wakes its only node, which then need not look for tasks again and again.
 type Waker interface {
 	// Wake returns the earliest due time of the free tasks of the kinds that are due after after and at or before until,
-	// or None if there are none. After the call has begun, wake receives a value whenever a task of any
-	// kind becomes free that is due at or before until, unless wake is full. A later call replaces an earlier one.
+	// or None if there are none. After the call has begun, wake receives a value whenever a task of any kind becomes
+	// free that is due at or before until, unless wake is full. A later call replaces an earlier one.
 	Wake(ctx context.Context, kinds []string, after, until int64, wake chan<- struct{}) (due int64, err error)
 }
 

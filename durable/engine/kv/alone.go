@@ -76,8 +76,8 @@ const revisions = 1 << 28
 
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	e := &alone{
-		base: newBase(kv), states: make(map[string]*state), reads: make(map[*changed]struct{}),
-		members: make(map[engine.MemberID]*mate), all: newIndex(), failed: make(chan struct{}), writing: make(turn, 1), wakeFor: engine.None,
+		base: newBase(kv), states: make(map[string]*state), reads: make(map[*changed]struct{}), wakeFor: engine.None,
+		members: make(map[engine.MemberID]*mate), all: newIndex(), failed: make(chan struct{}), writing: make(turn, 1),
 	}
 	e.alone, e.look, e.walkDue, e.walkHeld, e.free = true, e.read, e.byDue, e.held, e.isFree
 	at, err := e.moment(ctx)

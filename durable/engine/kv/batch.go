@@ -148,11 +148,7 @@ func newMaterial(batches []engine.Batch) *material {
 	writes, puts := 0, 0
 	for _, batch := range batches {
 		writes += len(batch)
-		for _, w := range batch {
-			if w.Data != nil {
-				puts++
-			}
-		}
+		puts += putsOf(batch)
 	}
 	return &material{
 		make([]plan, len(batches)), make([]*row, writes), make([]engine.Written, writes), make([]engine.Entry, rowsOf*puts),
@@ -160,14 +156,19 @@ func newMaterial(batches []engine.Batch) *material {
 	}
 }
 
-// next returns the plan and the states of the next batch.
-func (m *material) next(batch engine.Batch) (p *plan, states []state) {
-	n, puts := len(batch), 0
+// putsOf returns the number of writes that put a task or a note.
+func putsOf(batch engine.Batch) (puts int) {
 	for _, w := range batch {
 		if w.Data != nil {
 			puts++
 		}
 	}
+	return puts
+}
+
+// next returns the plan and the states of the next batch.
+func (m *material) next(batch engine.Batch) (p *plan, states []state) {
+	n, puts := len(batch), putsOf(batch)
 	p, m.plans = &m.plans[0], m.plans[1:]
 	p.was, m.was = m.was[:0:n], m.was[n:]
 	p.written, m.written = m.written[:0:n], m.written[n:]

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,13 +19,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"math"
-	"strconv"
 )
 
 // A Config is a configuration file. Load reads and checks it.
@@ -146,8 +146,9 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 		}
 	} else if text == "null" {
 		return nil
-	} else if n, err := strconv.ParseFloat(text, 64); err == nil && strings.ContainsAny(text, "eE") && math.Abs(n) < float64(mostSeconds) {
-		*d = Duration(math.Round(n * float64(time.Second))) // Python and JavaScript write small numbers in this way
+	} else if n, err := strconv.ParseFloat(text, 64); err == nil && strings.ContainsAny(text, "eE") &&
+		math.Abs(n)*float64(time.Second) < math.MaxInt64 { // Python and JavaScript write small numbers in this way
+		*d = Duration(math.Round(n * float64(time.Second)))
 		return nil
 	} else if !strings.ContainsAny(text, "eE{[tf") {
 		text += "s"
@@ -159,9 +160,6 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	*d = Duration(is)
 	return nil
 }
-
-// mostSeconds is the longest duration in seconds, rounded down.
-const mostSeconds = math.MaxInt64 / int64(time.Second)
 
 // The defaults, and the minimum size of secrets.
 const (
