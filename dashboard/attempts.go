@@ -41,8 +41,8 @@ func NewAttemptRecorder() *AttemptRecorder {
 }
 
 // Option returns the option that attaches the recorder to a scheduler. A recorder serves only one scheduler: if the
-// option is used a second time, [durable.New] or [durable.Join] returns an error. If they fail, make another recorder for
-// the next try. The scheduler may have other observers.
+// option is used a second time, [durable.New] or [durable.Connect] returns an error. If they fail, make another recorder
+// for the next try. The scheduler may have other observers.
 func (r *AttemptRecorder) Option() durable.Option {
 	return once(&r.schedulers, "scheduler", durable.WithObserver(r.observe))
 }

@@ -30,7 +30,7 @@ const (
 	// questionTime is the time after which an unanswered query is cancelled. Until then it is not repeated.
 	questionTime = 10 * time.Second
 
-	// noKey is a key that a reading looks up to check whether the store or the engine answers.
+	// noKey is a key that a reading looks up to check whether the engine answers.
 	noKey = "\x00"
 
 	maxKinds = 100 // maximum number of kinds in a reading
@@ -331,7 +331,7 @@ func (b *board) fill(r *reading) {
 		}
 	}
 	for _, n := range r.nodes {
-		if n.ID != 0 { // the ID is 0 on a store, which has no nodes
+		if n.ID != 0 { // the ID is 0 on an own engine, which has no nodes
 			r.Nodes = append(r.Nodes, newNodeReading(n))
 			for _, t := range n.TakenOver {
 				r.Lost = append(r.Lost, health.LostNode{Name: keyShown(t.Node), At: t.At})

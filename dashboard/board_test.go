@@ -26,8 +26,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -35,17 +36,27 @@ import (
 
 var errRefused = errors.New("dial 10.0.0.7:443: connection refused")
 
-// newScheduler returns a started scheduler on a store. It handles the kinds ok and bad, whose runs succeed and fail,
+// newScheduler returns a started scheduler on the engine. It handles the kinds ok and bad, whose runs succeed and fail,
 // and is shut down at the end of the test.
-func newScheduler(t *testing.T, store engine.Store, opts ...durable.Option) *durable.Scheduler {
+func newScheduler(t *testing.T, on engine.Engine, opts ...durable.Option) *durable.Scheduler {
 	t.Helper()
-	s, err := durable.New(store, append(opts, durable.WithLogger(testkit.Quiet()))...)
+	s, err := durable.New(t.Context(), on, append(opts, durable.WithLogger(testkit.Quiet()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
 	serveKinds(t, s)
 	return s
+}
+
+// engineOn returns an engine on the KV.
+func engineOn(t *testing.T, on engine.KV) engine.Engine {
+	t.Helper()
+	e, err := kv.New(t.Context(), on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 func serveKinds(t *testing.T, s *durable.Scheduler) {
@@ -90,7 +101,7 @@ func said(h healthJSON) (kinds []health.Kind) {
 func TestScheduler_handlerThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := NewAttemptRecorder()
-		s := newScheduler(t, memstore.New(), rec.Option())
+		s := newScheduler(t, memory.New().Engine(), rec.Option())
 		h := Handler([]Source{Scheduler("tasks", s, rec)})
 		time.Sleep(100 * time.Millisecond)
 		if got := stateOf(t, h); !got.Health.Well || got.Health.Text != "Working: 0 of 1,024 workers busy, 0 tasks, none parked" {
@@ -176,13 +187,13 @@ func TestScheduler_handlerThatFails(t *testing.T) {
 // A kind without a handler, and overdue tasks at the start.
 func TestScheduler_kindWithoutHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		before := newScheduler(t, store)
+		m := memory.New()
+		before := newScheduler(t, m.Engine())
 		if err := before.Handle("mail", func(context.Context, durable.Run) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		put(t, before, many(12, "mail", "mail", time.Minute)...)
-		next := store.Reopen()
+		next := m.Clone().Engine()
 		if err := before.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +237,7 @@ func TestScheduler_kindsOfANodeThatDoNotFit(t *testing.T) {
 // The history has a point every five seconds for the last hour, and a page gets the points that are new to it.
 func TestScheduler_history(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		h := Handler([]Source{Scheduler("tasks", s, nil)})
 		put(t, s, durable.Task{Key: "often", Kind: "ok", Interval: 100 * time.Millisecond, Times: durable.Forever})
 		time.Sleep(61 * time.Second)
@@ -258,12 +269,12 @@ func TestScheduler_history(t *testing.T) {
 
 func TestScheduler_diskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		s := newScheduler(t, store)
+		m := memory.New()
+		s := newScheduler(t, m.Engine())
 		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }))
 		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour})
 		time.Sleep(7 * time.Second)
-		store.SetFault(fmt.Errorf("write 000042.log: %w", syscall.ENOSPC))
+		m.SetFault(fmt.Errorf("write 000042.log: %w", syscall.ENOSPC))
 		if err := s.RemoveTask(t.Context(), "k"); !errors.Is(err, durable.ErrBroken) {
 			t.Fatal(err)
 		}
@@ -287,7 +298,7 @@ func TestScheduler_diskFull(t *testing.T) {
 func TestScheduler_engineAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := memengine.NewLink(memengine.New())
-		s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
+		s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,7 +348,7 @@ func TestScheduler_engineAway(t *testing.T) {
 // A drained node is noted, with the time of the drain, until it is no longer drained. It is not an alarm.
 func TestScheduler_drainedNode_isNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.Join(t.Context(), memengine.New(), durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
+		s, err := durable.New(t.Context(), memengine.New(), durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +385,7 @@ func TestScheduler_drainedNode_isNoted(t *testing.T) {
 // The waiting tasks are overdue.
 func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New(), durable.WithPoolSize(8))
+		s := newScheduler(t, memory.New().Engine(), durable.WithPoolSize(8))
 		end := make(chan struct{})
 		defer close(end)
 		stuck := func(context.Context, durable.Run) error { <-end; return nil }
@@ -409,7 +420,7 @@ func TestScheduler_stuckNodes_areSaid(t *testing.T) {
 		var all []*durable.Scheduler
 		var pages []http.Handler
 		for i := range 2 {
-			s, err := durable.Join(t.Context(), engine, durable.WithLogger(testkit.Quiet()), durable.WithNodeName(fmt.Sprint("web-", i+1)), durable.WithPoolSize(8))
+			s, err := durable.New(t.Context(), engine, durable.WithLogger(testkit.Quiet()), durable.WithNodeName(fmt.Sprint("web-", i+1)), durable.WithPoolSize(8))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -458,7 +469,7 @@ func TestScheduler_stuckNodes_areSaid(t *testing.T) {
 // A paused task and a task on a calendar are found and shown as such.
 func TestScheduler_pausedAndCalendar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		put(t, s, durable.Task{Key: "held", Kind: "ok", Delay: time.Second},
 			durable.Task{Key: "daily", Kind: "ok", Cron: "0 9 * * *", Times: durable.Forever})
 		if err := s.Pause(t.Context(), "held"); err != nil {
@@ -493,7 +504,7 @@ func (f *fakeScheduler) Counts(context.Context) (durable.Counts, error) {
 func TestBoard_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report := durable.NodeReport{Held: 7, Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}
-		f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New()), nodes: []durable.NodeInfo{
+		f := &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine()), nodes: []durable.NodeInfo{
 			{Name: "a", ID: 1<<53 + 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, NodeReport: report},
 			{Name: "b", ID: 2, Lease: 5 * time.Second, Left: 4 * time.Second},
 		}, census: func() durable.Counts {
@@ -539,7 +550,7 @@ func (e *unsafeEngine) Health(context.Context) (engine.Health, error) {
 // The page warns while acknowledged tasks can be lost, and not after that.
 func TestBoard_engineThatMayLoseTasks_isSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, e := newScheduler(t, memstore.New()), &unsafeEngine{}
+		s, e := newScheduler(t, memory.New().Engine()), &unsafeEngine{}
 		b := Scheduler("tasks", s, nil).WithEngine(e).open()
 		for _, unsafe := range []bool{false, true, false} {
 			e.unsafe.Store(unsafe)
@@ -574,11 +585,11 @@ func TestBoard_refusedServer_isSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := new(serverEngine)
 		e.Store(&engine.Health{Refused: 3})
-		b := newBoard("tasks", newScheduler(t, memstore.New()), nil)
+		b := newBoard("tasks", newScheduler(t, memory.New().Engine()), nil)
 		if s := b.state(-1); s.Survival != "" {
 			t.Errorf("without an engine it says %q", s.Survival)
 		}
-		b = Scheduler("tasks", newScheduler(t, memstore.New()), nil).WithEngine(e).open().(*board)
+		b = Scheduler("tasks", newScheduler(t, memory.New().Engine()), nil).WithEngine(e).open().(*board)
 		time.Sleep(10 * time.Second)
 		if s := b.state(-1); !s.Health.Well || s.Survival != health.Survival(false, 0) {
 			t.Errorf("at first it says %+v and %q", s.Health, s.Survival)
@@ -605,7 +616,7 @@ func TestBoard_refusedServer_isSaid(t *testing.T) {
 // Slow queries that do not limit themselves take at most a tenth of the time, and delay nothing.
 func TestBoard_slowNodes_areRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &slowScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f := &slowScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 		f.nodes.Store(int64(2 * time.Second))
 		b := newBoard("tasks", f, nil)
 		for range 190 {
@@ -630,7 +641,7 @@ func TestBoard_slowNodes_areRare(t *testing.T) {
 // scheduler uses it. It delays nothing either.
 func TestBoard_slowCounts_areAskedAtEachReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &slowScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f := &slowScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 		f.counts.Store(int64(150 * time.Millisecond))
 		b := newBoard("tasks", f, nil)
 		time.Sleep(time.Second)
@@ -690,7 +701,7 @@ func (s *slowScheduler) CatchUp(context.Context) (durable.CatchUp, error) {
 // The number of paused tasks matches their list: tasks of a paused kind are not included.
 func TestBoard_countsThePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		h := Handler([]Source{Scheduler("tasks", s, nil)})
 		put(t, s, many(5, "ok", "ok", time.Hour)...)
 		put(t, s, many(7, "bad", "bad", time.Hour)...)
@@ -709,7 +720,7 @@ func TestBoard_countsThePaused(t *testing.T) {
 // waits.
 func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &behindScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f := &behindScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 		f.kinds = []durable.KindInfo{{Kind: "mail", Waiting: 5}, {Kind: "ok"}, {Kind: "sms", Waiting: 1}}
 		f.behind = durable.CatchUp{Left: 345, Oldest: ago(time.Hour), Kinds: []durable.KindCatchUp{
@@ -730,7 +741,7 @@ func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 func TestScheduler_aGroupFloods(t *testing.T) {
 	for _, crowd := range []string{"acme", "", "acme\xff"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newScheduler(t, memstore.New())
+			s := newScheduler(t, memory.New().Engine())
 			takes := func(context.Context, durable.Run) error { time.Sleep(time.Minute); return nil }
 			if err := s.Handle("mail", takes, durable.WithConcurrency(1)); err != nil {
 				t.Fatal(err)
@@ -804,7 +815,7 @@ func TestLargest(t *testing.T) {
 func TestBoard_groups_areReadForAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 200 * time.Millisecond
-		f := &floodedScheduler{Scheduler: newScheduler(t, memstore.New())}
+		f := &floodedScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 		f.takes.Store(int64(takes))
 		b := newBoard("tasks", f, nil)
 		watch := func(seconds int) (asked int) {
@@ -874,7 +885,7 @@ func (s *behindScheduler) CatchUp(context.Context) (durable.CatchUp, error) { re
 // All pages of a scheduler share one reading per second, and nothing is left running when the handler is no longer
 // used.
 func TestBoard_isForgotten(t *testing.T) {
-	s := newScheduler(t, memstore.New())
+	s := newScheduler(t, memory.New().Engine())
 	collected := make(chan struct{})
 	func() {
 		b := newBoard("tasks", s, nil)
@@ -897,10 +908,10 @@ func TestBoard_isForgotten(t *testing.T) {
 
 func TestAttemptRecorder(t *testing.T) {
 	rec := NewAttemptRecorder()
-	if _, err := durable.New(memstore.New(), rec.Option()); err != nil {
+	if _, err := durable.New(t.Context(), memory.New().Engine(), rec.Option()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := durable.New(memstore.New(), rec.Option()); err == nil || !strings.Contains(err.Error(), "already belongs to a scheduler") {
+	if _, err := durable.New(t.Context(), memory.New().Engine(), rec.Option()); err == nil || !strings.Contains(err.Error(), "already belongs to a scheduler") {
 		t.Errorf("the second scheduler gets %v", err)
 	}
 	now := time.Now()
@@ -926,7 +937,7 @@ func TestAttemptRecorder(t *testing.T) {
 }
 
 func TestHandler_wrongSchedulers_panics(t *testing.T) {
-	s := newScheduler(t, memstore.New())
+	s := newScheduler(t, memory.New().Engine())
 	tw, _ := newWheel(t, 60)
 	rec := NewAttemptRecorder()
 	wired := NewAttemptRecorder()
@@ -975,52 +986,57 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// A countedStore counts the records read in each order.
-type countedStore struct {
-	*memstore.Store
+// A wholeEngine is an engine of one process with everything that it offers.
+type wholeEngine interface {
+	engine.Owned
+	engine.Waker
+	engine.Starter
+	engine.Counter
+	Len() int
+}
+
+// A countedEngine counts the tasks that are read.
+type countedEngine struct {
+	wholeEngine
 	read atomic.Int64
 }
 
-func (s *countedStore) counted(walk iter.Seq2[engine.Record, error]) iter.Seq2[engine.Record, error] {
-	return func(yield func(engine.Record, error) bool) {
-		for r, err := range walk {
-			s.read.Add(1)
-			if !yield(r, err) {
+func (c *countedEngine) Get(ctx context.Context, keys ...string) ([]engine.Stored, error) {
+	found, err := c.wholeEngine.Get(ctx, keys...)
+	c.read.Add(int64(len(found)))
+	return found, err
+}
+
+func (c *countedEngine) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	return func(yield func(engine.Stored, error) bool) {
+		for s, err := range c.wholeEngine.Walk(ctx, over) {
+			if over.Order != engine.Notes {
+				c.read.Add(1)
+			}
+			if !yield(s, err) {
 				return
 			}
 		}
 	}
 }
 
-func (s *countedStore) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
-	return s.counted(s.Store.Due(after, until))
-}
-
-func (s *countedStore) ByKey(from string) iter.Seq2[engine.Record, error] {
-	return s.counted(s.Store.ByKey(from))
-}
-
-func (s *countedStore) Failing(from string) iter.Seq2[engine.Record, error] {
-	return s.counted(s.Store.Failing(from))
-}
-
-// An open page reads no tasks from the store, however many there are.
+// An open page reads no tasks from the engine, however many there are.
 func TestBoard_openPage_readsNoTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &countedStore{Store: memstore.New()}
-		s := newScheduler(t, store)
+		counted := &countedEngine{wholeEngine: memory.New().Engine().(wholeEngine)}
+		s := newScheduler(t, counted)
 		put(t, s, many(1000, "later", "ok", 10*time.Hour)...)
 		put(t, s, many(1000, "bad", "bad", time.Second)...)
 		h := Handler([]Source{Scheduler("tasks", s, nil)})
 		time.Sleep(time.Minute) // until all failing tasks are parked
-		before := store.read.Load()
+		before := counted.read.Load()
 		for range 600 {
 			time.Sleep(time.Second)
 			if got := stateOf(t, h); got.Stats.Pending != 2000 || got.Stats.Parked != 1000 {
 				t.Fatalf("the accounts are %+v", got.Stats)
 			}
 		}
-		if n := store.read.Load() - before; n > 0 {
+		if n := counted.read.Load() - before; n > 0 {
 			t.Errorf("in ten minutes %d tasks were read", n)
 		}
 	})
@@ -1038,7 +1054,7 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 				var nodes []*durable.Scheduler
 				for i := range 4 {
 					links = append(links, memengine.NewLink(engine))
-					n, err := durable.Join(t.Context(), links[i], durable.WithLogger(testkit.Quiet()), durable.WithNodeName(fmt.Sprint("node ", i)),
+					n, err := durable.New(t.Context(), links[i], durable.WithLogger(testkit.Quiet()), durable.WithNodeName(fmt.Sprint("node ", i)),
 						durable.WithLease(4*s))
 					if err != nil {
 						t.Fatal(err)
@@ -1128,25 +1144,27 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 	}
 }
 
-// A fullStore has a disk.
-type fullStore struct {
-	*memstore.Store
+// A fullKV has a disk.
+type fullKV struct {
+	*memory.KV
 	free atomic.Int64 // of 1 GB
 }
 
-func (s *fullStore) Space() (free, size int64) { return s.free.Load(), 1e9 }
+func (*fullKV) Exclusive() {}
+
+func (f *fullKV) Space() (free, size int64) { return f.free.Load(), 1e9 }
 
 // A working store reports that its disk is nearly full.
 func TestScheduler_diskNearlyFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &fullStore{Store: memstore.New()}
-		store.free.Store(2e8)
-		h := Handler([]Source{Scheduler("tasks", newScheduler(t, store), nil)})
+		full := &fullKV{KV: memory.New()}
+		full.free.Store(2e8)
+		h := Handler([]Source{Scheduler("tasks", newScheduler(t, engineOn(t, full)), nil)})
 		time.Sleep(10 * time.Second)
 		if got := stateOf(t, h).Health; !got.Well || len(got.Notes) > 0 {
 			t.Errorf("with room it is %+v", got)
 		}
-		store.free.Store(4e7)
+		full.free.Store(4e7)
 		time.Sleep(3 * time.Second)
 		if got := stateOf(t, h).Health; !got.Well || len(got.Notes) != 1 || got.Notes[0].Kind != health.DiskLow ||
 			got.Notes[0].Text != "The disk of the store is nearly full: 40.0 MB of 1.0 GB are free" {
@@ -1159,7 +1177,7 @@ func TestScheduler_diskNearlyFull(t *testing.T) {
 func TestScheduler_cancelledRuns_areNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := NewAttemptRecorder()
-		s := newScheduler(t, memstore.New(), rec.Option())
+		s := newScheduler(t, memory.New().Engine(), rec.Option())
 		hangs := func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() }
 		if err := s.Handle("hangs", hangs, durable.WithRetry(2, time.Hour, time.Hour)); err != nil {
 			t.Fatal(err)
@@ -1213,7 +1231,7 @@ func (s *hungScheduler) Nodes(context.Context) ([]durable.NodeInfo, error) {
 // Requests made while the engine hung are discarded, and repeated as soon as it answers.
 func TestBoard_afterAnOutage_asksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &hungScheduler{Scheduler: newScheduler(t, memstore.New())}
+		s := &hungScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 		b := newBoard("tasks", s, nil)
 		time.Sleep(time.Minute)
 		if got := b.state(-1); len(got.Nodes) != 1 || got.Nodes[0].Left == nil || got.Nodes[0].Late || time.Since(*got.Read.Nodes) > 16*time.Second {
@@ -1258,7 +1276,7 @@ func (f *slowFind) Failures(ctx context.Context) (durable.Failures, error) {
 // A client that has disconnected is not served, and the next one does not wait for it.
 func TestHandler_searchesOfClientsThatHaveGone_delayNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &slowFind{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}}
+		f := &slowFind{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}
 		f.census = func() durable.Counts { return durable.Counts{} }
 		b := newBoard("tasks", f, nil)
 		tw, _ := newWheel(t, 60)
@@ -1299,7 +1317,7 @@ func TestHandler_searchesOfClientsThatHaveGone_delayNone(t *testing.T) {
 // The history of a kind or a task is a page of attempts, also when the task is gone.
 func TestScheduler_pastAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New(), durable.WithNodeName("shop-1"))
+		s := newScheduler(t, memory.New().Engine(), durable.WithNodeName("shop-1"))
 		err := s.Handle("kept", func(_ context.Context, run durable.Run) error {
 			if run.Key == "kept-003" {
 				return durable.Park(errRefused)

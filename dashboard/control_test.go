@@ -17,8 +17,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -27,7 +27,7 @@ import (
 // also contains refused requests, with the user.
 func TestScheduler_refusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour, Payload: []byte("secret")})
 		tw, rec := newWheel(t, 60)
 		add(t, tw, "k", time.Hour)
@@ -129,7 +129,7 @@ func TestScheduler_refusals(t *testing.T) {
 // Many tasks: first a count, which changes nothing, then the action, in parts.
 func TestScheduler_bulk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		var audit []AuditEntry
 		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
 			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
@@ -195,7 +195,7 @@ func TestScheduler_bulk(t *testing.T) {
 // One request cancels all runs, and waits for the answers of the nodes like a request for one key.
 func TestScheduler_bulkCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		hangs := func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return durable.Park(ctx.Err()) }
 		if err := s.Handle("hangs", hangs); err != nil {
 			t.Fatal(err)
@@ -278,7 +278,7 @@ func (f *slowBulk) BulkStep(ctx context.Context, q durable.Query, _ durable.Acti
 // However long a request takes, and however little it finds, the next one continues at its position.
 func TestBoard_bulkThatTakesLong_isInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}, tasks: 90}
+		f := &slowBulk{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}, tasks: 90}
 		f.census = func() durable.Counts { return durable.Counts{} }
 		b := newBoard("tasks", f, nil)
 		h := Handler([]Source{{name: "tasks", kind: "scheduler", open: func() shown { return b }}},
@@ -320,7 +320,7 @@ func TestHandler_overview_isReadAtOnce(t *testing.T) {
 		var asked atomic.Int32
 		var sources []Source
 		for _, name := range []string{"a", "b", "c"} {
-			f := &fakeScheduler{Scheduler: newScheduler(t, memstore.New())}
+			f := &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 			f.census = func() durable.Counts {
 				asked.Add(1)
 				time.Sleep(5 * time.Second)
@@ -346,7 +346,7 @@ func TestHandler_overview_isReadAtOnce(t *testing.T) {
 // A task of a scheduler or a wheel is paused and resumed by its key, and its page shows it.
 func TestControl_pausesAndResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour})
 		tw, _ := newWheel(t, 60)
 		add(t, tw, "k", time.Hour)
@@ -378,7 +378,7 @@ func TestControl_pausesAndResumes(t *testing.T) {
 // A run is cancelled, and the audit records it; a waiting task has no run.
 func TestControl_cancelsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		cancelled := make(chan error, 1)
 		long := func(ctx context.Context, run durable.Run) error {
 			<-ctx.Done()
@@ -413,7 +413,7 @@ func TestControl_cancelsARun(t *testing.T) {
 // Kinds are paused and resumed, one or all. The page says so without an alarm, and shows how many tasks wait.
 func TestControl_pausesKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		var audit []AuditEntry
 		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
 			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
@@ -487,7 +487,7 @@ func TestControl_pausesKinds(t *testing.T) {
 func TestScheduler_pausesOfALaterVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
-		s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()))
+		s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -507,10 +507,11 @@ func TestScheduler_pausesOfALaterVersion(t *testing.T) {
 	})
 }
 
-// The page shows the limits of a kind, and how many due runs wait for them.
+// The page shows the limits of a kind, and how many due runs wait for them. Of a kind whose runs are slow, the scheduler
+// holds no more tasks than may run. The note about the backlog counts them all.
 func TestScheduler_limits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		wait := make(chan struct{})
 		defer close(wait)
 		slow := func(context.Context, durable.Run) error { <-wait; return nil }
@@ -529,9 +530,13 @@ func TestScheduler_limits(t *testing.T) {
 				continue
 			}
 			if k.Here.Limit == nil || *k.Here.Limit != (limitJSON{Concurrency: 2}) || k.Here.Cluster == nil ||
-				*k.Here.Cluster != (limitJSON{0, 100, 60, 5}) || k.Here.Waiting != 10 {
+				*k.Here.Cluster != (limitJSON{0, 100, 60, 5}) || k.Here.Waiting != 2 {
 				t.Errorf("the kind has the limits %+v, %+v, and %d wait", k.Here.Limit, k.Here.Cluster, k.Here.Waiting)
 			}
+		}
+		if notes := state.Health.Notes; len(notes) != 1 || notes[0].Kind != health.CatchingUp ||
+			!strings.Contains(notes[0].Text, "10 overdue tasks left") || !strings.Contains(notes[0].Text, "runs wait for the limit of their kind") {
+			t.Errorf("the notes are %+v", notes)
 		}
 		if !state.Health.Well || len(state.Kinds) != 3 {
 			t.Errorf("the health is %+v, of %d kinds", state.Health, len(state.Kinds))
@@ -542,7 +547,7 @@ func TestScheduler_limits(t *testing.T) {
 // The page of a task shows its group, the note of its last run, its part of the jitter and its deadline.
 func TestScheduler_groupNoteShiftAndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		if err := s.Handle("noted", func(_ context.Context, run durable.Run) error { run.Complete("3 rows"); return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -577,7 +582,7 @@ func TestScheduler_groupNoteShiftAndDeadline(t *testing.T) {
 // The page of a task shows the trace context of its adder, and the version of its payload.
 func TestScheduler_traceAndVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		put(t, s, durable.Task{Key: "k", Kind: "ok", Delay: time.Hour, Trace: "00-4bf92f-01\xff", PayloadVersion: 3},
 			durable.Task{Key: "plain", Kind: "ok", Delay: time.Hour})
 		h := Handler([]Source{Scheduler("tasks", s, nil)})

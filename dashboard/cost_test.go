@@ -20,7 +20,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -158,10 +158,10 @@ func fullWheel(b *testing.B, tasks int) Source {
 	return Wheel("wheel", tw, rec)
 }
 
-// openScheduler returns a scheduler on the store. The scheduler is not started.
-func openScheduler(b *testing.B, store engine.Store, kind string, h durable.Handler) (*durable.Scheduler, Source) {
+// openScheduler returns a scheduler on the engine. The scheduler is not started.
+func openScheduler(b *testing.B, on engine.Engine, kind string, h durable.Handler) (*durable.Scheduler, Source) {
 	rec := NewAttemptRecorder()
-	s, err := durable.New(store, rec.Option(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(b.Context(), on, rec.Option(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func putAll(b *testing.B, s *durable.Scheduler, tasks int, delay time.Duration) 
 func works(context.Context, durable.Run) error { return nil }
 
 func fullScheduler(b *testing.B, tasks int) Source {
-	s, source := openScheduler(b, memstore.New(), "kind", works)
+	s, source := openScheduler(b, memory.New().Engine(), "kind", works)
 	putAll(b, s, tasks, time.Hour)
 	if err := s.Start(); err != nil {
 		b.Fatal(err)
@@ -193,10 +193,10 @@ func fullScheduler(b *testing.B, tasks int) Source {
 }
 
 func overdueScheduler(b *testing.B, tasks int) Source {
-	store := memstore.New()
-	before, _ := openScheduler(b, store, "kind", works)
+	m := memory.New()
+	before, _ := openScheduler(b, m.Engine(), "kind", works)
 	putAll(b, before, tasks, time.Nanosecond)
-	next := store.Reopen()
+	next := m.Clone().Engine()
 	if err := before.Shutdown(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func overdueScheduler(b *testing.B, tasks int) Source {
 }
 
 func failingScheduler(b *testing.B, tasks int) Source {
-	s, source := openScheduler(b, memstore.New(), "kind", func(context.Context, durable.Run) error { return errRefused })
+	s, source := openScheduler(b, memory.New().Engine(), "kind", func(context.Context, durable.Run) error { return errRefused })
 	putAll(b, s, tasks, time.Nanosecond)
 	if err := s.Start(); err != nil {
 		b.Fatal(err)

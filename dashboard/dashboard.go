@@ -68,8 +68,8 @@ func Wheel(name string, tw *timewheel.TimeWheel, r *Recorder) Source {
 	return s
 }
 
-// Scheduler returns a source for a durable scheduler, either on a store or as a node of a cluster. The recorder may be
-// nil, in which case the page does not show the lateness, the run times or the last error of each kind.
+// Scheduler returns a source for a durable scheduler. The recorder may be nil, in which case the page does not show the
+// lateness, the run times or the last error of each kind.
 func Scheduler(name string, s *durable.Scheduler, r *AttemptRecorder) Source {
 	src := Source{name: name, kind: "scheduler", nothing: s == nil}
 	src.open = func() shown { return newBoard(name, s, r) }

@@ -10,7 +10,7 @@
 //	tw, err := timewheel.New(10*time.Millisecond, 1024, rec.Option())
 //	...
 //	attempts := dashboard.NewAttemptRecorder()
-//	s, err := durable.New(store, attempts.Option()) // or durable.Join
+//	s, err := durable.New(ctx, engine, attempts.Option())
 //	...
 //	http.Handle("/debug/timewheel/", dashboard.Handler([]dashboard.Source{
 //		dashboard.Wheel("sessions", tw, rec),
@@ -37,7 +37,7 @@
 // For a durable scheduler they report these findings, current problems before recent ones:
 //
 //	stopped      the scheduler was shut down
-//	failed       the store has failed, for example because the disk is full
+//	failed       the own engine has failed, for example because the disk is full
 //	away         the engine does not answer
 //	unflushed    a crash of the engine's server can lose acknowledged tasks; requires Source.WithEngine
 //	refused      a connection to an old primary, or to another cluster, was refused in the last minute; requires
@@ -257,5 +257,5 @@
 //	409  the wheel or the scheduler was stopped
 //	415  the body is not a form
 //	500  the handler's http.ResponseWriter cannot send events
-//	503  1,000 pages are open, or the store or the engine of a scheduler has failed
+//	503  1,000 pages are open, or the engine of a scheduler has failed
 package dashboard

@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -23,7 +23,7 @@ func ExampleSource_WithEngine() {
 		engine.Engine
 		engine.HealthReporter
 	} // from postgres.Open
-	s, err := durable.Join(context.Background(), e)
+	s, err := durable.New(context.Background(), e)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func Example() {
 // A durable scheduler on the page, with the times of its runs, its payloads, and a record of changes and their authors.
 func ExampleScheduler() {
 	rec := dashboard.NewAttemptRecorder()
-	s, err := durable.New(memstore.New(), rec.Option())
+	s, err := durable.New(context.Background(), memory.New().Engine(), rec.Option())
 	if err != nil {
 		log.Fatal(err)
 	}

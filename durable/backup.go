@@ -9,10 +9,10 @@ import (
 	"io"
 )
 
-// Backup writes a copy of the store to w. The scheduler can keep using the store during the backup. The copy is itself
-// a store and contains exactly the data that had been committed at one instant. See [engine.Backuper] for its format.
-// Backup returns ErrStopped if Shutdown interrupts it. On a shared engine, or if the store does not implement
-// engine.Backuper, it returns an error that wraps [errors.ErrUnsupported].
+// Backup writes a copy of the scheduler's own engine to w. The scheduler continues during the backup. The copy contains
+// exactly the data that had been committed at one instant. See [engine.Backuper] for its format. Backup returns
+// ErrStopped if Shutdown interrupts it. On a shared engine, or one that cannot be copied, such as one in memory, it
+// returns an error that wraps [errors.ErrUnsupported].
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -21,11 +21,10 @@ func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 		return stopped(ErrStopped, "Backup", "")
 	}
 	defer s.reads.leave()
-	store, ok := s.below.backuper()
-	if !ok {
-		return fmt.Errorf("durable: a store of this type cannot be copied while in use: %w", errors.ErrUnsupported)
+	if !s.node.alone {
+		return fmt.Errorf("durable: a shared engine is not copied by a scheduler: %w", errors.ErrUnsupported)
 	}
-	return store.Backup(ctx, backupWriter{ctx, s, w})
+	return s.node.owned.Backup(ctx, backupWriter{ctx, s, w})
 }
 
 // A backupWriter forwards a backup to an io.Writer until the context is done or the scheduler shuts down.

@@ -6,6 +6,6 @@ import "testing"
 
 // The examples of tests run as tests.
 func TestExamples_ofTests(t *testing.T) {
-	t.Run("store", testStoreInBubble)
+	t.Run("own engine", testOwnEngineInBubble)
 	t.Run("cluster", testClusterInBubble)
 }

@@ -11,8 +11,11 @@ import (
 )
 
 // bulkAtOnce is the maximum number of tasks changed concurrently, in shared commits. Fewer tasks are changed at a time
-// if their records reach groupBytes.
-const bulkAtOnce = 1024
+// if their records reach bulkBytes.
+const (
+	bulkAtOnce = 1024
+	bulkBytes  = 16 << 20
+)
 
 // bulk applies an action to the tasks that match the query. It stops when the time is up; a time of 0 means no limit. n
 // is the number of tasks changed, and next is the cursor at which to continue, or empty at the end.
@@ -25,7 +28,7 @@ func (s *Scheduler) bulk(ctx context.Context, q Query, do Action, most time.Dura
 		n, err = s.cancelAll(ctx, q)
 		return n, "", err
 	}
-	now := s.below.now()
+	now := s.node.now()
 	over := q.stretch(now)
 	if do == DoRunNow {
 		over = q.stretchToMove(now)
@@ -58,7 +61,7 @@ func (q Query) stretchToMove(now int64) stretch {
 // reschedule moves each task that matches the query to after(n) from now, where n is the task's index among the moved
 // tasks. It skips paused tasks.
 func (s *Scheduler) reschedule(ctx context.Context, q Query, after func(n int) time.Duration) (n int, err error) {
-	now := s.below.now()
+	now := s.node.now()
 	over := q.stretchToMove(now)
 	if err := over.resume(q.After); err != nil {
 		return 0, err
@@ -116,12 +119,12 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 			}
 			size += v.rec.Size()
 			// If matches are rare, a group is changed after lookFor even if it is not full.
-			return len(page) < bulkAtOnce && size < groupBytes && time.Since(began) < lookFor
+			return len(page) < bulkAtOnce && size < bulkBytes && time.Since(began) < lookFor
 		})
 		if err != nil {
 			return n, false, err
 		}
-		done, err := together(ctx, s.below, page, verb)
+		done, err := s.node.together(ctx, page, verb)
 		if n += done; err != nil || end.whole || most > 0 && time.Since(begun) >= most {
 			return n, end.whole, err
 		}
@@ -130,8 +133,8 @@ func (s *Scheduler) each(ctx context.Context, over *stretch, q Query, now int64,
 
 // together applies a verb to several tasks concurrently. It returns the number of tasks changed, and an error if any
 // verb failed. A task that no longer exists is not an error.
-func together(ctx context.Context, b backend, page []view, verb func(*view) *verb) (n int, err error) {
-	var mu sync.Mutex // protects n and err
+func (n *node) together(ctx context.Context, page []view, verb func(*view) *verb) (done int, err error) {
+	var mu sync.Mutex // protects done and err
 	var all sync.WaitGroup
 	for i := range page {
 		verb := verb(&page[i])
@@ -139,17 +142,17 @@ func together(ctx context.Context, b backend, page []view, verb func(*view) *ver
 			continue
 		}
 		all.Go(func() {
-			failed := b.do(ctx, verb)
+			failed := n.do(ctx, verb)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case failed == nil:
-				n++
+				done++
 			case !errors.Is(failed, ErrTaskKeyNotFound):
 				err = failed
 			}
 		})
 	}
 	all.Wait()
-	return n, err
+	return done, err
 }

@@ -43,7 +43,8 @@ type overdue struct {
 
 type overdueKind struct {
 	KindCatchUp
-	started uint64 // overdueStarts.counted when the count began
+	started uint64 // overdueStarts.counted when the count began, and the starts since of tasks that the count has missed
+	missed  uint64 // overdueStarts.missed when the count began
 }
 
 func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
@@ -51,7 +52,7 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 		return CatchUp{}, ErrStopped
 	}
 	defer s.reads.leave()
-	c, era := &s.behind, s.below.era()
+	c, era := &s.behind, s.node.era()
 	for again := false; ; again = true {
 		if err := await(ctx, c.count.Ask(era, s.countOverdue)); err != nil {
 			return CatchUp{}, err
@@ -64,7 +65,7 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 			return c.cut(), nil
 		}
 		left, spent := s.left(last.Value)
-		few := left.Left > 0 && recent.Since(last.Value.at) >= recent.Stale/3 && s.below.caughtUp()
+		few := left.Left > 0 && recent.Since(last.Value.at) >= recent.Stale/3 && s.node.caughtUp()
 		if !spent && !few || again {
 			return left, nil
 		}
@@ -107,7 +108,7 @@ func (c *catchingUp) cut() CatchUp {
 // counted kind if there are several nodes.
 func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 	is.At = of.at
-	nodes := s.below.nodeCount()
+	nodes := s.node.nodeCount()
 	paused := s.kinds.pauses()
 	counted, known := 0, true
 	spent = true
@@ -128,7 +129,7 @@ func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 		}
 		if perSecond, ok := k.overdue.rate.read(); ok && perSecond > 0 {
 			left := float64(now.Left) / (perSecond * float64(nodes)) * float64(time.Second)
-			now.Done = time.Unix(0, s.below.now()).Add(time.Duration(left))
+			now.Done = time.Unix(0, s.node.now()).Add(time.Duration(left))
 		}
 		known = known && !now.Done.IsZero()
 		if now.Done.After(is.Done) {
@@ -157,24 +158,36 @@ func (c *CatchUp) sort() {
 // countOverdue counts the overdue tasks that could run here. Such a task is not running, its kind is not paused, and
 // the kind has a handler here that accepts the payload.
 func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
-	is := overdue{at: time.Now(), until: s.below.overdueUntil(), kinds: make(map[string]*overdueKind)}
+	is := overdue{at: time.Now(), until: s.node.overdueUntil(), kinds: make(map[string]*overdueKind)}
 	for _, name := range s.kinds.names() {
 		k := &s.kinds.get(name).overdue
 		k.until.Store(is.until)
-		is.kinds[name] = &overdueKind{KindCatchUp: KindCatchUp{Kind: name}, started: k.counted.Load()}
+		k.passed.Store(engine.None)
+		is.kinds[name] = &overdueKind{
+			KindCatchUp: KindCatchUp{Kind: name}, started: k.counted.Load(), missed: k.missed.Load(),
+		}
 	}
+	defer func() {
+		for name, kind := range is.kinds {
+			kind.started += s.kinds.get(name).overdue.missed.Load() - kind.missed
+		}
+	}()
 	found := overdue{at: is.at, kinds: make(map[string]*overdueKind)}
 	c := &s.behind
 	c.mu.Lock()
 	c.under = &found
 	c.mu.Unlock()
-	if len(is.kinds) == 0 || !s.below.mayBeOverdue() {
+	if len(is.kinds) == 0 {
 		return is, nil
 	}
 	over := stretch{after: engine.Position{Due: engine.None}, until: is.until}
-	_, err := s.look(ctx, &over, Query{}, s.below.now(), 0, func(v view) bool {
+	_, err := s.look(ctx, &over, Query{}, s.node.now(), 0, func(v view) bool {
 		kind := is.kinds[v.rec.Kind]
-		if v.running || kind == nil || s.kinds.of(v.rec) == nil {
+		if kind == nil {
+			return true
+		}
+		s.kinds.get(v.rec.Kind).overdue.passed.Store(v.rec.Due)
+		if v.running || s.kinds.of(v.rec) == nil {
 			return true
 		}
 		c.mu.Lock()
@@ -196,12 +209,17 @@ type overdueStarts struct {
 	rate    rate
 	until   atomic.Int64  // counted includes only tasks due at or before this time
 	counted atomic.Uint64 // number of starts of such tasks since New
+	passed  atomic.Int64  // the due time up to which the last count has come
+	missed  atomic.Uint64 // counted starts of tasks that a count will not find, because it had not come to them
 }
 
 func (o *overdueStarts) note(rec *task.Record, now time.Time) {
 	o.rate.note(now)
 	if rec.Due <= o.until.Load() {
 		o.counted.Add(1)
+		if rec.Due > o.passed.Load() {
+			o.missed.Add(1)
+		}
 	}
 }
 

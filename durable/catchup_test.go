@@ -18,14 +18,14 @@ import (
 func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 	const tasks, each = 3000, time.Millisecond // 3 s to count a kind
 	kit.In(t, func(t *testing.T, r *kit.Kit) {
-		r.Open(r.Store)
+		r.Open(r.KV)
 		r.Handle("slow", sleeper(0))
 		for i := range tasks {
 			r.Add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec + time.Duration(i)},
 				durable.Task{Key: fmt.Sprint("slow", i), Kind: "slow", Delay: 2*sec + time.Duration(i)})
 		}
 		r.After(hour)
-		left := r.Store.Reopen()
+		left := r.KV.Clone()
 		r.Kill()
 		r.Open(drowsy{left, each})
 		r.Handle("slow", sleeper(0))
@@ -173,9 +173,8 @@ func TestCatchUp_onANodeThatStartsFew_endsWithTheBacklog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 				a, b := k.Nodes[0], k.Nodes[1]
-				for _, n := range k.Nodes {
-					n.Handle("k", sleeper(10*time.Millisecond), option)
-				}
+				a.Handle("k", sleeper(200*time.Millisecond), option)
+				b.Handle("k", sleeper(10*time.Millisecond), option)
 				k.Must(a.PauseAll(ctx))
 				k.After(5 * sec)
 				const tasks = 4000

@@ -6,58 +6,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
-
-// A census counts a keeper's tasks. It counts changes as they happen, and existing tasks in the background. Both are
-// added to the same totals, so their order does not matter.
-type census struct {
-	mu    sync.Mutex // protects the fields below
-	of    engine.Tally
-	whole bool
-}
-
-// change updates the counts for the given changes.
-func (c *census) change(all []touched) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range all {
-		if was, is := all[i].was, all[i].now; was != nil && is != nil && was.Kind == is.Kind &&
-			!was.Failing() && !is.Failing() && was.Paused == 0 && is.Paused == 0 {
-			continue // the task moved to its next run, which changes no count
-		}
-		c.addLocked(all[i].was, -1)
-		c.addLocked(all[i].now, 1)
-	}
-}
-
-func (c *census) addLocked(rec *task.Record, n int) {
-	if rec == nil {
-		return
-	}
-	if c.of == nil {
-		c.of = make(engine.Tally)
-	}
-	c.of.Add(rec.Kind, rec.Due, rec.Failing(), n)
-}
-
-// finish records that the background count is complete.
-func (c *census) finish() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.whole = true
-}
-
-// take returns the current counts; now is the current time.
-func (c *census) take(now int64) Counts {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return newCensus(now, c.whole, byKind(c.of.Kinds()))
-}
 
 // newCensus returns Counts that contain only the kinds that have tasks.
 func newCensus(now int64, whole bool, kinds []KindCounts) Counts {
@@ -81,6 +33,10 @@ func (c Counts) sum() (tasks, parked int) {
 }
 
 func (n *node) census(ctx context.Context) (Counts, error) {
+	if n.alone {
+		kinds, whole := n.owned.Counted()
+		return newCensus(n.now(), whole, byKind(kinds)), n.Err()
+	}
 	era := n.era()
 	counted := n.counts.Ask(era, func(ctx context.Context) (Counts, error) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -106,9 +62,15 @@ func (n *node) census(ctx context.Context) (Counts, error) {
 
 func (n *node) era() uint64 { return n.outages.Load() }
 
-// len returns the number of tasks as of the last count.
-func (n *node) len() int {
-	_, _ = n.census(n.life)
-	tasks, _ := n.counts.Last(n.era()).Value.sum()
-	return tasks
+// total returns the number of tasks and of parked tasks, as far as they have been counted.
+func (n *node) total() (tasks, parked int) {
+	counts, err := n.census(n.life)
+	if err != nil && !n.alone {
+		counts = n.counts.Last(n.era()).Value
+	}
+	tasks, parked = counts.sum()
+	if n.alone {
+		tasks = n.owned.Len()
+	}
+	return tasks, parked
 }

@@ -53,15 +53,16 @@ func (n *node) claimAll() time.Duration {
 	}
 	unlimited := n.kinds.unlimited()
 	if len(unlimited) == 0 {
-		return min(again, n.backlog.Hire())
+		return again
 	}
 	now := n.clock.Earliest(n.own())
 	over := now - int64(overdueAfter)
 	if t, most := n.room(); most > 0 {
-		after, spare := over, n.backlog.Room()
+		after := over
+		spare, bytes := n.backlog.Room()
 		both := spare > 0 && n.isAtEnd()
 		if both {
-			after, most = n.from(&n.overdue), min(most, spare)
+			after, most = n.from(&n.overdue), n.fitting(min(most, spare), bytes)
 		}
 		var kinds []string
 		for name, kind := range unlimited {
@@ -79,7 +80,7 @@ func (n *node) claimAll() time.Duration {
 		again = min(again, limit.HireEvery)
 	}
 	call(n.behind)
-	return min(again, n.backlog.Hire())
+	return again
 }
 
 // claimOverdue claims overdue tasks of the kinds for which the backlog has room. Tasks of slow kinds that already have
@@ -107,14 +108,14 @@ func (n *node) claimOverdue() time.Duration {
 		n.slow.quiet = max(n.slow.quiet, 1) // the claim for the other kinds finds their tasks, too
 	}
 	n.mu.Unlock()
-	if most := n.backlog.Room(); room > 0 && most > 0 { // Takes, called above, determines the kinds that take no room
-		n.claimFrom(&n.overdue, t, kinds, most)
-		n.claimFrom(&n.slow, t, slow, min(most, n.backlog.SlowMost()))
+	if most, bytes := n.backlog.Room(); room > 0 && most > 0 { // Takes, called above, determines the kinds that take no room
+		n.claimFrom(&n.overdue, t, kinds, n.fitting(most, bytes))
+		n.claimFrom(&n.slow, t, slow, n.fitting(min(most, n.backlog.SlowMost()), limit.SlowBytes))
 	}
 	if n.waker != nil && !n.caughtUp() { // the node may rest before this call
-		return min(n.backlog.Hire(), claimEvery)
+		return claimEvery
 	}
-	return n.backlog.Hire()
+	return claimTimeout // claimAll calls it earlier
 }
 
 // claimFor claims tasks of a kind with a limit, as many as its limiter has room for. Claiming them separately keeps
@@ -127,13 +128,14 @@ func (n *node) claimFor(k *kind) time.Duration {
 		return claimEvery
 	}
 	t, most := n.room()
-	if most = min(most, k.Limiter.Room()); most <= 0 {
+	if most = n.fitting(min(most, k.Limiter.Room()), limit.HeldBytes); most <= 0 {
 		return claimEvery
 	}
 	now := n.clock.Earliest(n.own())
-	if k.crowded {
-		n.claimTurns(t, k, now, most)
-		if most = min(most, k.Limiter.Room()); most <= 0 { // the limiter is full, or the node has lost its share
+	if k.crowded.Swap(false) { // another goroutine may set it again
+		room := most
+		if most = n.claimTurns(t, k, now, room); most <= room/2 { // the limiter has enough, or the node has lost its share
+			k.crowded.Store(true)
 			k.Limiter.IsDrained() // makes the limiter wake the node when there is room
 			return claimEvery
 		}
@@ -143,21 +145,33 @@ func (n *node) claimFor(k *kind) time.Duration {
 	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), After: after, Until: now + int64(lookAhead), Most: most}
 	got, ok := n.claimSome(t, r, over)
 	if n.to(&k.claimed, after, got.Tasks, ok, most, over); !ok {
+		k.crowded.Store(true)
 		return claimEvery
 	}
-	k.crowded = len(got.Tasks) == most && got.Tasks[most-1].Due <= now
+	if len(got.Tasks) == most && got.Tasks[most-1].Due <= now {
+		k.crowded.Store(true)
+	}
 	if len(got.Tasks) == most && k.Limiter.IsDrained() { // if not, the limiter wakes the node
 		return 0
 	}
 	return claimEvery
 }
 
-// claimTurns claims due tasks of a kind with a limit. The kind's groups take turns.
-func (n *node) claimTurns(t *term, k *kind, now int64, most int) {
-	r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), Until: now, Most: most, Fair: true, Group: k.group}
-	if got, ok := n.claimSome(t, r, now-int64(overdueAfter)); ok {
-		k.group = got.Next
+// claimTurns claims due tasks of a kind with a limit. The kind's groups take turns. It returns the room that is left.
+func (n *node) claimTurns(t *term, k *kind, now int64, most int) int {
+	for began := ""; most > 0; { // up to the last group, and then once from the first one
+		r := engine.ClaimRequest{Kinds: k.policy.Classes(k.name), Until: now, Most: most, Fair: true, Group: k.group}
+		began = k.group
+		got, ok := n.claimSome(t, r, now-int64(overdueAfter))
+		if ok {
+			k.group = got.Next
+		}
+		most = n.fitting(min(most, k.Limiter.Room()), limit.HeldBytes)
+		if !ok || began == "" || k.group != "" {
+			break
+		}
 	}
+	return most
 }
 
 // room returns the current term and the number of tasks that the node may claim. The term is nil if the node must not
@@ -182,10 +196,17 @@ func (n *node) leavesLocked() bool { return n.stopping || n.drained || n.Err() !
 // nodes.
 func (n *node) roomLocked() int {
 	lives, bytes := n.backlog.Limited()
-	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting > n.cfg.poolSize+waitingMore || n.stuckLocked() {
+	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting-waitingMore > n.cfg.poolSize || n.stuckLocked() {
 		return 0
 	}
-	return min(mostHeld-(len(n.held)-lives), claimMost)
+	return min(mostHeld-(len(n.held)-lives), claimMost, max((heldBytes-n.bytes+bytes)/n.each, 1))
+}
+
+// fitting returns how many of most tasks the node may claim if they may have a number of bytes in total.
+func (n *node) fitting(most, bytes int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return min(most, max(bytes/n.each, 1))
 }
 
 const (
@@ -250,61 +271,6 @@ func (n *node) unstick(t *term) {
 	n.giveUp(t, some)
 }
 
-// heldLocked returns the held tasks that satisfy the predicate.
-func (n *node) heldLocked(is func(l *live) bool) (some []*live) {
-	for _, l := range n.held {
-		if is(l) {
-			some = append(some, l)
-		}
-	}
-	return some
-}
-
-// giveUp releases the given tasks that are still waiting. If the engine may have counted the start of a task, giveUp
-// writes the task's record, so that the start does not count as an attempt.
-func (n *node) giveUp(t *term, some []*live) {
-	var asked []*live
-	var claims []engine.Claim
-	n.mu.Lock()
-	for _, l := range some {
-		switch {
-		case n.term != t || !n.withdrawLocked(l, begun):
-		case l.asked:
-			asked = append(asked, l)
-		default:
-			n.dropLocked(l)
-			claims = append(claims, l.toRelease())
-		}
-	}
-	n.mu.Unlock()
-	for _, l := range asked {
-		n.takeBack(l)
-	}
-	n.giveBack(t, claims)
-}
-
-// toRelease returns the claim to pass to the engine's Release method.
-func (l *live) toRelease() engine.Claim {
-	return engine.Claim{Key: l.Rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
-}
-
-// giveBack releases claims whose tasks are not in memory.
-func (n *node) giveBack(t *term, claims []engine.Claim) {
-	if len(claims) == 0 {
-		return
-	}
-	ctx, cancel := n.callContext()
-	defer cancel()
-	if err := n.engine.Release(ctx, t.id, claims); err != nil {
-		n.failed(t, err)
-		return
-	}
-	n.mu.Lock()
-	n.doubt = true // the member still holds tasks that a user's transaction has locked
-	n.mu.Unlock()
-	n.attend()
-}
-
 // claimSome calls claimed with the usual call timeout, because other calls wait for the claim.
 func (n *node) claimSome(t *term, r engine.ClaimRequest, over int64) (engine.Claims, bool) {
 	ctx, cancel := n.callContext()
@@ -340,6 +306,7 @@ func (n *node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 func (n *node) take(t *term, got []engine.Stored, over int64) {
 	recs := make([]*task.Record, len(got))
 	var later []engine.Claim
+	size := 0
 	version, tooLate := byte(math.MaxUint8), error(nil)
 	for i, s := range got {
 		var err error
@@ -349,6 +316,8 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 			version, tooLate = min(version, s.Data[0]), err
 		case err != nil && n.brokenBy(err) == nil:
 			n.report.note(func(n *notices) { n.damaged = err })
+		case err == nil:
+			size += recs[i].Size()
 		}
 	}
 	if later != nil {
@@ -362,6 +331,9 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if size > 0 {
+		n.each = max(size/len(recs), 1)
+	}
 	for i, rec := range recs {
 		if rec != nil {
 			n.placeLocked(rec, claim{term: t, revision: got[i].Revision, starts: got[i].Starts}, rec.Due <= over)
@@ -370,69 +342,4 @@ func (n *node) take(t *term, got []engine.Stored, over int64) {
 	if n.leavesLocked() { // the claim was in progress when Shutdown or a drain began
 		call(n.look)
 	}
-}
-
-// placeLocked puts a claimed task in memory, unless a later claim of the same task is already there.
-func (n *node) placeLocked(rec *task.Record, c claim, overdue bool) {
-	if n.term != c.term {
-		return
-	}
-	if old := n.held[rec.Key]; old != nil {
-		if old.claim.revision >= c.revision {
-			return
-		}
-		n.dropLocked(old)
-	}
-	l := newLive(rec, n)
-	l.overdue, l.claim = overdue, c
-	n.held[rec.Key] = l
-	n.bytes += rec.Size()
-	if of := n.kinds.Limiter(rec); of != nil {
-		of.Hold(&l.Task)
-	}
-	if overdue {
-		n.backlog.Add(&l.Task)
-		return
-	}
-	n.awaitLocked(l, 0)
-}
-
-// awaitLocked puts the live in the wheel until it is due, or for the given minimum delay if that is longer.
-func (n *node) awaitLocked(l *live, least time.Duration) {
-	d := max(time.Duration(l.Rec.Due-n.clock.Earliest(n.own())), least, 1)
-	// SetTask fails only if the wheel has stopped. In that case nothing runs here, and other nodes take over.
-	_ = n.wheel.SetTask(&timewheel.Task{Key: l.Rec.Key, Interval: d, Job: jobOf(l, n.backlog)})
-}
-
-// dropLocked removes the live from memory. If its run has begun, the run continues.
-func (n *node) dropLocked(l *live) {
-	if n.held[l.Rec.Key] != l {
-		return
-	}
-	delete(n.held, l.Rec.Key)
-	n.bytes -= l.Rec.Size()
-	n.withdrawLocked(l, gone)
-}
-
-// withdrawLocked removes a waiting live from the wheel or the backlog, and sets its state. It reports whether the live
-// was still waiting.
-func (n *node) withdrawLocked(l *live, state uint32) bool {
-	if !l.state.CompareAndSwap(waits, state) {
-		return false
-	}
-	if of := n.kinds.Limiter(l.Rec); of != nil {
-		of.Remove(&l.Task)
-	}
-	if l.overdue {
-		n.backlog.Remove(&l.Task)
-	} else {
-		_ = n.wheel.RemoveTask(l.Rec.Key) // fails if the task was just dispatched; its run then does nothing
-	}
-	return true
-}
-
-func (n *node) drop(l *live) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dropLocked(l)
 }

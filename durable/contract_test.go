@@ -28,7 +28,7 @@ const (
 )
 
 func TestT1_at_isTheTimeOfDay(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", At: time.Now().Add(2 * hour)})
 		if next := k.Info("k").Next; !next.Equal(k.Begin.Add(2 * hour)) {
 			t.Errorf("Next is %v", next)
@@ -45,7 +45,7 @@ func TestT1_at_isTheTimeOfDay(t *testing.T) {
 }
 
 func TestT3_repeats_keepTheirGrid(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", Interval: 25 * time.Millisecond, Times: 40})
 		times(k, "k", 40)
 		calls := k.RunsAfter(sec + 2*tick)
@@ -70,7 +70,7 @@ func TestT3_repeats_keepTheirGrid(t *testing.T) {
 }
 
 func TestT4_handlerLongerThanThePeriod_missesPeriodsAndKeepsTheGrid(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("long", func(context.Context, durable.Run) error { time.Sleep(2500 * time.Millisecond); return nil })
 		k.Add(durable.Task{Key: "k", Kind: "long", Interval: sec, Times: 3})
 		k.After(20 * sec)
@@ -82,7 +82,7 @@ func TestT4_handlerLongerThanThePeriod_missesPeriodsAndKeepsTheGrid(t *testing.T
 }
 
 func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		task := func(key string) durable.Task { return durable.Task{Key: key, Kind: "note", Delay: hour} }
 		k.Add(task("b"), task("d"))
 		err := k.AddTask(ctx, task("a"), task("b"), task("c"), task("c"), task("c"), task("b"), task("d"))
@@ -110,7 +110,7 @@ func TestK1_batch_isAddedWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		gate := make(chan struct{})
 		k.Handle("gate", func(context.Context, durable.Run) error { <-gate; return nil })
 		for key, d := range map[string]time.Duration{"runs": sec, "waits": 2 * sec, "near": 10 * sec, "far": hour} {
@@ -127,7 +127,7 @@ func TestStats_tellWhatWaitsAndRuns(t *testing.T) {
 
 // The outcome of a run does not count if the task was removed, replaced or moved during the run.
 func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("slow", func(context.Context, durable.Run) error { time.Sleep(10 * sec); return nil })
 		for _, key := range []string{"removed", "readded", "replaced", "moved"} {
 			k.Add(durable.Task{Key: key, Kind: "slow", Interval: hour, Times: 3})
@@ -168,7 +168,7 @@ func TestK5_changedDuringARun_theRunCountsNoMore(t *testing.T) {
 }
 
 func TestReschedule_moves(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", Interval: hour, Times: durable.Forever})
 		for _, d := range []time.Duration{2 * hour, sec, 90 * sec, 10 * sec, 30 * time.Minute} { // in and out of the window
 			k.Must(k.Reschedule(ctx, "k", d))
@@ -193,7 +193,7 @@ func TestReschedule_moves(t *testing.T) {
 }
 
 func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		const least, most = 4 * sec, 20 * sec
 		var fails atomic.Bool
 		fails.Store(true)
@@ -240,7 +240,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 }
 
 func TestRetry_panicAndGoexit_areFailures(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		once := durable.WithRetry(1, sec, sec)
 		k.Handle("panic", func(context.Context, durable.Run) error { panic("at the disco") }, once)
 		k.Handle("goexit", func(context.Context, durable.Run) error { runtime.Goexit(); return nil }, once)
@@ -260,7 +260,7 @@ func TestRetry_panicAndGoexit_areFailures(t *testing.T) {
 }
 
 func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("hang", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
 		k.Add(
 			durable.Task{Key: "done", Kind: "note", Delay: sec},
@@ -305,7 +305,7 @@ func TestCrash_unacknowledgedRun_comesAgainWithItsToken(t *testing.T) {
 
 func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 	const tasks, rate = 1000, 100
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		for i := range tasks {
 			k.Add(durable.Task{Key: fmt.Sprint("late", i), Kind: "note", Delay: hour - time.Duration(i)*sec, Payload: []byte{1}})
 		}
@@ -345,7 +345,7 @@ func TestCatchUp_overdue_runsOldestFirstAtItsRate(t *testing.T) {
 func TestCatchUp_slowHandlers_doNotFillTheMemory(t *testing.T) {
 	testkit.NotForRaces(t)
 	const rate = 10
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("slow", func(context.Context, durable.Run) error { time.Sleep(hour); return nil })
 		for i := range 200 {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "slow", Delay: sec})
@@ -372,7 +372,7 @@ func TestCatchUp_rates(t *testing.T) {
 	for _, c := range []struct{ rate, least, most int }{
 		{1, 2, 4}, {7, 20, 23}, {150, 445, 455}, {199, 590, 600}, {100_000, 5_000, 5_000}, {math.MaxInt, 5_000, 5_000},
 	} {
-		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 			for i := range 5_000 {
 				k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 			}
@@ -387,7 +387,7 @@ func TestCatchUp_rates(t *testing.T) {
 }
 
 func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		hang := func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() }
 		k.Handle("hang", hang)
 		for i := range 50 {
@@ -416,7 +416,7 @@ func TestCatchUp_hungHandlers_holdUpNothingElse(t *testing.T) {
 }
 
 func TestCatchUp_anyPoolSize(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", Delay: sec})
 		k.Crash()
 		k.After(hour)
@@ -429,7 +429,7 @@ func TestCatchUp_anyPoolSize(t *testing.T) {
 
 // A task whose At was long ago runs at once, and does not wait behind the backlog.
 func TestAt_past_runsAtOnceEvenWhileOthersAreOverdue(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		for i := range 100 {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec})
 		}
@@ -453,7 +453,7 @@ func TestMissed_policies(t *testing.T) {
 		missed uint64 // by the next run
 	}{"Once": {durable.MissedOnce, 1, 9}, "Skip": {durable.MissedSkip, 0, 10}, "All": {durable.MissedAll, 10, 0}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				handle := func() {
 					k.Handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithMissed(c.policy))
 				}
@@ -485,7 +485,7 @@ func TestMissed_policies(t *testing.T) {
 }
 
 func TestS3_afterShutdown_verbsSaySo(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", Delay: sec})
 		if err := k.Shutdown(ctx); err != nil {
 			t.Error(err)
@@ -517,7 +517,7 @@ func TestS3_afterShutdown_verbsSaySo(t *testing.T) {
 }
 
 func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("slow", func(ctx context.Context, _ durable.Run) error {
 			select {
 			case <-ctx.Done():
@@ -540,7 +540,7 @@ func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
 		if d := time.Since(k.Begin); d < 6*sec {
 			t.Errorf("shutdown returned after %v", d)
 		}
-		if n := k.Store.Reopen().Len(); n != 0 {
+		if n := len(stored(t, k.KV)); n != 0 {
 			t.Errorf("the run that Shutdown waited for was not acknowledged")
 		}
 	})
@@ -548,7 +548,7 @@ func TestS4_shutdown_waitsForRunsAndTheirAcknowledgement(t *testing.T) {
 
 func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Open(k.Store)
+		k.Open(k.KV)
 		var cancelled atomic.Bool
 		k.Handle("slow", func(ctx context.Context, _ durable.Run) error {
 			<-ctx.Done()
@@ -567,7 +567,7 @@ func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
 		if !cancelled.Load() {
 			t.Error("the context of the run was not cancelled")
 		}
-		if n := k.Store.Reopen().Len(); n != 1 {
+		if n := len(stored(t, k.KV)); n != 1 {
 			t.Errorf("%d tasks are left, want the one whose run was given up", n)
 		}
 		k.Kill()
@@ -575,7 +575,7 @@ func TestS4_shutdownThatGivesUp_saysSoAndTheRunComesAgain(t *testing.T) {
 }
 
 func TestContext_ended_isReturned(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		if err := k.AddTask(gone, durable.Task{Key: "k", Kind: "note", Delay: sec}); !errors.Is(err, context.Canceled) {
@@ -594,7 +594,7 @@ func TestContext_ended_isReturned(t *testing.T) {
 }
 
 func TestHandler_mayCallTheVerbs(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("busy", func(ctx context.Context, run durable.Run) error {
 			err := k.AddTask(ctx, durable.Task{Key: "child of " + run.Key, Kind: "note", Delay: sec})
 			return errors.Join(err, k.RemoveTask(ctx, "victim"), k.Reschedule(ctx, "moved", sec))
@@ -615,7 +615,7 @@ func TestHandler_mayCallTheVerbs(t *testing.T) {
 
 // An error of the user whose methods misbehave does no harm.
 func TestRetry_errorThatPanicsOrSaysNothing_isAFailureLikeAnother(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		once := durable.WithRetry(1, sec, sec)
 		k.Handle("nil", func(context.Context, durable.Run) error { var e *pointerError; return e }, once)
 		k.Handle("silent", func(context.Context, durable.Run) error { return errors.New("") }, once)
@@ -640,7 +640,7 @@ func (e *pointerError) Error() string { return *e.text }
 
 // A walk that reads while Shutdown waits for it must not wait for Shutdown.
 func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		for i := range 10 {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour})
 		}
@@ -669,7 +669,7 @@ func TestAll_readsDuringShutdown_isEnded(t *testing.T) {
 
 // Shutdown does not wait forever for a walk in progress.
 func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "k", Kind: "note", Delay: hour})
 		for range k.All(ctx) {
 			short, cancel := context.WithTimeout(ctx, sec)
@@ -691,7 +691,7 @@ func TestS4_walkThatDoesNotEnd_isLeftBehind(t *testing.T) {
 
 // Several operations of one group on one key see each other.
 func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		for round := range 50 {
 			key := fmt.Sprint("k", round)
 			var wait sync.WaitGroup
@@ -738,8 +738,8 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 // removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
 	testkit.NotForRaces(t)
-	walks(t, 60, 15, 15, func(t *testing.T, seed uint64) {
-		inBubble(t, func(t *testing.T, k *kit.Kit) { walk(t, k, rand.New(rand.NewPCG(seed, 1))) })
+	walks(t, 60, 6, 6, func(t *testing.T, seed uint64) {
+		kit.OnOwn(t, func(t *testing.T, k *kit.Kit) { walk(t, k, rand.New(rand.NewPCG(seed, 1))) })
 	})
 }
 
@@ -936,7 +936,7 @@ func walk(t *testing.T, k *kit.Kit, rnd *rand.Rand) {
 }
 
 func TestAll_yieldsInDueOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("once", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, sec, sec))
 		k.Add(durable.Task{Key: "parked", Kind: "once", Delay: tick})
 		k.After(sec)

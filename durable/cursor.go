@@ -105,3 +105,11 @@ func (n *node) rewindLocked() {
 		k.claimed.at = engine.None
 	}
 }
+
+// returnedLocked is rewindLocked after many tasks may have become free. The groups of kinds with a limit take turns.
+func (n *node) returnedLocked() {
+	n.rewindLocked()
+	for _, k := range n.kinds.allLimited() {
+		k.crowded.Store(true)
+	}
+}

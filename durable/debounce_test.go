@@ -18,7 +18,7 @@ import (
 
 // A burst and its end survive a restart.
 func TestDebounce_isKeptAcrossRestarts(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: 10 * sec, MaxDelay: 30 * sec}
 		set := func() {
 			t.Helper()

@@ -5,7 +5,6 @@ package durable
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -43,8 +42,8 @@ type SetResult struct {
 	Newer int64
 }
 
-// Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. On a store, all
-// changes take effect together. On an engine they take effect one after the other. Call Schedule in every process when
+// Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. On an own
+// engine all changes take effect together, on a shared one one after the other. Call Schedule in every process when
 // the program starts.
 //
 //   - A declared task that does not exist is added.
@@ -62,7 +61,7 @@ type SetResult struct {
 // SetResult.Newer. If two sets have the same version, the last call wins, and a warning is logged when it changes or
 // removes tasks.
 //
-// On an engine, a process that ends during Schedule leaves some tasks of each set. The next call of Schedule for the
+// On a shared engine, a process that ends during Schedule leaves some tasks of each set. The next call of Schedule for the
 // prefix waits up to 15 seconds, and then applies its own set, even if the version that was not finished is higher. So
 // a version that crashes in Schedule can be rolled back to the one before. A call with a version below the last one that
 // was applied in full changes nothing: it would undo that version.
@@ -81,7 +80,7 @@ func (s *Scheduler) Schedule(ctx context.Context, set TaskSet) (SetResult, error
 		return SetResult{}, stopped(ErrStopped, "Schedule", set.Prefix)
 	}
 	defer s.reads.leave()
-	r, err := s.below.declare(ctx, d)
+	r, err := s.node.declare(ctx, d)
 	return r, stopped(err, "Schedule", set.Prefix)
 }
 
@@ -166,8 +165,8 @@ func (d *declaration) timed(now int64) { d.records = recordsOf(d.tasks, d.kinds,
 type existing struct {
 	rec      *task.Record
 	running  bool
-	revision int64 // on a node
-	started  bool  // on a node, whether a start of the run was counted
+	revision int64
+	started  bool // a start of the run was counted
 }
 
 // A redeclared is a task before and after a declaration. next is nil if the task is removed.
@@ -212,100 +211,4 @@ func (d *declaration) plan(exist map[string]existing, now int64, number func(n i
 
 func tooManyTasks(prefix string) error {
 	return fmt.Errorf("%w: set %q: more than %d tasks have the prefix", ErrInvalidTask, prefix, MaxSet)
-}
-
-// declare stores the changes in one commit, and the version after it.
-func (k *keeper) declare(ctx context.Context, d *declaration) (SetResult, error) {
-	d.timed(k.now())
-	done := make(chan SetResult, 1) // the keeper may still work on it when ask gives up
-	err := k.ask(ctx, op{size: d.size, do: func(g *group) error {
-		settings := g.settingsNow()
-		was, stored := settings.declared[d.prefix]
-		if was > d.version {
-			done <- SetResult{Newer: was}
-			return nil
-		}
-		d.again = stored && was == d.version
-		if err := g.checkOverlaps(d, settings.declared); err != nil {
-			return err
-		}
-		exist, err := g.withPrefix(d.prefix)
-		if err != nil {
-			return err
-		}
-		declared := map[string]int64{}
-		maps.Copy(declared, settings.declared)
-		declared[d.prefix] = d.version
-		settings.declared = declared
-		if err := g.setSettings(settings); err != nil {
-			return err
-		}
-		var r SetResult
-		for _, c := range d.plan(exist, k.now(), func(n int) uint64 { return k.next(0, uint64(n)) }) {
-			c.count(&r)
-			g.put(c.key, c.was.rec, c.next)
-		}
-		r.Unchanged = len(d.tasks) - r.Added - r.Changed
-		g.tally.added += uint64(r.Added)
-		g.tally.removed += uint64(r.Removed)
-		done <- r
-		return nil
-	}})
-	if err != nil {
-		return SetResult{}, err
-	}
-	r := <-done
-	d.tell(&k.report, r)
-	return r, nil
-}
-
-// checkOverlaps returns an error if the set or another one would remove tasks of the other.
-func (g *group) checkOverlaps(d *declaration, declared map[string]int64) error {
-	for other := range declared {
-		if !d.overlaps(other) {
-			continue
-		}
-		tasks, err := g.withPrefix(other)
-		if err != nil {
-			return err
-		}
-		for key := range tasks {
-			if err := d.overlap(other, key); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// withPrefix returns the tasks whose keys begin with prefix.
-func (g *group) withPrefix(prefix string) (map[string]existing, error) {
-	var keys []string
-	for rec, err := range g.k.store.ByKey(prefix) {
-		if err != nil {
-			return nil, g.k.readError(err)
-		}
-		if !strings.HasPrefix(rec.Key, prefix) {
-			break
-		}
-		if keys = append(keys, rec.Key); len(keys) > MaxSet {
-			return nil, tooManyTasks(prefix)
-		}
-	}
-	for _, t := range g.order { // changes of this group, which are not stored yet
-		if strings.HasPrefix(t.key, prefix) {
-			keys = append(keys, t.key)
-		}
-	}
-	exist := make(map[string]existing, len(keys))
-	for _, key := range keys {
-		rec, err := g.find(key)
-		if err != nil {
-			return nil, err
-		}
-		if rec != nil {
-			exist[key] = existing{rec: rec, running: g.k.running.has(rec)}
-		}
-	}
-	return exist, nil
 }

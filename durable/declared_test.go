@@ -14,9 +14,9 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
@@ -88,7 +88,7 @@ func TestSchedule_ofARunningTask(t *testing.T) {
 			t.Errorf("the changed task is %v", i)
 		}
 	}
-	t.Run("store", func(t *testing.T) { kit.OnStore(t, test) })
+	t.Run("store", func(t *testing.T) { kit.OnOwn(t, test) })
 	t.Run("node", func(t *testing.T) { kit.OnNodes(t, 2, test) })
 }
 
@@ -256,7 +256,7 @@ func TestSchedule_refusedSet_keepsTheVersion(t *testing.T) {
 			t.Errorf("after a refused version, a lower one returns %+v, %v", r, err)
 		}
 	}
-	t.Run("store", func(t *testing.T) { kit.OnStore(t, test) })
+	t.Run("store", func(t *testing.T) { kit.OnOwn(t, test) })
 	t.Run("node", func(t *testing.T) { kit.OnNodes(t, 1, test) })
 }
 
@@ -362,9 +362,9 @@ func TestSchedule_commitThatTakesLongerThanTheHold(t *testing.T) {
 	})
 }
 
-// Callers give up while the keeper works. It is for the race detector.
+// Callers give up while the node works. It is for the race detector.
 func TestSchedule_callersThatGiveUp(t *testing.T) {
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +391,7 @@ func TestSchedule_callersThatGiveUp(t *testing.T) {
 
 // A paused, parked task with a new definition.
 func TestSchedule_pausedAndParked(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(context.Context, durable.Run) error { return durable.Park(errors.New("no")) })
 		set := durable.TaskSet{Prefix: "c/", Tasks: []durable.Task{{Key: "c/a", Kind: "k", Interval: time.Hour, Delay: time.Second}}}
 		_, err := k.On().Schedule(ctx, set)

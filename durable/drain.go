@@ -19,8 +19,8 @@ import (
 //
 // The drain is stored with the tasks, so a node that restarts with the same name is still drained. A later call to
 // Drain deletes drains that are more than a day old and do not match the name of any node. Draining a drained node only
-// renews its drain. If no node has the name, the error wraps ErrUnknownNode. On a store, no other node could take over the
-// tasks, so the error wraps [errors.ErrUnsupported].
+// renews its drain. If no node has the name, the error wraps ErrUnknownNode. On an own engine, no other node could take over
+// the tasks, so the error wraps [errors.ErrUnsupported].
 func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if !s.reads.enter() {
 		return stopped(ErrStopped, "Drain", node)
@@ -29,14 +29,14 @@ func (s *Scheduler) Drain(ctx context.Context, node string) error {
 	if err := s.canDrain(); err != nil {
 		return err
 	}
-	nodes, err := s.below.nodes(ctx)
+	nodes, err := s.node.nodes(ctx)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(nodes, func(i NodeInfo) bool { return i.Name == node }) {
 		return fmt.Errorf("%w %q", ErrUnknownNode, node)
 	}
-	now := s.below.now()
+	now := s.node.now()
 	return stopped(s.drain(ctx, func(names map[string]int64) {
 		for name, at := range names {
 			here := slices.ContainsFunc(nodes, func(i NodeInfo) bool { return i.Name == name })
@@ -58,8 +58,8 @@ func (s *Scheduler) Undrain(ctx context.Context, node string) error {
 }
 
 func (s *Scheduler) canDrain() error {
-	if _, store := s.below.(*keeper); store {
-		return fmt.Errorf("durable: a store has one node: %w", errors.ErrUnsupported)
+	if s.node.alone {
+		return fmt.Errorf("durable: this engine has one node: %w", errors.ErrUnsupported)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (s *Scheduler) drain(ctx context.Context, change func(names map[string]int6
 	if err := s.canDrain(); err != nil {
 		return err
 	}
-	return s.below.setAll(ctx, func(to *settings) {
+	return s.node.setAll(ctx, func(to *settings) {
 		names := make(map[string]int64, len(to.drained))
 		maps.Copy(names, to.drained)
 		change(names)

@@ -157,8 +157,8 @@ func TestDrain_limitOfAllNodes(t *testing.T) {
 	})
 }
 
-func TestDrain_onAStore_isRefused(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+func TestDrain_onAnOwnEngine_isRefused(t *testing.T) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		nodes, err := k.Scheduler.Nodes(ctx)
 		k.Must(err)
 		for _, err := range []error{k.Drain(ctx, nodes[0].Name), k.Undrain(ctx, nodes[0].Name), k.Drain(ctx, "other")} {
@@ -294,7 +294,7 @@ func TestDrain_namesAreForgotten(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		client, _ := connect(k)
 		drained := func(name string) bool {
-			s, err := durable.Join(ctx, k.Engine, durable.WithNodeName(name), durable.WithLogger(testkit.Quiet()))
+			s, err := durable.New(ctx, k.Engine, durable.WithNodeName(name), durable.WithLogger(testkit.Quiet()))
 			k.Must(err, s.Start())
 			k.After(3 * time.Second)
 			nodes, err := client.Nodes(ctx)
@@ -302,7 +302,7 @@ func TestDrain_namesAreForgotten(t *testing.T) {
 			return nodes[0].Drained
 		}
 		drain := func(name string) {
-			s, err := durable.Join(ctx, k.Engine, durable.WithNodeName(name), durable.WithLogger(testkit.Quiet()))
+			s, err := durable.New(ctx, k.Engine, durable.WithNodeName(name), durable.WithLogger(testkit.Quiet()))
 			k.Must(err, client.Drain(ctx, name), s.Shutdown(ctx))
 		}
 		drain("a")

@@ -5,37 +5,28 @@ package durable
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// Drift returns the differences between a keeper's counters and the tasks in memory and in the store. Nothing may
-// happen while it runs.
+// Drift returns the differences between a node's counters, the tasks that it holds and the tasks in its own engine. Nothing
+// may happen while it runs.
 func Drift(s *Scheduler) []string {
-	k := s.below.(*keeper)
-	d := drift{k: k}
-	if err := k.ask(context.Background(), op{do: func(*group) error { return d.find() }}); err != nil {
+	d := drift{n: s.node}
+	d.memory()
+	if err := d.engine(); err != nil {
 		d.wrong("%v", err)
 	}
 	return d.found
 }
 
-// InMemory returns how many tasks a keeper has in memory, and roughly how many bytes they take.
-func InMemory(s *Scheduler) (n, size int) {
-	k := s.below.(*keeper)
-	_ = k.ask(context.Background(), op{do: func(*group) error {
-		for _, l := range k.live {
-			n, size = n+1, size+l.Rec.Size()
-		}
-		return nil
-	}})
-	return n, size
-}
-
 type drift struct {
-	k     *keeper
+	n     *node
 	found []string
 }
 
@@ -50,79 +41,80 @@ func (d *drift) same(what string, counted, is int) {
 	}
 }
 
-func (d *drift) find() error {
-	d.memory()
-	d.k.running.mu.Lock()
-	defer d.k.running.mu.Unlock()
-	for key, l := range d.k.running.of {
-		if d.k.live[key] != l {
-			d.wrong("%s is running, and is not live", key)
-		}
-	}
-	return d.store()
-}
-
-// memory checks the backlog and the limiters.
+// memory checks the held tasks, the backlog and the limiters.
 func (d *drift) memory() {
-	k := d.k
+	n := d.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var waiting []*limit.Task
 	var limiters []*limit.Limiter
-	for key, l := range k.live {
+	size := 0
+	for key, l := range n.held {
+		size += l.Rec.Size()
 		if !l.Waits() {
 			continue
 		}
 		waiting = append(waiting, &l.Task)
-		if l.overdue && !k.backlog.Waits(&l.Task) {
+		if l.overdue && !n.backlog.Waits(&l.Task) {
 			d.wrong("%s is overdue, and waits nowhere", key)
 		}
 	}
-	for _, of := range k.kinds.allLimited() {
+	d.same("bytes of held tasks", n.bytes, size)
+	for _, of := range n.kinds.allLimited() {
 		limiters = append(limiters, of.Limiter)
-		of.Limiter.Locked(func() {
-			shared := 0
-			for _, of := range of.shares.of {
-				shared += of.held.Len()
-			}
-			d.same("shares of "+of.name, shared, of.shares.Len())
-		})
 	}
-	d.found = append(d.found, k.backlog.Check(waiting, limiters)...)
+	d.found = append(d.found, n.backlog.Check(waiting, limiters)...)
+	d.same("ends that are not committed", len(n.unsent), 0)
 }
 
-// store checks where each task in the store is kept.
-func (d *drift) store() error {
-	k := d.k
-	unhandled, n, live := make(map[string]int), 0, 0
-	for rec, err := range decoded(k.store.Due(engine.Position{Due: engine.None}, task.Never)) {
+// engine compares the tasks in the engine with the held ones. A task that is due, and that the node could run,
+// must be held, unless the node leaves it to the engine because others wait.
+func (d *drift) engine() error {
+	n := d.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	due, full := n.now()-int64(3*time.Second), len(n.full) > 0
+	for _, of := range n.kinds.allLimited() {
+		full = full || of.Limiter.Waiting() > 0
+	}
+	tally, held := make(engine.Tally), make(map[string]bool)
+	for s, err := range n.engine.Walk(context.Background(), engine.Range{
+		After: engine.Position{Due: engine.None}, Until: task.Never,
+	}) {
 		if err != nil {
 			return err
 		}
-		if k.prints != nil && k.prints.free(rec.Key) {
-			d.wrong("%s has no fingerprint", rec.Key)
+		rec, err := task.Decode(s.Record)
+		if err != nil {
+			return err
 		}
-		l := k.live[rec.Key]
+		tally.Add(s.Kind, s.Due, rec.Failing(), 1)
+		l := n.held[s.Key]
 		switch {
 		case l != nil:
-			live++
-			if l.Rec.Token() != rec.Token() || l.Rec.Due != rec.Due {
-				d.wrong("%s is live as %+v, and stored as %+v", rec.Key, l.Rec, rec)
+			held[s.Key] = true
+			if l.Rec.Token() != rec.Token() || l.Rec.Due != rec.Due || l.claim.revision != s.Revision || s.Owner == 0 {
+				d.wrong("%s is held as %+v at %d, and stored as %+v at %d of %d", s.Key, l.Rec, l.claim.revision, rec, s.Revision, s.Owner)
 			}
-		case !k.passed(rec):
-		case k.kinds.of(rec) != nil:
-			d.wrong("%s was read, is handled, and is not in memory", rec.Key)
-		case k.kinds.pauses().Has(rec.Kind):
-			if !k.waiting[rec.Kind] {
-				d.wrong("%s is set aside, and would not be read again", rec.Key)
-			}
-		default:
-			unhandled[rec.Kind]++
-			n++
+		case s.Owner != 0:
+			d.wrong("%s belongs to the node, which does not hold it", s.Key)
+		case !full && s.Due < due && n.kinds.of(rec) != nil && !n.kinds.pauses().Has(rec.Kind) && n.backlog.Len() == 0:
+			d.wrong("%s has been due since %d, and is free", s.Key, s.Due)
 		}
 	}
-	d.same("live", len(k.live), live)
-	d.same("unhandled", int(k.count.unhandled.Load()), n)
-	for kind, counted := range k.unhandled {
-		d.same("unhandled of "+kind, counted, unhandled[kind])
+	for key, l := range n.held {
+		// A claim may be answered after the removal of its task. Such a task is found out when it is to start.
+		if !held[key] && l.Rec.Due < n.now()-int64(time.Minute) {
+			d.wrong("%s is held as %+v at %d in the state %d, and is not stored", key, l.Rec, l.claim.revision, l.state.Load())
+		}
+	}
+	counted, whole := n.owned.Counted()
+	want := tally.Kinds()
+	for _, of := range [][]engine.KindCount{counted, want} {
+		slices.SortFunc(of, func(a, b engine.KindCount) int { return strings.Compare(a.Kind, b.Kind) })
+	}
+	if whole && !slices.Equal(counted, want) {
+		d.wrong("counted are %+v, and there are %+v", counted, want)
 	}
 	return nil
 }

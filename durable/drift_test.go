@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,11 +27,11 @@ const (
 )
 
 // Random verbs of all sorts, alone and concurrently, while runs end in every way, kinds are paused or handled late, and
-// the process crashes. After each step all counters agree with the store, and at the end with an empty store.
-func TestAccounts_randomWalk_agreeWithTheStore(t *testing.T) {
+// the process crashes. After each step all counters agree with the engine, and at the end with an empty one.
+func TestAccounts_randomWalk_agreeWithTheEngine(t *testing.T) {
 	testkit.NotForRaces(t)
-	walks(t, driftSeeds, driftSeeds, driftSeeds, func(t *testing.T, seed uint64) {
-		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	walks(t, driftSeeds, driftSeeds/3, driftSeeds/3, func(t *testing.T, seed uint64) {
+		kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 			w := &driftWalk{Kit: k, seed: seed, draw: rand.New(rand.NewPCG(seed, 1)), runs: rand.New(rand.NewPCG(seed, 2))}
 			w.walk()
 		}, durable.WithPoolSize(1+int(seed%5)), durable.WithCatchUp([]int{10_000, 20, 1}[seed%3]))
@@ -171,7 +172,7 @@ func (w *driftWalk) walk() {
 	}
 }
 
-// restart crashes the process, and reopens the store after some time.
+// restart crashes the process, and reopens the engine after some time.
 func (w *driftWalk) restart() {
 	w.Crash("note", "fail")
 	time.Sleep(w.ms(100_000))
@@ -188,13 +189,14 @@ func (w *driftWalk) verb() func() error {
 		return func() error { return w.SetTask(ctx, task) }
 	case 1:
 		return func() error {
-			record, ok, err := w.Store.Get(key)
-			if ok && w.RemoveTask(ctx, key) == nil {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.removed = append(w.removed, record)
+			for _, task := range stored(w.T, w.KV) {
+				if task.Key == key && w.RemoveTask(ctx, key) == nil {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					w.removed = append(w.removed, task.Record)
+				}
 			}
-			return err
+			return nil
 		}
 	case 2:
 		w.mu.Lock()
@@ -263,6 +265,12 @@ func (w *driftWalk) check(err error) {
 	time.Sleep(100 * time.Millisecond) // every run that waits for nothing else has begun
 	synctest.Wait()
 	wrong := durable.Drift(w.Scheduler)
+	if len(wrong) > 0 { // unless a claim is due
+		first := wrong
+		time.Sleep(3 * sec)
+		synctest.Wait()
+		wrong = slices.DeleteFunc(durable.Drift(w.Scheduler), func(text string) bool { return !slices.Contains(first, text) })
+	}
 	paused, err := w.Paused(ctx)
 	w.Must(err)
 	kinds, states, tasks, parked := make(map[string]durable.KindCounts), make(map[durable.State]int), 0, 0

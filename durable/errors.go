@@ -25,7 +25,7 @@ var (
 	ErrVersion     = engine.ErrVersion
 	ErrCorrupt     = engine.ErrCorrupt
 
-	// ErrUnavailable is returned by a verb on a node whose engine does not answer or returns an error. The verb may or
+	// ErrUnavailable is returned by a verb whose shared engine does not answer or returns an error. The verb may or
 	// may not have taken effect. While its call is in flight, it may still take effect, even after a later verb for the
 	// same key. The same applies if a verb's context is done. The scheduler continues when the engine is back.
 	ErrUnavailable = errors.New("durable: the engine is unavailable")

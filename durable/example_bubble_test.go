@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/timewheel/timewheeltest"
 )
 
@@ -49,13 +49,13 @@ func planned(t *testing.T, s *durable.Scheduler) (keys []string) {
 	return keys
 }
 
-// In a test file this is func TestInvoices(t *testing.T): twelve days of a durable scheduler on a store in
+// In a test file this is func TestInvoices(t *testing.T): twelve days of a durable scheduler with its own engine in
 // memory.
-func testStoreInBubble(t *testing.T) {
+func testOwnEngineInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		var sent atomic.Int32
-		s, err := durable.New(memstore.New())
+		s, err := durable.New(ctx, memory.New().Engine())
 		s = startInBubble(t, s, err, func(string) { sent.Add(1) })
 		const day = 24 * time.Hour
 		err = s.AddTask(ctx,
@@ -84,9 +84,9 @@ func testClusterInBubble(t *testing.T) {
 		ctx, engine := context.Background(), memengine.New()
 		sentBy := make(chan string, 10)
 		link := memengine.NewLink(engine) // of the first node
-		s, err := durable.Join(ctx, link, durable.WithNodeName("first"))
+		s, err := durable.New(ctx, link, durable.WithNodeName("first"))
 		first := startInBubble(t, s, err, func(string) { sentBy <- "first" })
-		s, err = durable.Join(ctx, engine, durable.WithNodeName("second"))
+		s, err = durable.New(ctx, engine, durable.WithNodeName("second"))
 		startInBubble(t, s, err, func(string) { sentBy <- "second" })
 		task := durable.Task{Key: "ada", Kind: "invoice", Delay: time.Minute}
 		if err := first.AddTask(ctx, task); err != nil {
@@ -105,9 +105,9 @@ func testClusterInBubble(t *testing.T) {
 }
 
 // Twelve days of a durable scheduler on a store in memory, in a test.
-func Example_testOnAStore() {
+func Example_testOnAnOwnEngine() {
 	var t *testing.T // the test's
-	testStoreInBubble(t)
+	testOwnEngineInBubble(t)
 }
 
 // Two nodes in a test, one of which is cut off from the engine.

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 // A document is indexed when its author pauses for a moment, and at most a second after the first change (debounce).
 func ExampleScheduler_SetTask_debounce() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +47,7 @@ type change struct{ Revision int }
 // The same with a typed kind: the document is indexed as of its last revision.
 func ExampleKind_Set() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func ExampleKind_Set() {
 // arrives while the report is being sent triggers the next report.
 func ExampleScheduler_SetTask_throttle() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func ExampleScheduler_SetTask_throttle() {
 // The clean-ups of many customers would all be due at midnight. They are spread over the following hour (jitter).
 func ExampleScheduler_SetTask_jitter() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,13 +16,13 @@ import (
 )
 
 // Two nodes share an engine. The task runs on a node that is alive when it is due.
-func ExampleJoin() {
+func ExampleNew_nodes() {
 	ctx := context.Background()
 	engine := memengine.New() // in a service: postgres.Open(ctx, url)
 	ran := make(chan string)
 	var nodes []*durable.Scheduler
 	for _, name := range []string{"one", "two"} {
-		node, err := durable.Join(ctx, engine, durable.WithNodeName(name), durable.WithLease(time.Second))
+		node, err := durable.New(ctx, engine, durable.WithNodeName(name), durable.WithLease(time.Second))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func ExampleRun_Completion() {
 	ctx := context.Background()
 	engine := memengine.New()
 	completed := make(chan error)
-	node, err := durable.Join(ctx, engine)
+	node, err := durable.New(ctx, engine)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func ExampleRun_Completion() {
 func ExampleConnect() {
 	ctx := context.Background()
 	engine := memengine.New() // or an engine of package durable/postgres
-	node, err := durable.Join(ctx, engine, durable.WithNodeName("web-1"))
+	node, err := durable.New(ctx, engine, durable.WithNodeName("web-1"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -144,10 +144,10 @@ func (r *refusing) Commit(ctx context.Context, by engine.MemberID, batches []eng
 }
 
 // A failing engine makes verbs return errors. It does not stop the scheduler.
-func ExampleJoin_away() {
+func ExampleNew_away() {
 	ctx := context.Background()
 	e := &refusing{Engine: memengine.New(), full: true}
-	node, err := durable.Join(ctx, e)
+	node, err := durable.New(ctx, e)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func ExampleNodeStats() {
 		}
 	}
 	engine := memengine.New()
-	s, err := durable.Join(context.Background(), engine)
+	s, err := durable.New(context.Background(), engine)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // A Report is the payload of a task.
@@ -21,7 +21,7 @@ type Report struct{ To string }
 // A process of the old version that starts late changes nothing.
 func ExampleScheduler_Schedule() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func ExampleScheduler_Drain() {
 	ctx := context.Background()
 	engine := memengine.New() // or an engine of package durable/postgres
 	host := "web-1"
-	node, err := durable.Join(ctx, engine, durable.WithNodeName(host[:min(len(host), durable.MaxNodeName)]))
+	node, err := durable.New(ctx, engine, durable.WithNodeName(host[:min(len(host), durable.MaxNodeName)]))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func ExampleIsSnooze() {
 		}
 	}
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithPoolSize(1))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithPoolSize(1))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func ExampleIsSnooze() {
 // The options of a task set its due time, its number of runs, its group and its trace context.
 func ExampleTaskOption() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func ExampleTaskOption() {
 // The payload of a task is read back with its type.
 func ExampleKind_Payload() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}

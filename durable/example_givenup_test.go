@@ -19,7 +19,7 @@ import (
 func ExampleWithParkRepeating() {
 	ctx := context.Background()
 	ended := make(chan durable.Attempt, 2)
-	s, err := durable.Join(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()),
+	s, err := durable.New(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()),
 		durable.WithObserver(func(a durable.Attempt) { ended <- a }))
 	if err != nil {
 		log.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -20,7 +20,7 @@ import (
 func ExampleWithHistory() {
 	ctx := context.Background()
 	engine := memengine.New() // in production: postgres.Open
-	node, err := durable.Join(ctx, engine, durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
+	node, err := durable.New(ctx, engine, durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func ExampleScheduler_History() {
 // withPast returns a scheduler of the kind mail, which has run three tasks.
 func withPast() *durable.Scheduler {
 	ctx := context.Background()
-	store := memstore.New()
-	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+	kept := memory.New()
+	s, err := durable.New(ctx, kept.Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func withPast() *durable.Scheduler {
 	if err := s.Shutdown(ctx); err != nil { // it writes the history
 		log.Fatal(err)
 	}
-	if s, err = durable.New(store.Reopen(), durable.WithLogger(testkit.Quiet())); err != nil {
+	if s, err = durable.New(ctx, kept.Engine(), durable.WithLogger(testkit.Quiet())); err != nil {
 		log.Fatal(err)
 	}
 	return s

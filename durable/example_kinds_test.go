@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -33,7 +33,7 @@ func upgradeLetter(payload []byte, _ int) ([]byte, error) {
 // The payload of the kind has changed. Tasks added by the earlier version of the program still run.
 func ExampleWithPayloadVersion() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func ExamplePark() {
 func ExampleRun_Complete() {
 	ctx := context.Background()
 	noted := make(chan string)
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()),
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()),
 		durable.WithObserver(func(a durable.Attempt) { noted <- a.Note }))
 	if err != nil {
 		log.Fatal(err)
@@ -143,7 +143,7 @@ func ExampleRun_Complete() {
 // has ended.
 func ExampleScheduler_RemoveTaskWait() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}

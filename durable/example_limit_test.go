@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // One mail is sent at a time, and at most a hundred per second. The shops take turns, however many mails one of them
 // sends.
 func ExampleWithConcurrency() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func ExampleWithConcurrency() {
 
 // All nodes share the provider's limit.
 func ExampleWithClusterRate() {
-	s, err := durable.Join(context.Background(), memengine.New())
+	s, err := durable.New(context.Background(), memengine.New())
 	if err != nil {
 		log.Fatal(err)
 	}

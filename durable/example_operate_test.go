@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -22,7 +22,7 @@ import (
 func Example_operate() {
 	ctx := context.Background()
 	parked := make(chan durable.Attempt, 3)
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()), durable.WithObserver(func(a durable.Attempt) {
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()), durable.WithObserver(func(a durable.Attempt) {
 		if a.Parked {
 			parked <- a
 		}
@@ -98,7 +98,7 @@ func Example_operate() {
 // Which shop floods the mail queue, and how long the others wait. Its mails are postponed until the night.
 func ExampleScheduler_Groups() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func ExampleScheduler_Groups() {
 // How many tasks of each kind there are. A scheduler counts the existing tasks in the background after its start.
 func ExampleScheduler_Counts() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func ExampleScheduler_Counts() {
 // most of its workers run.
 func ExampleScheduler_Nodes() {
 	ctx := context.Background()
-	s, err := durable.Join(ctx, memengine.New(), durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memengine.New(), durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func ExampleParseState() {
 // How a log line or a debugger shows a scheduler and a task.
 func ExampleStats_String() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func ExampleStats_String() {
 // back.
 func ExampleScheduler_Bulk() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func ExampleScheduler_Bulk() {
 // service.
 func ExampleScheduler_BulkReschedule() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func ExampleWithSlog() {
 			return a
 		},
 	}))
-	s, err := durable.New(memstore.New(), durable.WithSlog(log))
+	s, err := durable.New(context.Background(), memory.New().Engine(), durable.WithSlog(log))
 	if err != nil {
 		panic(err)
 	}

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 // The tasks of one customer, found by the prefix of their keys.
 func ExampleScheduler_RemovePrefix() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math"
 	"strings"
 	"time"
 
@@ -18,14 +17,15 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 // A task is added by one process of a program, and runs in the next.
 func Example() {
 	ctx := context.Background()
-	store := memstore.New() // or pebble.Open of package durable/pebble, on disk
-	s, err := durable.New(store)
+	kept := memory.New() // in a program: pebble.Open of package durable/pebble, on disk
+	s, err := durable.New(ctx, kept.Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	s, err = durable.New(store.Reopen())
+	s, err = durable.New(ctx, kept.Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,22 +66,21 @@ func Example() {
 	// Output: order:42, attempt 1: 3 pots of tea
 }
 
-// The settings of a scheduler. New takes the store over, and Shutdown closes it.
+// The options of a scheduler. The engine belongs to it, and Shutdown closes the engine.
 func ExampleNew() {
-	store := memstore.New()
-	s, err := durable.New(store,
+	ctx := context.Background()
+	own := memory.New().Engine()
+	s, err := durable.New(ctx, own,
 		durable.WithTick(100*time.Millisecond),
-		durable.WithLookAhead(10*time.Minute), // tasks that are due within it are in memory
 		durable.WithPoolSize(32),
 		durable.WithCatchUp(100), // overdue tasks a second, after downtime
-		durable.WithoutKeyFilter(),
 		durable.WithLogger(logrus.WithField("store", "orders")),
 	)
 	if err != nil {
-		log.Fatal(errors.Join(err, store.Close()))
+		log.Fatal(errors.Join(err, own.Close()))
 	}
 	fmt.Println(s.Len(), "tasks")
-	if err := s.Shutdown(context.Background()); err != nil {
+	if err := s.Shutdown(ctx); err != nil {
 		log.Fatal(err)
 	}
 	// Output: 0 tasks
@@ -90,7 +89,7 @@ func ExampleNew() {
 // AddTask adds all of its tasks or none.
 func ExampleScheduler_AddTask() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -133,7 +132,7 @@ func ExampleScheduler_AddTask() {
 // The errors for oversized tasks name what is too large.
 func ExampleScheduler_AddTask_limits() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -162,7 +161,7 @@ func ExampleScheduler_AddTask_limits() {
 // The verbs have the names of those in package timewheel, with a context and an error.
 func ExampleScheduler_Get() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -215,7 +214,7 @@ func ExampleScheduler_Get() {
 // the handler can recognize it.
 func ExampleScheduler_Handle() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New(), durable.WithTick(time.Millisecond))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithTick(time.Millisecond))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -251,8 +250,8 @@ func ExampleScheduler_Handle() {
 // Tasks that are due every minute, and a process that restarts after three and a half minutes.
 func ExampleWithMissed() {
 	ctx := context.Background()
-	store := memstore.New()
-	before, err := durable.New(store)
+	kept := memory.New()
+	before, err := durable.New(ctx, kept.Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -275,7 +274,7 @@ func ExampleWithMissed() {
 		}
 	}
 
-	s, err := durable.New(store.Reopen())
+	s, err := durable.New(ctx, kept.Clone().Engine()) // as after a crash of the first process
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -305,43 +304,6 @@ func ExampleWithMissed() {
 	// Output: map[back up:1 bill:4]
 }
 
-// A copy of a store, made in batches while no scheduler has it.
-func ExampleStore() {
-	var from, to engine.Store = memstore.New(), memstore.New()
-	err := from.Commit([]engine.Change{
-		{Key: "ada", From: engine.None, Due: 100, Data: []byte("what a scheduler writes")},
-		{Key: "bob", From: engine.None, Due: math.MaxInt64},
-		{Key: "eve", From: engine.None, Due: 200},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	const most = 2 // records in a batch
-	for at := (engine.Position{Due: engine.None}); to.Len() < from.Len(); {
-		var batch []engine.Change
-		for r, err := range from.Due(at, math.MaxInt64) {
-			if err != nil {
-				log.Fatal(err)
-			}
-			batch = append(batch, engine.Change{Key: r.Key, From: engine.None, Due: r.Due, Data: r.Data})
-			if at = r.Position(); len(batch) == most {
-				break
-			}
-		}
-		if err := to.Commit(batch); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println("up to", at.Key)
-	}
-	r, ok, err := to.Get("bob")
-	fmt.Println("bob is parked:", r.Due == math.MaxInt64, ok, err)
-	// Output:
-	// up to eve
-	// up to bob
-	// bob is parked: true true <nil>
-}
-
 // Records of a scheduler, read without a scheduler.
 func ExampleInfoOf() {
 	record := engine.Record{Key: "ada", Due: 100, Data: []byte("no task")}
@@ -356,29 +318,34 @@ func ExampleInfoOf() {
 	// Output: a later version of durable wrote it
 }
 
-// A leased store belongs to this machine while the machine holds a lease.
+// A leased KV belongs to this machine while the machine holds a lease.
 type leased struct {
-	engine.Store
+	engine.KV
 	lost chan struct{}
 }
 
+func (leased) Exclusive()                {}
 func (l leased) Failed() <-chan struct{} { return l.lost }
-func (l leased) Err() error              { return errors.New("another machine has the lease") }
+func (leased) Err() error                { return errors.New("another machine has the lease") }
 
-// A store can fail between two calls. The scheduler then stops running tasks at once.
-func ExampleFailureReporter() {
+// An engine of one process can fail between two calls. The scheduler then stops running tasks at once.
+func ExampleScheduler_Err() {
 	ctx := context.Background()
-	store := leased{memstore.New(), make(chan struct{})}
-	var _ engine.FailureReporter = store
+	on := leased{memory.New(), make(chan struct{})}
+	var _ engine.FailureReporter = on
+	own, err := kv.New(ctx, on)
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	quiet := logrus.New() // the failure is logged in any case
 	quiet.SetOutput(io.Discard)
-	s, err := durable.New(store, durable.WithLogger(quiet))
+	s, err := durable.New(ctx, own, durable.WithLogger(quiet))
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(s.Err())
-	close(store.lost)
+	close(on.lost)
 	for !errors.Is(s.RemoveTask(ctx, "ada"), durable.ErrBroken) { // a verb may run before the failure is reported
 		time.Sleep(time.Millisecond)
 	}
@@ -390,12 +357,12 @@ func ExampleFailureReporter() {
 	// true
 }
 
-// All tasks of a scheduler are moved to another one, with their attempts and tokens. A store that is a Backuper is
-// copied as a whole. The store of package durable/pebble is a Backuper, and the one in memory is not.
+// All tasks of a scheduler are moved to another one, with their attempts and tokens. The engine of package durable/pebble
+// can be copied as a whole, and the one in memory cannot.
 func ExampleScheduler_Restore() {
 	ctx := context.Background()
-	store := memstore.New()
-	from, err := durable.New(store)
+	own := memory.New().Engine()
+	from, err := durable.New(ctx, own)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -407,35 +374,34 @@ func ExampleScheduler_Restore() {
 		log.Fatal(err)
 	}
 
-	to, err := durable.New(memstore.New())
+	to, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = to.Shutdown(ctx) }()
-	for record, err := range store.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
+	for task, err := range own.Walk(ctx, engine.Range{Order: engine.ByKey}) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println("restored:", to.Restore(ctx, record))
+		fmt.Println("restored:", to.Restore(ctx, task.Record))
 	}
 	was, _, _ := from.Get(ctx, "ada")
 	is, _, _ := to.Get(ctx, "ada")
 	fmt.Println("the same token:", was.Generation == is.Generation && was.Seq == is.Seq)
 
 	var file bytes.Buffer
-	_, ok := engine.Store(store).(engine.Backuper)
-	fmt.Println("a backup:", ok, errors.Is(from.Backup(ctx, &file), errors.ErrUnsupported))
+	fmt.Println("no backup:", errors.Is(from.Backup(ctx, &file), errors.ErrUnsupported))
 	// Output:
 	// restored: <nil>
 	// the same token: true
-	// a backup: false true
+	// no backup: true
 }
 
 // The bank is down, and trying its tasks is pointless. The next process and every other node also leave these tasks
 // alone.
 func ExampleScheduler_PauseKind() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -472,7 +438,7 @@ func ExampleScheduler_PauseKind() {
 // missed run may be.
 func ExampleScheduler_Pause() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}

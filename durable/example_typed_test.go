@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // A Hold is the payload of a task that looks at an order again.
@@ -26,7 +26,7 @@ type Hold struct{ Items int }
 // A typed kind: the compiler checks the payloads. Several tasks are added at once with AddTask.
 func ExampleKindOf() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New()) // or a store of package durable/pebble
+	s, err := durable.New(ctx, memory.New().Engine()) // or a store of package durable/pebble
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func ExampleKindOf_withoutHandler() {
 // While the shop is closed, the handler postpones its run, for at most an hour. The attempt does not count as failed.
 func ExampleSnooze() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func ExampleSnooze() {
 // A one-time code is useless after a minute. After an outage it is dropped, and not sent late.
 func ExampleTask_expires() {
 	ctx := context.Background()
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func ExampleWithMiddleware() {
 			return err
 		}
 	}
-	s, err := durable.New(memstore.New(), durable.WithMiddleware(logs))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithMiddleware(logs))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func ExampleWithMiddleware_encryption() {
 	if err := vault.Add(newKey()); err != nil {
 		log.Fatal(err)
 	}
-	s, err := durable.New(memstore.New(), durable.WithMiddleware(vault.Open), durable.WithPoolSize(1))
+	s, err := durable.New(ctx, memory.New().Engine(), durable.WithMiddleware(vault.Open), durable.WithPoolSize(1))
 	if err != nil {
 		log.Fatal(err)
 	}

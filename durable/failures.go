@@ -18,7 +18,7 @@ func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
 	groups := make(map[name]*FailureGroup)
 	left := false
 	over := stretch{order: byFailing}
-	end, err := s.look(ctx, &over, Query{}, s.below.now(), lookFor, func(v view) bool {
+	end, err := s.look(ctx, &over, Query{}, s.node.now(), lookFor, func(v view) bool {
 		r := v.rec
 		if r.Paused != 0 { // as in the census
 			return true

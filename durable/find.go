@@ -42,7 +42,7 @@ func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
 	if q.Limit < 0 {
 		return Found{}, fmt.Errorf("%w: Limit %d is negative", ErrInvalidTask, q.Limit)
 	}
-	now := s.below.now()
+	now := s.node.now()
 	over := q.stretch(now)
 	if err := over.resume(q.After); err != nil {
 		return Found{}, err

@@ -25,7 +25,7 @@ func (g *GroupCounts) add(more GroupCounts) {
 }
 
 func (s *Scheduler) groups(ctx context.Context, q Query) (g Groups, err error) {
-	now := s.below.now()
+	now := s.node.now()
 	over := q.stretch(now)
 	type name struct{ kind, group string }
 	groups := make(map[name]*GroupCounts)

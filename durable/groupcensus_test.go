@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -48,7 +48,7 @@ func TestGroups_ofVeryMany(t *testing.T) {
 // A look at groups ends when its time is up, and reports that it was cut.
 func TestGroups_cut(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		s := k.Use(durable.New(drowsy{memstore.New(), time.Millisecond}, durable.WithLogger(testkit.Quiet()))).Scheduler
+		s := k.Use(durable.New(ctx, kit.Own(drowsy{memory.New(), time.Millisecond}), durable.WithLogger(testkit.Quiet()))).Scheduler
 		k.Must(s.Handle("k", sleeper(0)))
 		for i := range 1000 {
 			k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprintf("k%04d", i), Kind: "k", Group: "g", Delay: hour}))

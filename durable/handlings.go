@@ -16,7 +16,7 @@ type handlings struct {
 	first *handling  // head of a list, because nearly every run ends without being looked up
 }
 
-// A handling is a run that a worker is executing. It begins before the store or the engine has confirmed the start, and
+// A handling is a run that a worker is executing. It begins before the engine has confirmed the start, and
 // lasts until the handler has returned, and the observers that are called on its goroutine.
 type handling struct {
 	of           *live

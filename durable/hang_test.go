@@ -37,7 +37,7 @@ func ranOf(kinds map[string]int, run durable.Run) { kinds[run.Kind]++ }
 func TestCatchUp_kindThatHangs_starvesNoOther(t *testing.T) {
 	for _, hanging := range []int{40, 20_000} {
 		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				for _, kind := range []string{"hang", "slow", "quick"} {
 					k.Handle(kind, sleeper(0))
 				}
@@ -99,7 +99,7 @@ func TestCatchUp_kindThatHangsOnNodes_starvesNoOther(t *testing.T) {
 
 // Two kinds that hang leave a worker free between them, and the end of their backlog is not known.
 func TestCatchUp_twoKindsThatHang_leaveAWorkerFree(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, r *kit.Kit) {
 		for kind, n := range map[string]int{"hang": 40, "hang too": 40, "quick": 1000} {
 			r.Handle(kind, sleeper(0))
 			for i := range n {

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,9 +34,8 @@ const MaxHistory = 100_000
 // within about fifteen minutes, even if their kind no longer keeps any, as long as a process keeps any history. Attempts
 // that ended while the clock was ahead by more than a minute are kept in addition, at most as many.
 //
-// An attempt takes a few dozen bytes in addition to its key and texts. A copy of a store made by [Scheduler.Backup]
-// contains the history, but [Scheduler.Restore] does not bring it back. On a store that is not an [engine.Noter],
-// Handle returns an error that wraps [errors.ErrUnsupported].
+// An attempt takes a few dozen bytes in addition to its key and texts. A copy made by [Scheduler.Backup]
+// contains the history, but [Scheduler.Restore] does not bring it back.
 func WithHistory(attempts int, age time.Duration) KindOption {
 	return func(k *kind) error {
 		if attempts < 1 || attempts > MaxHistory || age <= 0 {
@@ -49,7 +47,7 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 	}
 }
 
-// A PastRun is an attempt in the history. Its times are taken from the clock of the store's process or of the engine.
+// A PastRun is an attempt in the history. Its times are taken from the engine's clock.
 // It describes how the handler returned, even if that did not count because the task had been changed or taken over.
 // Parked and GivenUp are set only if that was stored: otherwise the outcome of a failed attempt is failed.
 //
@@ -161,7 +159,7 @@ func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error
 		return History{}, stopped(ErrStopped, "History", q.Key)
 	}
 	defer s.reads.leave()
-	notes := s.below.notebook()
+	notes := s.node.notebook()
 	if notes == nil {
 		return History{}, nil
 	}
@@ -230,18 +228,10 @@ func pastRun(e past.Entry) PastRun {
 	}
 }
 
-func newPast(below backend, cfg config, report *reporter) *past.Writer {
-	return past.NewWriter(below.notebook(), cfg.name, below.now, func(err error) {
-		report.note(func(n *notices) { n.history = err })
+func newPast(n *node, cfg config) *past.Writer {
+	return past.NewWriter(n.notebook(), cfg.name, n.now, func(err error) {
+		n.report.note(func(n *notices) { n.history = err })
 	})
-}
-
-// canKeep returns an error if the kind has a history that the store cannot keep.
-func (s *Scheduler) canKeep(k *kind) error {
-	if k.keeps > 0 && s.below.notebook() == nil {
-		return fmt.Errorf("durable: the store cannot keep the history of kind %q: %w", k.name, errors.ErrUnsupported)
-	}
-	return nil
 }
 
 // keepAttempt adds an attempt that has just ended to the history, if the kind has one.

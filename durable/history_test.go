@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 
 	"github.com/sirupsen/logrus"
@@ -120,7 +118,7 @@ func TestHistory_afterAnOutage(t *testing.T) {
 
 // While the history cannot be written, only the attempts that it would keep are remembered.
 func TestHistory_remembersNoMoreThanItKeeps(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", ok, durable.WithHistory(10, time.Hour))
 		k.After(10 * time.Millisecond)
 		want := names(50)
@@ -140,14 +138,14 @@ func TestHistory_remembersNoMoreThanItKeeps(t *testing.T) {
 func TestHistory_ofTheLastSeconds(t *testing.T) {
 	keep := durable.WithHistory(100, time.Hour)
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Open(k.Store).Start()
+		k.Open(k.KV).Start()
 		k.Handle("k", ok, keep)
 		k.Add(durable.Task{Key: "early", Kind: "k", Delay: time.Second}, durable.Task{Key: "last", Kind: "k", Delay: 8500 * time.Millisecond})
 		k.After(8600 * time.Millisecond)
-		left := k.Store.Reopen()
+		left := k.KV.Clone()
 		k.End()
 		k.Nodes = nil
-		k.Open(k.Store.Reopen())
+		k.Open(k.KV.Clone())
 		if got := pastKeys(k, durable.HistoryQuery{}); !slices.Equal(got, []string{"early", "last"}) {
 			t.Errorf("after Shutdown the history is %q", got)
 		}
@@ -237,10 +235,7 @@ func TestHistory_duringARollingDeployment(t *testing.T) {
 	})
 }
 
-// bareStore hides what a store can do beyond [engine.Store].
-type bareStore struct{ engine.Store }
-
-// Wrong options and stores without notes are refused.
+// Wrong options are refused.
 func TestHistory_isRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, k *kit.Kit) {
 		for _, o := range []durable.KindOption{
@@ -251,15 +246,7 @@ func TestHistory_isRefused(t *testing.T) {
 			}
 		}
 	})
-	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Open(bareStore{memstore.New()}).Start()
-		err := k.Scheduler.Handle("k", ok, durable.WithHistory(1, time.Hour))
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("a store without notes: %v", err)
-		}
-		if got, err := k.History(ctx, durable.HistoryQuery{}); len(got.Runs) > 0 || err != nil {
-			t.Errorf("its history is %v, %v", got, err)
-		}
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Shutdown(ctx)
 		if err := k.Scheduler.Handle("k", ok, durable.WithHistory(1, time.Hour)); err == nil {
 			t.Error("a kind with a history after Shutdown")
@@ -316,7 +303,7 @@ func TestHistory_ofATaskThatEndsItsProcess(t *testing.T) {
 		ended := make(chan struct{})
 		hangs := func(context.Context, durable.Run) error { <-ended; return nil }
 		defer close(ended)
-		k.Open(k.Store).Start()
+		k.Open(k.KV).Start()
 		k.Handle("k", hangs, keep...)
 		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
 		for range 4 {
@@ -338,13 +325,13 @@ func TestHistory_ofATaskThatEndsItsProcess(t *testing.T) {
 // Attempts that are too old are deleted although their kind no longer keeps a history.
 func TestHistory_ofAKindWithoutOne_isSwept(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Open(k.Store).Start()
+		k.Open(k.KV).Start()
 		k.Handle("k", ok, durable.WithHistory(100, time.Hour))
 		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
 		k.After(10 * time.Second)
 		k.End()
 		k.Nodes = nil
-		k.Open(k.Store.Reopen()).Start()
+		k.Open(k.KV.Clone()).Start()
 		k.Handle("k", ok)
 		k.Handle("other", ok, durable.WithHistory(100, time.Hour))
 		k.After(30 * time.Minute)

@@ -9,13 +9,13 @@ import (
 )
 
 // Neither the scheduler nor the other packages and tests of its module import a database: a program that uses another
-// store does not even download one.
+// engine does not even download one.
 func TestImports_noDatabase(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-test", "./...").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
-	if !strings.Contains(string(out), "/durable/memstore\n") {
+	if !strings.Contains(string(out), "/durable/engine/memory\n") {
 		t.Errorf("go list prints no dependencies:\n%s", out)
 	}
 	for pkg := range strings.Lines(string(out)) {

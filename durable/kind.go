@@ -20,7 +20,7 @@ import (
 // A Handler performs a run. The run is complete when the handler returns nil. After an error, a panic or a call to
 // runtime.Goexit, the run is retried. The handler controls whether and when this happens by returning an error from
 // [Park] or [RetryAfter]. ctx is done when the attempt times out ([WithTimeout]), when [Scheduler.Cancel] cancels the
-// run, when Shutdown stops waiting for it or, on a node, when the lease expires. context.Cause returns the reason:
+// run, when Shutdown stops waiting for it, or when the lease expires. context.Cause returns the reason:
 // ErrCancelled, ErrStopped or ErrFenced, or context.DeadlineExceeded after the timeout.
 type Handler func(ctx context.Context, run Run) error
 
@@ -31,13 +31,13 @@ type Run struct {
 	Payload []byte    // must not be modified
 	Due     time.Time // when the run was due, by the engine's clock; a retry or Snooze does not change it
 	Times   int       // runs left after this one, or Forever
-	Attempt int       // 1 for the first attempt; on a store, an attempt that a crash interrupted may not be counted
+	Attempt int       // 1 for the first attempt; on an own engine, an attempt that a crash interrupted may not be counted
 	Missed  uint64    // periods without a run since the task was added
 	Trace   string    // trace of the task; see [Task]
 
 	// Fence increases with each attempt of each run of the task, on any node, and continues with the next task that
 	// uses the key. A system outside the engine can reject requests whose fence is smaller than one that it has already
-	// seen. Fence is 0 on an [engine.Store], because a single process needs no fence.
+	// seen.
 	Fence int64
 
 	called int64 // when the handler was called, by the clock of Due
@@ -156,7 +156,7 @@ type kind struct {
 	policy  task.Policy
 	typed   bool // the handler is that of a Kind, for which an empty payload needs no upgrade
 
-	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the backend's clock; see isOld
+	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the node's clock; see isOld
 
 	overdue overdueStarts
 	past    *past.Kind // the history; nil if the kind has none
@@ -164,13 +164,11 @@ type kind struct {
 	keeps    int // as in WithHistory; 0 if the kind has no history
 	keepsFor time.Duration
 
-	shares *shares // tasks that the limiter holds, by group; nil on a node
-
-	// A node uses and protects the fields below if the kind has a limit. See [node.divideLocked].
+	// The node uses and protects the fields below if the kind has a limit. See [node.divideLocked].
 	claimed  cursor
-	crowded  bool   // more tasks are due than were claimed, so the groups take turns
-	group    string // group after which the next turn begins
-	reported int64  // when other nodes could first see that this node has the kind, by its own clock; 0 if they cannot
+	crowded  atomic.Bool // more tasks may be due than were claimed, so the groups take turns
+	group    string      // group after which the next turn begins
+	reported int64       // when other nodes could first see that this node has the kind, by its own clock; 0 if they cannot
 
 	// for KindInfo
 	started, succeeded, failed, snoozed, cancelled, parked, givenUp, givenUpAgain atomic.Uint64
@@ -186,6 +184,7 @@ func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
 			return nil, err
 		}
 	}
+	k.crowded.Store(true)
 	if h != nil && k.policy.Version > 1 && k.policy.Upgrade == nil {
 		return nil, fmt.Errorf("durable: the upgrade to version %d is nil", k.policy.Version)
 	}

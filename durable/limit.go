@@ -32,7 +32,7 @@ func WithConcurrency(n int) KindOption {
 // period t. A run may start up to one tick ([WithTick]) late without delaying later runs, which preserves the average
 // rate. Every attempt counts as a run. n, per and burst must be positive.
 //
-// On a node, the engine confirms each start, which takes a few milliseconds, and at most burst starts are being
+// A shared engine confirms each start, which takes a few milliseconds, and at most burst starts are being
 // confirmed at the same time. For a high rate, therefore, set burst to at least the number of runs that start in 20 ms.
 func WithRate(n int, per time.Duration, burst int) KindOption {
 	return func(k *kind) error { return spread(&k.Here, n, per, burst) }
@@ -45,7 +45,7 @@ func WithRate(n int, per time.Duration, burst int) KindOption {
 // If other nodes also handle the kind, a node takes its share only once all of them are certain to have seen the node:
 // after the longest lease of any node ([WithLease]). The other nodes give up its share at once, so fewer runs are in
 // progress for that long after each join. When a node joins, runs in progress are not interrupted, so n can be exceeded
-// until they end. A run whose node has lost its lease can also exceed n. On an [engine.Store], the option works like
+// until they end. A run whose node has lost its lease can also exceed n. On an own engine, the option works like
 // WithConcurrency.
 func WithClusterConcurrency(n int) KindOption {
 	return func(k *kind) error { return concurrent(&k.Cluster, n) }

@@ -12,11 +12,11 @@ import (
 )
 
 // newBacklog returns a backlog that uses the wheel's workers. queue is the maximum number of overdue tasks of kinds
-// without a limit. held is the number of tasks that each limiter may hold, even if fewer may run.
-func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, queue, held int, wake chan<- struct{}) *limit.Backlog {
+// without a limit.
+func newBacklog(wheel *timewheel.TimeWheel, kinds *kinds, cfg config, queue int, wake chan<- struct{}) *limit.Backlog {
 	return limit.NewBacklog(limit.Config{
 		Kinds: kinds, Workers: workers{wheel}, Size: cfg.poolSize, Tick: cfg.tick, Rate: cfg.catchUp,
-		Queue: queue, Held: held, Wake: wake,
+		Queue: queue, Wake: wake,
 	})
 }
 

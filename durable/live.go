@@ -10,18 +10,17 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A live represents a task that is in the wheel, in the backlog or running. The backend owns every field except state.
+// A live represents a task that is in the wheel, in the backlog or running. The node owns every field except state.
 type live struct {
 	limit.Task
 	by        interface{ runTask(l *live) }
 	state     atomic.Uint32 // leaves waits by compare-and-swap, so that either a run or a removal wins
 	ran       atomic.Bool   // the handler was called; the worker sets it after began
 	overdue   bool          // the task went to the backlog instead of the wheel
-	over      bool          // the task is no longer running; see type running
 	cancelled bool          // the run is cancelled as soon as it begins; see handlings
 	asked     bool          // the engine was asked to confirm the start, and may have counted it
 	began     int64         // when the handler was called, by the wall clock
-	claim     claim         // set only by a node
+	claim     claim
 }
 
 func newLive(rec *task.Record, by interface{ runTask(l *live) }) *live {
@@ -38,14 +37,6 @@ func (l *live) Waits() bool { return l.state.Load() == waits }
 func (l *live) Run() (called bool) {
 	l.by.runTask(l)
 	return l.ran.Load()
-}
-
-// started returns the wall-clock time at which the handler was called, or 0 if it has not been called.
-func (l *live) started() int64 {
-	if l.ran.Load() {
-		return l.began
-	}
-	return 0
 }
 
 const (

@@ -14,7 +14,7 @@ import (
 )
 
 // WithLogger sets the logger of the scheduler and its wheel. The default is logrus.StandardLogger(). The scheduler logs
-// parked tasks, kinds without a handler, a failed store, an unavailable engine, an expired lease, unreadable records,
+// parked tasks, kinds without a handler, a failed engine, an unavailable engine, an expired lease, unreadable records,
 // handler panics, and notes from [Run.Complete]. It does not log successful runs without a note. Hooks of l may call
 // the scheduler. A slow logger does not delay the scheduler. Events that occur while the logger is busy are combined
 // into one line for each type of event. After the first task of a kind is parked with a given error, further ones are

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/internal/clock"
-	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
 // A term is one membership of the node. It lasts from a Join until the member is gone. It does not end when the lease
@@ -61,16 +59,28 @@ func (n *node) tend() *term {
 	n.mu.Lock()
 	t, now := n.term, n.own()
 	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.lease/4))
+	if n.alone && renew {
+		t.sent, n.unreported = now, false
+	}
 	n.mu.Unlock()
 	if t == nil {
 		return n.joinAgain()
 	}
-	if renew && !n.renew(t) {
+	switch {
+	case !renew:
+	case n.alone: // only to keep the clock right
+		ctx, cancel := n.callContext()
+		defer cancel()
+		if err := n.askTime(ctx); err != nil {
+			n.trouble(err)
+			return nil
+		}
+	case !n.renew(t):
 		return nil
 	}
 	n.mu.Lock()
-	check := n.doubt || now-n.checked >= int64(4*n.cfg.lease) ||
-		now < n.recheck && now-n.checked >= int64(n.cfg.lease/4)
+	check := n.doubt || !n.alone && (now-n.checked >= int64(4*n.cfg.lease) ||
+		now < n.recheck && now-n.checked >= int64(n.cfg.lease/4))
 	n.mu.Unlock()
 	if check && !n.reconcile(t) {
 		return nil
@@ -110,10 +120,17 @@ func (n *node) current() *term {
 // leasedLocked reports whether the node is a member whose lease has not expired.
 func (n *node) leasedLocked() bool { return n.term != nil && n.own() < n.term.until }
 
+// endless is the lease of a node on its own engine.
+const endless = 100 * 365 * 24 * time.Hour
+
 // join begins a term.
 func (n *node) join(ctx context.Context) error {
 	sent := n.own()
-	id, now, err := n.engine.Join(ctx, n.cfg.name, n.cfg.lease)
+	lease := n.cfg.lease
+	if n.alone {
+		lease = endless
+	}
+	id, now, err := n.engine.Join(ctx, n.cfg.name, lease)
 	if err != nil {
 		return err
 	}
@@ -189,46 +206,6 @@ func (n *node) renew(t *term) bool {
 
 // drainedReport is in the report of a drained node, which takes no part in the work. Decoding all reports would cost more.
 var drainedReport = []byte(`"drained":true`)
-
-// divideLocked sets this node's shares of the cluster limits. It divides each limit by the number of members that
-// handle the kind. members is the result of the renewal that delivered this node's report. answered is when that result
-// arrived, by this node's clock.
-//
-// Each node divides by the number of members that it sees. The shares are correct as long as all nodes with a share see
-// each other. A node reads the members at each renewal, and its lease counts from before that renewal, so any node that
-// starts a run has read the members within its lease. A node takes a share once its own report is as old as the longest
-// lease. If it sees no other node, it takes a share at once, because any node that reads the members later sees this
-// node. The node keeps its share for the rest of its term.
-func (n *node) divideLocked(limited []*kind, members []engine.Membership, answered int64) {
-	if limited == nil {
-		return
-	}
-	var longest time.Duration
-	reports := make([]NodeReport, len(members))
-	for i, m := range members {
-		longest = max(longest, m.Lease)
-		reports[i] = reportOf(m)
-	}
-	longest += longest / clock.DriftOf
-	for _, k := range limited {
-		if k.reported == 0 {
-			k.reported = answered
-		}
-		p := limit.Part{Nodes: 1}
-		for i, m := range members {
-			if m.ID == n.term.id || !reports[i].has(k.name) {
-				continue
-			}
-			if p.Nodes++; m.ID < n.term.id {
-				p.Rank++
-			}
-		}
-		if p.Nodes == 1 || k.Limiter.HasPart() || answered-k.reported > int64(longest) {
-			k.Limiter.SetPart(p)
-		}
-	}
-	call(n.wake)
-}
 
 // extendLocked records an answer that grants a lease. The lease counts from sent, the time of the request. That of the
 // node's own engine has no end.
@@ -329,25 +306,6 @@ func (n *node) forget(t *term) {
 	call(n.look)
 }
 
-// undivide gives up the node's shares of the cluster limits, if it is still drained. It is called before the report is
-// sent, because the report may take effect even if its answer is lost.
-func (n *node) undivide() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.drained {
-		n.undivideLocked()
-	}
-	return n.drained
-}
-
-// undivideLocked gives up the node's shares of the cluster limits.
-func (n *node) undivideLocked() {
-	for _, k := range n.kinds.shared() {
-		k.reported = 0
-		k.Limiter.SetPart(limit.Part{})
-	}
-}
-
 // unsure records that a call may or may not have taken effect. The claims are then checked for as long as the call may
 // be in flight.
 func (n *node) unsure() {
@@ -418,7 +376,7 @@ func (n *node) reap() {
 		return
 	}
 	n.mu.Lock()
-	n.rewindLocked()
+	n.returnedLocked()
 	n.takenOver = takenOver(n.takenOver, names, time.Unix(0, n.clock.Earliest(n.own())))
 	n.unreported = true
 	n.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // onBoth runs the test on a scheduler on a store, and on a node.
 func onBoth(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.Option) {
-	t.Run("store", func(t *testing.T) { kit.OnStore(t, test, opts...) })
+	t.Run("store", func(t *testing.T) { kit.OnOwn(t, test, opts...) })
 	t.Run("node", func(t *testing.T) { kit.OnNodes(t, 1, test, opts...) })
 }
 
@@ -95,7 +95,7 @@ func TestMiddleware_decides(t *testing.T) {
 }
 
 func TestMiddleware_wrong_isRefused(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		none := func(durable.Handler) durable.Handler { return nil }
 		for name, o := range map[string]durable.KindOption{
 			"nil": durable.WithKindMiddleware(nil), "one without a handler": durable.WithKindMiddleware(none),
@@ -104,7 +104,7 @@ func TestMiddleware_wrong_isRefused(t *testing.T) {
 				t.Errorf("middleware that is %s is accepted", name)
 			}
 		}
-		if _, err := durable.New(memstore.New(), durable.WithMiddleware(nil)); err == nil {
+		if _, err := durable.New(ctx, memory.New().Engine(), durable.WithMiddleware(nil)); err == nil {
 			t.Error("nil is a middleware")
 		}
 	})
@@ -137,11 +137,11 @@ func TestDeclare(t *testing.T) {
 }
 
 // A declaration is no handler: tasks wait, are counted, and run once the kind is handled, with the handler's version.
-func TestDeclare_onAStore_waits(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+func TestDeclare_withoutAHandler_waits(t *testing.T) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Must(k.Declare("k"))
 		k.Nodes[0].Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-		k.After(5 * time.Second)
+		k.After(12 * time.Second)
 		if s := k.Stats(); s.Unhandled != 1 || s.Started != 0 {
 			t.Errorf("the accounts are %v", s)
 		}

@@ -52,8 +52,8 @@ func TestMissed_withAnAge(t *testing.T) {
 							minutes, c.due, missed, c.missed)
 					}
 				}
-				t.Run("keeper", func(t *testing.T) {
-					inBubble(t, func(t *testing.T, k *kit.Kit) {
+				t.Run("own engine", func(t *testing.T) {
+					kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 						begin := time.Now() // a full minute
 						k.Handle("k", ok, c.opts...)
 						k.Add(task)
@@ -97,7 +97,7 @@ func TestMissed_withAnAge(t *testing.T) {
 
 // A run that has exceeded the age is missed even if an earlier run of the task is still running.
 func TestMissed_withAnAge_whileARunIsLong(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		long := true
 		k.Handle("k", func(context.Context, durable.Run) error {
 			if long {
@@ -120,7 +120,7 @@ func TestMissed_withAnAge_whileARunIsLong(t *testing.T) {
 }
 
 func TestWithMissedAge_wrong(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		for _, d := range []time.Duration{0, -1} {
 			if err := k.Scheduler.Handle("k", ok, durable.WithMissedAge(d)); err == nil {
 				t.Errorf("an age of %v is accepted", d)
@@ -153,7 +153,7 @@ func TestMissed_withAnAge_whileItWaits(t *testing.T) {
 			}
 		}
 	}
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", slow, options...)
 		for i := range tasks {
 			k.Add(task(i))
@@ -189,11 +189,10 @@ func TestMissed_withAnAge_whileItWaits(t *testing.T) {
 
 // A run from before the start that is restored after it is skipped as if it had been there at the start.
 func TestMissedSkip_ofARestoredTask(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", ok, durable.WithMissed(durable.MissedSkip))
 		k.Add(durable.Task{Key: "k", Kind: "k", Delay: sec, Interval: hour, Times: 3})
-		record, _, err := k.Store.Get("k")
-		k.Must(err)
+		record := stored(t, k.KV)[0].Record
 		k.Must(k.RemoveTask(ctx, "k"))
 		k.After(10 * time.Minute)
 		k.Crash()
@@ -219,7 +218,7 @@ func TestMissedSkip_ofAKind_isNotOfAnother(t *testing.T) {
 		"handled": {func(k *kit.Kit) { k.Crash("note") }, func(k *kit.Kit) { k.Handle("note", ok) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				k.Add(durable.Task{Key: "other", Kind: "note", Delay: sec})
 				c.before(k)
 				k.Handle("k", sleeper(10*time.Millisecond), durable.WithMissed(durable.MissedSkip), durable.WithConcurrency(1))
@@ -268,7 +267,7 @@ func TestMissed_skip_beforeTheStartOfANode(t *testing.T) {
 
 // A failed run is tried again after downtime, and not skipped as missed.
 func TestMissed_skip_ofARunThatHasFailed_isTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		handle := func(f durable.Handler) {
 			k.Handle("k", f, durable.WithMissed(durable.MissedSkip), durable.WithRetry(3, time.Minute, time.Minute))
 		}
@@ -289,7 +288,7 @@ func TestMissed_skip_ofARunThatHasFailed_isTriedAgain(t *testing.T) {
 
 // MissedSkip skips runs that were due before a handler was registered.
 func TestMissed_skip_beforeAHandlerComes(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		handle := func() { k.Handle("k", ok, durable.WithMissed(durable.MissedSkip)) }
 		handle()
 		k.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Minute, Times: durable.Forever})

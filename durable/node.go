@@ -104,6 +104,7 @@ type lifetimes struct {
 	endRuns  context.CancelCauseFunc
 	wake     chan struct{} // signals that there may be tasks to claim
 	behind   chan struct{} // signals that there may be overdue tasks to claim
+	hire     chan struct{} // signals that there are overdue tasks in the backlog
 	look     chan struct{} // signals that the membership goroutine has work
 	reread   chan struct{} // signals that the pauses have changed
 }
@@ -133,6 +134,7 @@ type membership struct {
 type holding struct {
 	held    map[string]*live
 	bytes   int       // approximate size of their records
+	each    int       // the same of one of the tasks claimed last; the size of the largest one before the first claim
 	unsent  []*change // ends of runs whose commit failed
 	overdue cursor
 	slow    cursor          // cursor of slow kinds with overdue tasks on this node
@@ -196,13 +198,14 @@ func (n *node) start() error {
 	}
 	defer n.verbs.leave()
 	if n.client {
-		return errors.New("durable: a scheduler made by Connect runs nothing; use Join")
+		return errors.New("durable: a scheduler made by Connect runs nothing; use New")
 	}
 	n.mu.Lock()
 	if !n.started {
 		n.started = true
 		n.since = n.clock.Earliest(n.own())
 		n.backlog.Start()
+		call(n.hire)
 	}
 	n.mu.Unlock()
 	call(n.wake)
@@ -214,7 +217,7 @@ func (n *node) handled(kind string) {
 	if n.started {
 		n.kinds.get(kind).since.Store(n.clock.Earliest(n.own()))
 	}
-	n.rewindLocked()
+	n.returnedLocked()
 	n.unreported = n.kinds.shared() != nil
 	n.mu.Unlock()
 	call(n.wake)
@@ -360,14 +363,13 @@ func (n *node) stats() *NodeStats {
 
 func (n *node) fill(s *Stats) {
 	n.count.fill(s)
-	s.Node = n.stats()
-	_, s.Parked = n.counts.Last(n.era()).Value.sum()
+	if !n.alone {
+		s.Node = n.stats()
+	}
 }
 
 // overdueUntil returns the due time up to which tasks are claimed as overdue.
 func (n *node) overdueUntil() int64 { return n.clock.Earliest(n.own()) - int64(overdueAfter) }
-
-func (n *node) mayBeOverdue() bool { return true }
 
 func (n *node) nodeCount() int {
 	n.mu.Lock()
@@ -375,7 +377,15 @@ func (n *node) nodeCount() int {
 	return max(n.members, 1)
 }
 
-func (n *node) limit(k *kind)           { k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, nil, limit.Part{}) }
+// limit sets the limiter of a new kind. On a shared engine its part of a bound for all nodes follows with a renewal.
+func (n *node) limit(k *kind) {
+	var part limit.Part
+	if n.alone {
+		part = limit.Undivided
+	}
+	k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, part)
+}
+
 func (n *node) notebook() past.Notebook { return notebook{past.OfEngine(n.engine), n} }
 
 // A notebook is the notes of the engine. Its reads fail as reads of tasks do.

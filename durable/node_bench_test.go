@@ -23,7 +23,7 @@ func BenchmarkNode(b *testing.B) {
 	for _, callers := range []int{1, 64, 1024} {
 		for name, delay := range map[string]time.Duration{"far": time.Hour, "near": 700 * time.Millisecond} {
 			b.Run(fmt.Sprint(name, "/", callers, " callers"), func(b *testing.B) {
-				s, err := durable.Join(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()))
+				s, err := durable.New(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -84,7 +84,7 @@ func BenchmarkNode_limit(b *testing.B) {
 			}
 			var nodes []*durable.Scheduler
 			for range 3 {
-				s, err := durable.Join(ctx, engine, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(1_000_000),
+				s, err := durable.New(ctx, engine, durable.WithLogger(testkit.Quiet()), durable.WithCatchUp(1_000_000),
 					durable.WithLease(2*time.Second))
 				if err != nil {
 					b.Fatal(err)
@@ -131,13 +131,13 @@ func BenchmarkOwned_overdue(b *testing.B) {
 		name string
 		open func() (*durable.Scheduler, error)
 	}{
-		{"store", func() (*durable.Scheduler, error) { return durable.New(newStore(), opts...) }},
+		{"store", func() (*durable.Scheduler, error) { return durable.New(ctx, memory.New().Engine(), opts...) }},
 		{"engine", func() (*durable.Scheduler, error) {
 			e, err := kv.New(ctx, memory.Exclusive(memory.New()))
 			if err != nil {
 				return nil, err
 			}
-			return durable.Join(ctx, e, opts...)
+			return durable.New(ctx, e, opts...)
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

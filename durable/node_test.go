@@ -411,7 +411,7 @@ func TestJoin_refuses(t *testing.T) {
 }
 
 func joinError(engine engine.Engine, opts ...durable.Option) error {
-	_, err := durable.Join(ctx, engine, opts...)
+	_, err := durable.New(ctx, engine, opts...)
 	return err
 }
 

@@ -14,6 +14,9 @@ const (
 	// settingsEvery is how often a node reads the settings, and how long a read may take, unless reads take longer.
 	settingsEvery = 500 * time.Millisecond
 
+	// timeEvery is how often a node on its own engine reads the latest time with them.
+	timeEvery = 30 * time.Second
+
 	// settingsFor is how long settings are valid. After this time the node starts no run until it has read the settings
 	// again. So by the end of this time, every node has either seen a new pause or stopped starting runs.
 	settingsFor = 2 * time.Second
@@ -47,7 +50,10 @@ func (n *node) keepSettings() time.Duration {
 			return askEvery
 		}
 	}
-	return n.pace(settingsEvery)
+	if n.alone { // they change only here, and only the time is stored with them
+		return timeEvery
+	}
+	return settingsEvery
 }
 
 // readSettings reads the settings and applies them on this node.
@@ -108,7 +114,7 @@ func (n *node) adopt(s settings, revision, asked int64) {
 		n.unreported = n.unreported || drained != n.drained
 		n.attend()
 		n.drained = drained
-		n.rewindLocked()
+		n.returnedLocked()
 		call(n.wake)
 		call(n.reread) // to release held tasks of paused kinds
 	}

@@ -88,6 +88,12 @@ func buildVersion() string {
 }
 
 func (n *node) nodes(ctx context.Context) ([]NodeInfo, error) {
+	if n.alone {
+		n.mu.Lock()
+		held := len(n.held)
+		n.mu.Unlock()
+		return []NodeInfo{{Name: n.cfg.name, Self: true, NodeReport: n.cfg.report(n.work(), n.kinds, held)}}, ctx.Err()
+	}
 	members, _, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
 		return nil, n.unavailable(ctx, err)
@@ -153,7 +159,7 @@ func (n *node) namer(ctx context.Context) func(engine.MemberID) string {
 }
 
 func (s *Scheduler) kindInfos() (all []KindInfo) {
-	paused, running := s.kinds.pauses(), s.below.work().kinds
+	paused, running := s.kinds.pauses(), s.node.work().kinds
 	for _, name := range s.kinds.names() {
 		k := s.kinds.get(name)
 		i := KindInfo{

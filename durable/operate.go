@@ -106,11 +106,11 @@ type KindCounts struct {
 	Parked  int
 	Paused  int // paused tasks; they do not count as Failing
 
-	KindPaused bool // the kind is paused by PauseKind or PauseAll; on a node, as last read
+	KindPaused bool // the kind is paused by PauseKind or PauseAll, as last read
 }
 
-// Counts returns the number of tasks of each kind. A store keeps the counts up to date. An engine has to count its
-// tasks. A count that took longer than 5 ms is reused for a hundred times its duration, but for at most 15 s or ten
+// Counts returns the number of tasks of each kind. An own engine keeps the counts up to date, and Whole is false
+// until it has read all tasks. A shared engine has to count its tasks. A count that took longer than 5 ms is reused for a hundred times its duration, but for at most 15 s or ten
 // times its duration, whichever is longer. A count that takes longer than 150 ms continues in the background, and
 // Counts returns the result of the previous count. Whole is false if there is no previous count, or if the engine has
 // been unavailable since then. In these cases the counts are 0 or out of date.
@@ -119,7 +119,7 @@ func (s *Scheduler) Counts(ctx context.Context) (Counts, error) {
 		return Counts{}, stopped(ErrStopped, "Counts", "")
 	}
 	defer s.reads.leave()
-	c, err := s.below.census(ctx)
+	c, err := s.node.census(ctx)
 	paused := s.kinds.pauses()
 	c.Kinds = slices.Clone(c.Kinds)
 	for i := range c.Kinds {
@@ -202,7 +202,7 @@ type NodeReport struct {
 	Drained bool      `json:"drained,omitempty"` // the node starts no further run; then Kinds is empty once no run is in progress
 	Started time.Time `json:"started"`           // when the node's scheduler was created
 
-	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight; empty on a store
+	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight
 
 	// OldestWait and SinceStart are as in Stats, in nanoseconds. Earlier versions do not report them.
 	OldestWait time.Duration `json:"oldest_wait,omitempty"`
@@ -227,13 +227,13 @@ type Takeover struct {
 	At   time.Time `json:"at"`   // when the tasks were freed, by the asking process's clock
 }
 
-// Nodes returns the members of the engine, ordered by name and ID. On a store it returns only this scheduler.
+// Nodes returns the members of the engine, ordered by name and ID. On an own engine it returns only this scheduler.
 func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) {
 	if !s.reads.enter() {
 		return nil, stopped(ErrStopped, "Nodes", "")
 	}
 	defer s.reads.leave()
-	return s.below.nodes(ctx)
+	return s.node.nodes(ctx)
 }
 
 // A KindInfo describes a kind with a handler on this scheduler. Its counters cover the time since New.
@@ -243,7 +243,7 @@ type KindInfo struct {
 	ParkRepeating bool // as in [WithParkRepeating]
 	Least, Most   time.Duration
 	Missed        Missed
-	Paused        bool  // the kind is paused by PauseKind or PauseAll; on a node, as last read
+	Paused        bool  // the kind is paused by PauseKind or PauseAll, as last read
 	Limit         Limit // limit on this scheduler: [WithConcurrency] and [WithRate]
 	Cluster       Limit // limit across all nodes: [WithClusterConcurrency] and [WithClusterRate]
 	History       int   // number of attempts that the kind keeps: [WithHistory]
@@ -289,7 +289,7 @@ type KindCatchUp struct {
 	Done   time.Time // when all of the tasks will have started, at the rate of the last ten seconds; zero if unknown
 }
 
-// CatchUp returns the number of overdue tasks. On a node it covers the whole engine. Tasks without a handler on this
+// CatchUp returns the number of overdue tasks. It covers the whole engine. Tasks without a handler on this
 // scheduler and tasks of paused kinds are not included, so a scheduler made by [Connect], which handles no kinds,
 // counts none. CatchUp counts in the background, as often as [Scheduler.Counts], and subtracts the tasks that have
 // started since the count. A node estimates how many tasks have started on other nodes. CatchUp waits up to 150 ms for
@@ -350,7 +350,7 @@ type Attempt struct {
 	Kind    string
 	Attempt int       // number of the attempt; 1 for the first
 	Due     time.Time // when the run was due or, for a retry, when the attempt was due
-	Started time.Time // by the clock of Due: the engine's or, on a store, that of the process
+	Started time.Time // by the engine's clock
 	Ended   time.Time
 	Failure string // why the attempt failed; empty if it succeeded
 	Note    string // the note from [Run.Complete]

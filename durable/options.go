@@ -15,16 +15,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// An Option configures a scheduler. See [New] and [Join].
+// An Option configures a scheduler. See [New].
 type Option func(*config) error
 
 // config holds the values that the options set.
 type config struct {
 	tick     time.Duration
-	window   time.Duration
 	poolSize int
 	catchUp  int
-	prints   bool
 	log      logrus.FieldLogger
 
 	observers  []func(Attempt)
@@ -32,7 +30,6 @@ type config struct {
 	version    string    // version of this package
 	made       time.Time // when the scheduler was created
 
-	// Only a node uses the fields below.
 	name  string
 	lease time.Duration
 	draw  func() float64 // returns a number from 0 to 1, for the waits between attempts
@@ -48,7 +45,7 @@ const slots = 1024
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
-		tick: 10 * time.Millisecond, window: time.Minute, poolSize: 1024, catchUp: 10_000, prints: true,
+		tick: 10 * time.Millisecond, poolSize: 1024, catchUp: 10_000,
 		log: logrus.StandardLogger(), name: nodeName(), lease: 5 * time.Second, draw: rand.Float64,
 		version: buildVersion(), made: time.Now(),
 	}
@@ -60,31 +57,17 @@ func newConfig(opts []Option) (config, error) {
 			return c, err
 		}
 	}
-	c.window = max(c.window, leastWindow, 2*c.tick)
 	c.catchUp = min(c.catchUp, mostCatchUp)
 	return c, nil
 }
 
-const (
-	leastWindow = 100 * time.Millisecond
-	mostCatchUp = 1_000_000
-)
+const mostCatchUp = 1_000_000
 
 // WithTick sets the wheel's tick. The default is 10 ms. d must be positive.
 func WithTick(d time.Duration) Option {
 	return func(c *config) error {
 		c.tick = d
 		return positive("tick", d)
-	}
-}
-
-// WithLookAhead sets how long before its due time a task is read into memory. The default is one minute. Only tasks
-// that are due within the look-ahead use memory. The look-ahead is always at least 100 ms and at least two ticks, even
-// if d is shorter. d must be positive.
-func WithLookAhead(d time.Duration) Option {
-	return func(c *config) error {
-		c.window = d
-		return positive("look-ahead", d)
 	}
 }
 
@@ -106,18 +89,9 @@ func WithCatchUp(n int) Option {
 	}
 }
 
-// WithoutKeyFilter saves about 30 bytes of memory per task by turning off the key filter. Without the filter, the
-// scheduler must read the disk to determine whether a key is free, so adding tasks is slower.
-func WithoutKeyFilter() Option {
-	return func(c *config) error {
-		c.prints = false
-		return nil
-	}
-}
-
 // WithNodeName sets the name by which operators recognize the node. The default consists of the host name and the
-// process ID. The name is UTF-8 text of 1 to MaxNodeName bytes without a zero byte, and need not be unique. On an
-// [engine.Store] the name is only displayed.
+// process ID. The name is UTF-8 text of 1 to MaxNodeName bytes without a zero byte, and need not be unique. On
+// an engine of one process the name is only displayed.
 func WithNodeName(name string) Option {
 	return func(c *config) error {
 		switch {
@@ -153,7 +127,7 @@ func defaultName(host string, pid int) string {
 // default is 5 s. A node renews its lease every quarter of this time. A shorter lease detects a dead node sooner, but
 // requires more engine calls and causes needless takeovers when the engine or the network is slow. Other nodes notice a
 // new member only at their next renewal. If it dies before then, they take longer to detect its death. d must be at
-// least 100 ms. New ignores this option.
+// least 100 ms. On an engine of one process the lease has no end.
 func WithLease(d time.Duration) Option {
 	return func(c *config) error {
 		if d < leastLease {

@@ -31,7 +31,7 @@ func TestPark_ofNil_isNil(t *testing.T) {
 
 // The outer of two errors decides the outcome, and an error that panics counts as one that decides nothing.
 func TestPark_withinAnother(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(_ context.Context, run durable.Run) error {
 			return map[string]error{
 				"park":  durable.Park(durable.RetryAfter(time.Second, kit.ErrFail)),
@@ -54,7 +54,7 @@ func TestPark_withinAnother(t *testing.T) {
 
 // RetryAfter with a non-positive delay retries the run at once.
 func TestRetryAfter_ofNoTime_isAtOnce(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(_ context.Context, run durable.Run) error {
 			if run.Attempt < 3 {
 				return durable.RetryAfter(time.Duration(run.Attempt-2), kit.ErrFail)
@@ -78,7 +78,7 @@ func completing(note string) durable.Handler {
 
 // A handler that closes a resource at its end joins the errors of both.
 func TestComplete_beforeErrorsAreJoined(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", func(_ context.Context, run durable.Run) (err error) {
 			defer func() { err = errors.Join(err, nil) }()
 			run.Complete("a note")
@@ -95,7 +95,7 @@ func TestComplete_beforeErrorsAreJoined(t *testing.T) {
 // After a handler has returned Complete has no effect, nor has it for a Run that no scheduler has made.
 func TestComplete_tooLateOrInNoScheduler(t *testing.T) {
 	durable.Run{}.Complete("nothing")
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		kept := make(chan durable.Run, 3)
 		k.Handle("k", func(_ context.Context, run durable.Run) error { kept <- run; return nil })
 		k.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Second, Times: 3})
@@ -126,7 +126,7 @@ func TestComplete_isObservedAndLogged(t *testing.T) {
 		defer mu.Unlock()
 		observed = append(observed, fmt.Sprint(a.Key, " ", a.Note, a.Failure))
 	})
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", completing("paid already"))
 		k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
 		k.After(2 * time.Second)
@@ -148,7 +148,7 @@ func (panicking) As(any) bool   { panic("As") }
 
 // A run whose process ends is a failed attempt. The first is not counted, because it did not begin overdue.
 func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		kills := func() {
 			k.Handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
 				durable.WithRetry(3, time.Second, time.Second), durable.WithParkRepeating())
@@ -189,7 +189,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 
 // A run that is in progress when another ends the process has failed too, and its task is eventually parked.
 func TestCrash_whatRunsNextToIt_usesUpAnAttempt(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		waits := func() {
 			k.Handle("waits", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
 				durable.WithRetry(2, time.Second, time.Second))
@@ -244,7 +244,7 @@ func TestTimeout_ofARunThatWasCancelledBefore_isAFailure(t *testing.T) {
 // The same holds behind a backlog that is longer than the number of counted starts: the tasks that ran before it are
 // done.
 func TestCrash_behindABacklog_isParked(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		const backlog = 20_000
 		kills := func() {
 			k.Handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
@@ -279,7 +279,7 @@ func TestCrash_behindABacklog_isParked(t *testing.T) {
 
 // An overdue run that ends normally counts as usual.
 func TestCrash_overdueRuns_endAsOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "done", Kind: "note", Delay: time.Second},
 			durable.Task{Key: "again", Kind: "note", Delay: time.Second, Interval: time.Hour, Times: durable.Forever},
 			durable.Task{Key: "fails", Kind: "fail", Delay: time.Second})
@@ -302,7 +302,7 @@ func TestCrash_overdueRuns_endAsOthers(t *testing.T) {
 // A task that is removed while its start is being counted does not start. If it starts before, it is removed until the test
 // comes first.
 func TestCrash_removedAsItStarts(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		for range 20 {
 			k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
 			k.After(500 * time.Millisecond)

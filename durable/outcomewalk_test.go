@@ -309,10 +309,10 @@ func (w *outcomeWalk) agrees() []durable.Info {
 // Random verbs and crashes on a store, while runs succeed, fail, park their task, ask for a later attempt, panic, take
 // too long and are cancelled. No run starts early or twice, while it is paused or after its removal. All counters agree
 // with the store, and when the verbs cease every due task runs.
-func TestOutcomes_randomWalk_agreesWithTheStore(t *testing.T) {
+func TestOutcomes_randomWalk_agreesWithTheEngine(t *testing.T) {
 	testkit.NotForRaces(t)
 	walks(t, 50, 50, 50, func(t *testing.T, seed uint64) {
-		kit.OnStore(t, func(t *testing.T, r *kit.Kit) {
+		kit.OnOwn(t, func(t *testing.T, r *kit.Kit) {
 			w := &outcomeWalk{
 				Kit: r, draw: rand.New(rand.NewPCG(seed, 3)), seed: seed, paused: map[string]time.Time{},
 				removed: map[durable.Token]time.Time{}, running: map[durable.Token]int{}, attempts: map[durable.Token]int{},

@@ -13,72 +13,18 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// A heldStore is a store whose commits can be held up. It records the number of changes in the largest commit.
-type heldStore struct {
-	*memstore.Store
-	turn chan struct{} // has one value, which the test takes to make commits wait
-	most int           // read after Shutdown
-}
-
-func (s *heldStore) Commit(changes []engine.Change) error {
-	<-s.turn
-	defer func() { s.turn <- struct{}{} }()
-	s.most = max(s.most, len(changes))
-	return s.Store.Commit(changes)
-}
-
-// openHeld opens a scheduler that handles "k", on a store whose commits are held up from now on.
-func openHeld(k *kit.Kit) (*kit.Node, *heldStore) {
-	store := &heldStore{Store: k.Store, turn: make(chan struct{}, 1)}
+// openHeld opens a scheduler that handles "k", on a KV whose commits are held up from now on.
+func openHeld(k *kit.Kit) (*kit.Node, *heldKV) {
+	store := &heldKV{KV: k.KV, turn: make(chan struct{}, 1)}
 	store.turn <- struct{}{}
 	s := k.Open(store)
 	s.Handle("k", ok)
 	<-store.turn
 	return s, store
-}
-
-// An overdue task is removed, and a worker takes its run before the removal is durable. The start would be counted
-// after the removal, which must win.
-func TestOverdue_removedWhileItsStartIsToBeCounted_isGone(t *testing.T) {
-	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		store := &heldStore{Store: memstore.New(), turn: make(chan struct{}, 1)}
-		store.turn <- struct{}{}
-		s := k.Use(durable.New(store, durable.WithPoolSize(2), durable.WithLogger(testkit.Quiet()))).Scheduler
-		release, ran := make(chan struct{}), make(chan string, 2)
-		first, second := durable.Task{Key: "first", Kind: "k", At: time.Now().Add(-time.Minute)},
-			durable.Task{Key: "second", Kind: "k"}
-		k.Must(s.Handle("k", func(_ context.Context, run durable.Run) error {
-			ran <- run.Key
-			<-release
-			return nil
-		}), s.AddTask(ctx, first, second))
-		k.After(time.Second)
-		k.Must(s.Start())
-		if key := <-ran; key != "first" { // one worker of two is for overdue tasks
-			t.Fatalf("%s runs first", key)
-		}
-		<-store.turn
-		answered := make(chan error, 1)
-		go func() { answered <- s.RemoveTask(ctx, "second") }()
-		k.After(time.Second)  // its commit is held up
-		release <- struct{}{} // the worker takes the second
-		k.After(time.Second)
-		store.turn <- struct{}{}
-		if err := <-answered; err != nil {
-			t.Error(err)
-		}
-		k.After(time.Second)
-		if there, err := s.Exist(ctx, "second"); there || err != nil || len(ran) > 0 {
-			t.Errorf("the removed task is there: %v, %v; %d runs of it", there, err, len(ran))
-		}
-		close(release)
-	})
 }
 
 // A verb whose caller gives up while it waits for the store has no effect.
@@ -101,14 +47,14 @@ func TestContext_doneWhileAnotherCommitIsMade_hasNoEffect(t *testing.T) {
 		if err := errors.Join(<-answered, s.Shutdown(ctx)); err != nil {
 			t.Error(err)
 		}
-		if n := store.Reopen().Len(); n != 1 {
+		if n := len(stored(t, store.KV)); n != 1 {
 			t.Errorf("the store has %d tasks", n)
 		}
 	})
 }
 
 // However many callers wait, a commit serves a bounded number of them, so that the first does not wait long.
-func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
+func TestScheduler_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 	testkit.NotForRaces(t)
 	const callers, most = 6000, 4096
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
@@ -125,7 +71,7 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 		store.turn <- struct{}{}
 		adds.Wait()
 		s.End()
-		if n := store.Reopen().Len(); n != callers || store.most > most || store.most < most/4 {
+		if n := len(stored(t, store.KV)); n != callers || store.most > most || store.most < most/4 {
 			t.Errorf("there are %d tasks, and a commit had %d", n, store.most)
 		}
 	})
@@ -133,7 +79,7 @@ func TestKeeper_withVeryManyCallers_commitsThemInParts(t *testing.T) {
 
 // Shutdown waits for runs in progress, and leaves the rest of a backlog to the next process.
 func TestOverdue_atShutdown_isLeft(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		const tasks = 500
 		k.Crash("note")
 		k.Handle("note", sleeper(100*time.Millisecond))
@@ -155,7 +101,7 @@ func TestOverdue_atShutdown_isLeft(t *testing.T) {
 // A task that has used up attempts by ending its process has all of them again after Reschedule, even if nothing has
 // read it since.
 func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		kills := func() {
 			k.Handle("kills", func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() })
 		}
@@ -182,7 +128,7 @@ func TestOverdue_rescheduledAfterACrash_hasAllOfItsAttempts(t *testing.T) {
 // The runs of a kind with a limit wait for the limit, and one worker does them one at a time. The other worker is busy
 // with a long run. A third kind still gets its turn.
 func TestLimit_worker_givesWayToOtherKinds(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("long", sleeper(hour))
 		k.Handle("limited", sleeper(10*time.Millisecond), durable.WithConcurrency(1))
 		for i := range 1000 {

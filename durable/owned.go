@@ -6,18 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// An ownership is what a node keeps about an engine that belongs to this process alone ([engine.Exclusive]). Such an
+// An ownership is what a node keeps about an engine that belongs to this process alone ([engine.Owned]). Such an
 // engine can fail for good, and its failure is the node's: the node then changes no task and starts no run. The node
 // closes the engine when it ends. Nothing but this process can take its tasks over, so its lease has no end.
 //
 // A shared engine is only ever unavailable, and closed by the caller.
 type ownership struct {
+	owned   engine.Owned          // nil if the engine is shared
 	alone   bool                  // the engine belongs to this process alone, and answers at once
 	starter engine.Starter        // the engine, if it is one
 	failure atomic.Pointer[error] // why the node has failed
@@ -26,7 +26,7 @@ type ownership struct {
 
 // possess makes the node the owner of its engine if the engine belongs to this process alone.
 func (n *node) possess() {
-	if _, n.alone = n.engine.(engine.Exclusive); n.alone {
+	if n.owned, n.alone = n.engine.(engine.Owned); n.alone {
 		n.broken = make(chan struct{})
 		n.waker, _ = n.engine.(engine.Waker)
 		n.starter, _ = n.engine.(engine.Starter)
@@ -46,14 +46,13 @@ func (o *ownership) failing() <-chan struct{} { return o.broken }
 
 // watchFailure fails the node when its engine fails while no call is able to say so.
 func (n *node) watchFailure() {
-	r, ok := n.engine.(engine.FailureReporter)
-	if !n.alone || !ok {
+	if !n.alone {
 		return
 	}
 	n.helper.Go(func() {
 		select {
-		case <-r.Failed():
-			n.fail(r.Err())
+		case <-n.owned.Failed():
+			n.fail(n.owned.Err())
 		case <-n.life.Done():
 		}
 	})
@@ -77,12 +76,10 @@ func (n *node) brokenBy(err error) error {
 	if !n.alone {
 		return nil
 	}
-	if r, ok := n.engine.(engine.FailureReporter); ok {
-		select {
-		case <-r.Failed():
-			return n.fail(r.Err())
-		default:
-		}
+	select {
+	case <-n.owned.Failed():
+		return n.fail(n.owned.Err())
+	default:
 	}
 	if errors.Is(err, ErrCorrupt) {
 		return n.fail(err)
@@ -118,27 +115,8 @@ func (n *node) enter() error {
 
 // release closes the engine if it belongs to this process alone.
 func (n *node) release() error {
-	if c, ok := n.engine.(io.Closer); ok && n.alone {
-		return c.Close()
+	if n.alone {
+		return n.owned.Close()
 	}
 	return nil
-}
-
-func (n *node) backuper() (engine.Backuper, bool) {
-	b, ok := n.engine.(engine.Backuper)
-	return b, ok && n.alone
-}
-
-func (n *node) size() int64 {
-	if e, ok := n.engine.(engine.SizeReporter); ok && n.alone {
-		return e.Size()
-	}
-	return 0
-}
-
-func (n *node) space() (free, size int64) {
-	if e, ok := n.engine.(engine.SpaceReporter); ok && n.alone {
-		return e.Space()
-	}
-	return 0, 0
 }

@@ -23,6 +23,11 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
+var (
+	errDisk   = errors.New("the disk is on fire")
+	errDamage = fmt.Errorf("%w: table 7", durable.ErrCorrupt)
+)
+
 // An ownKV is an exclusive KV. While its flags are set, its calls fail, Get only for tasks. They fail with errDisk or, if
 // damaged is set, errDamage.
 // While hangs is set, Commit hangs. It reports a failure when failed is closed.
@@ -94,7 +99,7 @@ func onOwn(t *testing.T, test func(t *testing.T, k *kit.Kit, f *ownKV, e engine.
 func joinOwn(k *kit.Kit, on engine.KV, opts ...durable.Option) engine.Engine {
 	e, err := kv.New(ctx, on)
 	k.Must(err)
-	n := k.Use(durable.Join(ctx, e, append([]durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}, opts...)...))
+	n := k.Use(durable.New(ctx, e, append([]durable.Option{durable.WithTick(tick), durable.WithLogger(testkit.Quiet())}, opts...)...))
 	n.Handle("note", func(context.Context, durable.Run) error { return nil })
 	return e
 }
@@ -493,7 +498,7 @@ func TestOwned_rests_whateverItsKinds(t *testing.T) {
 			f := &ownKV{KV: memory.New(), failed: make(chan struct{})}
 			e, err := kv.New(ctx, f)
 			k.Must(err)
-			k.Use(durable.Join(ctx, e, durable.WithLogger(testkit.Quiet())))
+			k.Use(durable.New(ctx, e, durable.WithLogger(testkit.Quiet())))
 			if limited {
 				for _, kind := range []string{"one", "paused"} {
 					k.Handle(kind, func(context.Context, durable.Run) error { return nil }, durable.WithConcurrency(1))
@@ -548,4 +553,26 @@ func TestOwned_withoutCapabilities(t *testing.T) {
 			t.Errorf("the sizes are %+v", s)
 		}
 	})
+}
+
+// An engine that fails in the middle of a large backlog ends it, even if no further start has to be made durable.
+func TestOwned_failureInALargeBacklog_endsIt(t *testing.T) {
+	const tasks, before = 12_000, 9000
+	onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, _ engine.Engine) {
+		var ran atomic.Int32
+		all := make([]durable.Task, tasks)
+		for i := range all {
+			all[i] = durable.Task{Key: fmt.Sprint(i), Kind: "k"}
+		}
+		k.Handle("k", func(context.Context, durable.Run) error {
+			f.commit.Store(ran.Add(1) >= before)
+			time.Sleep(time.Millisecond)
+			return nil
+		})
+		k.Must(k.AddTask(ctx, all...))
+		k.After(time.Minute)
+		if n := ran.Load(); n < before || n > before+2 || !errors.Is(k.Err(), errDisk) {
+			t.Errorf("%d runs, and Err is %v", n, k.Err())
+		}
+	}, durable.WithPoolSize(1), durable.WithCatchUp(100_000))
 }

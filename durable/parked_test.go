@@ -5,8 +5,6 @@ package durable_test
 import (
 	"context"
 	"fmt"
-	"iter"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -14,9 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // park leaves n parked tasks behind, with the kind "once".
@@ -56,7 +52,7 @@ func parked(k *kit.Kit, now int, total uint64) {
 }
 
 func TestParked_everyVerb_isCounted(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		park(k, 5)
 		synctest.Wait()
 		parked(k, 5, 0) // even before Start
@@ -72,36 +68,15 @@ func TestParked_everyVerb_isCounted(t *testing.T) {
 	})
 }
 
-// A slowCount is a store in which reading all tasks takes ten milliseconds per 512 tasks.
-type slowCount struct{ *memstore.Store }
-
-func (s slowCount) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
-	walk := s.Store.Due(after, until)
-	if after.Due != engine.None || until != math.MaxInt64 {
-		return walk
-	}
-	return func(yield func(engine.Record, error) bool) {
-		n := 0
-		for r, err := range walk {
-			if n++; n%512 == 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
-}
-
 // Some of the parked tasks from before New are changed while they are counted: each counts once or not at all.
-func TestParked_changesWhileTheyAreCounted_agreeWithTheStore(t *testing.T) {
+func TestParked_changesWhileTheyAreCounted_agreeWithTheEngine(t *testing.T) {
 	for seed := range uint64(5) {
-		kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+		kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 			const tasks = 3000
 			park(k, tasks)
-			k.Store = k.Store.Reopen()
+			k.KV = k.KV.Clone()
 			k.Kill()
-			k.Open(slowCount{k.Store}, "note", "fail")
+			k.Open(drowsy{k.KV, 20 * time.Microsecond}, "note", "fail")
 			once(k)
 			k.Start()
 			rnd := rand.New(rand.NewPCG(seed, 1))

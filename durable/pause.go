@@ -12,7 +12,7 @@ import "context"
 // Reschedule sets the due time of a paused task and leaves the task paused. SetTask replaces a paused task with a task
 // that is not paused.
 func (s *Scheduler) Pause(ctx context.Context, key string) error {
-	return stopped(s.below.do(ctx, &verb{what: toPause, key: key, size: MaxKey}), "Pause", key)
+	return stopped(s.node.do(ctx, &verb{what: toPause, key: key, size: MaxKey}), "Pause", key)
 }
 
 // Resume restores the due time of a paused task. If that time has passed, the task is due at once. Missed runs of a
@@ -22,5 +22,5 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 // that setting. Resuming a task that is not paused has no effect.
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
 	v := &verb{what: toResume, key: key, kinds: &s.kinds, size: MaxKey}
-	return stopped(s.below.do(ctx, v), "Resume", key)
+	return stopped(s.node.do(ctx, v), "Resume", key)
 }

@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A paused task is still paused in the next process, and is neither parked nor overdue there.
 func TestPause_outlivesTheProcess(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
 		k.Must(k.Pause(ctx, "a"))
 		k.Crash()
@@ -33,17 +32,9 @@ func TestPause_outlivesTheProcess(t *testing.T) {
 	})
 }
 
-// A secondsStore is a store whose commits take a second, so that the operations of that second form one group.
-type secondsStore struct{ *memstore.Store }
-
-func (s secondsStore) Commit(changes []engine.Change) error {
-	time.Sleep(time.Second) // of the bubble
-	return s.Store.Commit(changes)
-}
-
-// The start of an overdue run is made durable first. A verb in the same commit comes before the run: once the verb has
-// returned, no run starts.
-func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
+// The start of an overdue run is made durable first. While that waits for the commit of a verb, the verb comes before the
+// run: once it has returned, no run starts.
+func TestStart_ofAnOverdueRun_duringTheCommitOfAVerb_doesNotBegin(t *testing.T) {
 	for name, do := range map[string]func(k *kit.Kit) error{
 		"pause":      func(k *kit.Kit) error { return k.Pause(ctx, "a") },
 		"pause kind": func(k *kit.Kit) error { return k.PauseKind(ctx, "note") },
@@ -55,23 +46,18 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
-				left := k.Store.Reopen()
+				left := k.KV.Clone()
 				k.Kill()
 				k.After(time.Minute)
-				k.Open(secondsStore{left})
-				k.After(tick / 2) // so that the run does not begin at once
-				k.Start()
-				var other sync.WaitGroup
-				other.Go(func() { // its commit holds up the start of the run and the verb
-					k.Add(durable.Task{Key: "b", Kind: "note", Delay: 12 * time.Hour})
-				})
-				k.After(time.Second / 2)
-				if err := do(k); err != nil {
-					t.Error(err)
-				}
-				other.Wait()
+				k.Open(slowToCommit{left, time.Second})
+				answered := make(chan error)
+				go func() { answered <- do(k) }()
+				k.After(tick / 2)
+				k.Start() // the commit of the verb holds up that of the start
+				k.Must(<-answered)
+				k.RanNothing()
 				k.After(time.Minute)
 				k.RanNothing()
 				if i, ok, err := k.Get(ctx, "a"); err != nil || name != "remove" && (!ok || i.Attempts != 0) {
@@ -93,7 +79,7 @@ func TestStart_ofAnOverdueRun_withAVerbInOneCommit_doesNotBegin(t *testing.T) {
 // A task that is paused after Bulk has found it is not run: that would bring a paused task forward.
 func TestBulk_ofATaskThatIsBeingPaused_leavesItAlone(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		s := k.Use(durable.New(secondsStore{memstore.New()}, durable.WithLogger(testkit.Quiet()))).Scheduler
+		s := k.Use(durable.New(ctx, kit.Own(slowToCommit{memory.New(), time.Second}), durable.WithLogger(testkit.Quiet()))).Scheduler
 		defer func() { _ = s.Shutdown(ctx) }()
 		k.Must(s.Handle("note", func(context.Context, durable.Run) error { return nil }))
 		k.Must(s.AddTask(ctx, durable.Task{Key: "a", Kind: "note", Delay: time.Hour}))

@@ -41,7 +41,7 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
 	}
-	err := s.below.setAll(ctx, func(to *settings) {
+	err := s.node.setAll(ctx, func(to *settings) {
 		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); !paused {
 			to.pauses.Kinds = slices.Insert(slices.Clone(to.pauses.Kinds), i, kind)
 		}
@@ -52,7 +52,7 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 // ResumeKind ends the pause set by PauseKind. If PauseAll is also in effect, the kind stays paused until ResumeAll is
 // called. Resuming a kind that is not paused has no effect.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
-	err := s.below.setAll(ctx, func(to *settings) {
+	err := s.node.setAll(ctx, func(to *settings) {
 		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); paused {
 			to.pauses.Kinds = slices.Delete(slices.Clone(to.pauses.Kinds), i, i+1)
 		}
@@ -62,12 +62,12 @@ func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
 
 // PauseAll prevents all tasks from running until [Scheduler.ResumeAll] is called, as PauseKind does for one kind.
 func (s *Scheduler) PauseAll(ctx context.Context) error {
-	return stopped(s.below.setAll(ctx, func(to *settings) { to.pauses.All = true }), "PauseAll", "")
+	return stopped(s.node.setAll(ctx, func(to *settings) { to.pauses.All = true }), "PauseAll", "")
 }
 
 // ResumeAll ends the pause set by PauseAll. A kind paused by PauseKind stays paused.
 func (s *Scheduler) ResumeAll(ctx context.Context) error {
-	return stopped(s.below.setAll(ctx, func(to *settings) { to.pauses.All = false }), "ResumeAll", "")
+	return stopped(s.node.setAll(ctx, func(to *settings) { to.pauses.All = false }), "ResumeAll", "")
 }
 
 // Paused returns the current pauses. A node reads them from the engine.
@@ -79,7 +79,7 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 		return Pauses{}, stopped(ErrStopped, "Paused", "")
 	}
 	defer s.reads.leave()
-	p, err := s.below.paused(ctx)
+	p, err := s.node.paused(ctx)
 	p.Kinds = slices.Clone(p.Kinds)
 	return p, err
 }
@@ -98,55 +98,3 @@ func checkKind(name string) error {
 }
 
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
-
-// The keeper's methods for pauses.
-
-// setAll stores the change and then applies it. It stores nothing if the settings stay the same.
-func (k *keeper) setAll(ctx context.Context, change func(*settings)) error {
-	return k.ask(ctx, op{size: MaxKey, do: func(g *group) error {
-		was := g.settingsNow()
-		next := was
-		if change(&next); next.equal(was) {
-			return nil
-		}
-		return g.setSettings(next)
-	}})
-}
-
-// settingsNow returns the settings after the operations of the group so far.
-func (g *group) settingsNow() settings {
-	if g.settings != nil {
-		return *g.settings
-	}
-	return g.k.settings
-}
-
-// setSettings adds the settings to the group.
-func (g *group) setSettings(s settings) (err error) {
-	data, err := s.encode()
-	if err == nil {
-		g.settings, g.encoded = &s, data
-	}
-	return err
-}
-
-func (k *keeper) paused(context.Context) (Pauses, error) { return k.kinds.pauses(), nil }
-
-// adopt applies the settings. If a kind is resumed, or is paused and has no handler, adopt rereads its tasks that were
-// set aside.
-func (k *keeper) adopt(s settings) {
-	p := s.pauses
-	k.settings = s
-	was := k.kinds.pause(p, k.now())
-	again := func(kind string) {
-		if was.Has(kind) != p.Has(kind) {
-			k.readAgain(kind)
-		}
-	}
-	for kind := range k.unhandled {
-		again(kind)
-	}
-	for kind := range k.waiting {
-		again(kind)
-	}
-}

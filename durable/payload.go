@@ -30,7 +30,7 @@ func (t *Task) setJSON(payload any) (err error) {
 // A payload with an earlier version is passed to upgrade, and the handler receives the result. If upgrade returns an
 // error, the task is parked at once, with the error as its failure, so the error must not contain secret parts of the
 // payload. Of an error of encoding/json, which quotes numbers, only the place and the types are kept. upgrade must not
-// modify its argument, which remains in the store. With [KindOf], an empty payload is the zero value in every version,
+// modify its argument, which remains stored. With [KindOf], an empty payload is the zero value in every version,
 // and is not upgraded.
 //
 // A task whose payload has a later version is left alone, as if its kind had no handler on this scheduler. Another node

@@ -76,7 +76,7 @@ func TestPayloadVersion_rollingDeploy(t *testing.T) {
 
 // After a rollback the process leaves new payloads alone, and the next process runs them.
 func TestPayloadVersion_rolledBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", ok, version2)
 		k.Add(durable.Task{Key: "overdue", Kind: "k", Delay: time.Second},
 			durable.Task{Key: "later", Kind: "k", Delay: time.Hour})
@@ -98,7 +98,7 @@ func TestPayloadVersion_rolledBack(t *testing.T) {
 }
 
 func TestWithPayloadVersion_wrong(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		upgrade := func(payload []byte, _ int) ([]byte, error) { return payload, nil }
 		for name, o := range map[string]durable.KindOption{
 			"version 1":    durable.WithPayloadVersion(1, upgrade),
@@ -135,7 +135,7 @@ func TestKind_withTheMarkOfAVersion_isRefused(t *testing.T) {
 
 // The error of an upgrade that decodes JSON quotes a number of the payload. The failure does not.
 func TestPayload_upgradeThatCannotDecode_quotesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		upgrade := func(payload []byte, _ int) ([]byte, error) {
 			var old struct{ Card int8 }
 			if err := json.Unmarshal(payload, &old); err != nil {

@@ -38,7 +38,7 @@ func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb fu
 		return 0, err
 	}
 	over := stretch{order: byKey, from: prefix}
-	n, _, err := s.each(ctx, &over, Query{Prefix: prefix}, s.below.now(), 0, verb)
+	n, _, err := s.each(ctx, &over, Query{Prefix: prefix}, s.node.now(), 0, verb)
 	return n, stopped(err, name, prefix)
 }
 
@@ -51,7 +51,7 @@ func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Se
 				yield(Info{}, stopped(err, "AllPrefix", prefix))
 				return
 			}
-			if !strings.HasPrefix(found.rec.Key, prefix) || !yield(found.info(s.below.now()), nil) {
+			if !strings.HasPrefix(found.rec.Key, prefix) || !yield(found.info(s.node.now()), nil) {
 				return
 			}
 		}
@@ -62,7 +62,7 @@ func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Se
 const manyAtOnce = 1024
 
 // GetMany returns the tasks with the given keys, in the order of the keys. A key without a task is skipped. Each task
-// is returned as it was at some time during the call. On a node, GetMany calls the engine once per thousand keys.
+// is returned as it was at some time during the call. GetMany calls a shared engine once per thousand keys.
 func (s *Scheduler) GetMany(ctx context.Context, keys ...string) ([]Info, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -75,13 +75,13 @@ func (s *Scheduler) GetMany(ctx context.Context, keys ...string) ([]Info, error)
 	for len(keys) > 0 {
 		some := keys[:min(len(keys), manyAtOnce)]
 		keys = keys[len(some):]
-		found, err := s.below.getMany(ctx, some)
+		found, err := s.node.getMany(ctx, some)
 		if err != nil {
 			return nil, err
 		}
 		for _, key := range some {
 			if v, ok := found[key]; ok {
-				infos = append(infos, v.info(s.below.now()))
+				infos = append(infos, v.info(s.node.now()))
 			}
 		}
 	}

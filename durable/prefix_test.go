@@ -21,7 +21,7 @@ import (
 func onSlowOnes(t *testing.T, test func(t *testing.T, k *kit.Kit)) {
 	t.Run("store", func(t *testing.T) {
 		kit.In(t, func(t *testing.T, k *kit.Kit) {
-			k.Open(drowsy{k.Store, time.Millisecond}).Start()
+			k.Open(drowsy{k.KV, time.Millisecond}).Start()
 			test(t, k)
 		})
 	})

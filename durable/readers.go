@@ -4,7 +4,7 @@ package durable
 
 import "sync"
 
-// readers counts the reads in progress. The store must not be closed during a read. Unlike with a read-write lock, a
+// readers counts the reads in progress. The engine must not be closed during a read. Unlike with a read-write lock, a
 // reader that enters a second time does not block while stop waits for all readers to leave.
 type readers struct {
 	mu   sync.Mutex // protects the fields below
@@ -12,7 +12,7 @@ type readers struct {
 	idle chan struct{} // closed when no read is in progress; nil until stop is called
 }
 
-// enter reports whether the store may be read. If so, the caller must call leave afterwards.
+// enter reports whether the engine may be read. If so, the caller must call leave afterwards.
 func (r *readers) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A reporter writes log messages for a backend. A logger may block, and its hooks may call the scheduler and wait for
-// the keeper, so the keeper never calls the logger. The reporter calls it on a separate goroutine. There is at most one
+// A reporter writes log messages for a node. A logger may block, and its hooks may call the scheduler, so the
+// node never calls the logger. The reporter calls it on a separate goroutine. There is at most one
 // reporter goroutine, and it exists only while there is something to write. While it is writing, new events are
 // combined into one notice of each type. There may be many parked tasks and runs that were given up, so they are combined
 // into one notice per cause every ten seconds.

@@ -14,18 +14,20 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/sirupsen/logrus"
 )
 
 // Tasks parked for the same cause are logged with one line at once, and one line per ten seconds after that.
 func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 	for name, open := range map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
-		"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
+		"store": func(opts ...durable.Option) (*durable.Scheduler, error) {
+			return durable.New(ctx, memory.New().Engine(), opts...)
+		},
 		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
-			return durable.Join(ctx, memengine.New(), opts...)
+			return durable.New(ctx, memengine.New(), opts...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // Restore adds all of the tasks or none of them. Each task is added in the state given by its record, including its
 // next run, failed attempts, missed periods and [Token]. A parked task stays parked, and a paused task stays paused.
-// The records may come from any [engine.Store] or [engine.Engine]. The kinds do not need handlers. If a repeating task is
+// The records may come from any [engine.Engine]. The kinds do not need handlers. If a repeating task is
 // due too late because the clock was ahead, by more than a minute, when its due time was computed, it is due at the next
 // instant of its own grid.
 //
@@ -39,7 +39,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 		return nil
 	}
 	recs, twice := distinct(recs)
-	return stopped(s.below.do(ctx, &verb{what: toAdd, records: recs, numbered: true, twice: twice, size: size}), "Restore", "")
+	return stopped(s.node.do(ctx, &verb{what: toAdd, records: recs, numbered: true, twice: twice, size: size}), "Restore", "")
 }
 
 // checkRecord returns an error if a decoded record describes an impossible task.

@@ -8,23 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // leftBehind returns records of these tasks: parked; being retried; repeating, with missed periods; on a calendar, with
 // jitter, a group and a note; in a burst; paused; due in an hour.
 func leftBehind(t *testing.T) (all []engine.Record) {
-	k := &kit.Kit{T: t, Store: memstore.New(), Begin: time.Now()}
-	k.Open(k.Store, "fail")
+	k := &kit.Kit{T: t, KV: memory.New(), Begin: time.Now()}
+	k.Open(k.KV, "fail")
 	fails := func(context.Context, durable.Run) error { return kit.ErrFail }
 	k.Handle("fail", fails, durable.WithRetry(2, time.Second, time.Second))
 	k.Handle("done", completing("a note"))
@@ -45,13 +44,10 @@ func leftBehind(t *testing.T) (all []engine.Record) {
 		k.Info("noted").Note == "" {
 		t.Fatalf("the tasks are not as they should be: %+v", i)
 	}
-	left := k.Store.Reopen()
+	left := k.KV.Clone()
 	k.End()
-	for one, err := range left.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, one)
+	for _, one := range stored(t, left) {
+		all = append(all, one.Record)
 	}
 	return all
 }
@@ -161,11 +157,13 @@ func TestBackup_whereThereIsNone_saysSo(t *testing.T) {
 	})
 }
 
-// A backuper is a store whose backup writes until it is refused.
+// A backuper is an exclusive KV whose backup writes until it is refused.
 type backuper struct {
-	*memstore.Store
+	*memory.KV
 	began chan bool
 }
+
+func (backuper) Exclusive() {}
 
 func (b backuper) Backup(_ context.Context, w io.Writer) error {
 	close(b.began)
@@ -181,8 +179,8 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 	for name, want := range map[string]error{"shutdown": durable.ErrStopped, "context": context.Canceled} {
 		t.Run(name, func(t *testing.T) {
 			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				store := backuper{memstore.New(), make(chan bool)}
-				s := k.Use(durable.New(store, durable.WithLogger(testkit.Quiet()))).Scheduler
+				store := backuper{memory.New(), make(chan bool)}
+				s := k.Use(durable.New(ctx, kit.Own(store), durable.WithLogger(testkit.Quiet()))).Scheduler
 				until, cancel := context.WithCancel(ctx)
 				defer cancel()
 				ended := make(chan error)
@@ -201,24 +199,9 @@ func TestBackup_shutdownOrContext_endsIt(t *testing.T) {
 	}
 }
 
-// SetTask gives a task a greater generation than that of the task that it replaces, even if that is ahead of the clock.
-func TestRestore_ofAGenerationAheadOfTheClock_isReplacedByAGreater(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
-		task := durable.Task{Key: "a", Kind: "note", Delay: hour}
-		w, err := durable.NewWrite(task, time.Now().Add(24*hour).UnixNano())
-		k.Must(err)
-		k.Must(k.Restore(ctx, w.Record))
-		restored := k.Info("a").Generation
-		k.Must(k.SetTask(ctx, task))
-		if set := k.Info("a").Generation; set <= restored {
-			t.Errorf("the generation of the restored task is %x, that of the one in its place %x", restored, set)
-		}
-	})
-}
-
 // The caller of Restore may reuse its bytes.
 func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		rec := recordOf(durable.Task{Key: "a", Kind: "note", Payload: []byte("payload"), At: k.Begin.Add(sec)})
 		k.Must(k.Restore(ctx, rec))
 		clear(rec.Data)
@@ -230,7 +213,7 @@ func TestRestore_keepsNothingOfTheCaller(t *testing.T) {
 
 // Restore refuses more than MaxBatch bytes at once, and then restores nothing.
 func TestRestore_tooMuchAtOnce_isRefused(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		rec := recordOf(durable.Task{Key: "k", Kind: "note", Payload: make([]byte, durable.MaxPayload), Delay: hour})
 		recs := make([]engine.Record, durable.MaxBatch/durable.MaxPayload)
 		for i := range recs {

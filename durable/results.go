@@ -8,7 +8,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A result is the end of a run on its way to the store or the engine.
+// A result is the end of a run on its way to the engine.
 type result struct {
 	next  *task.Record                 // the task after the run; nil if the task ends
 	asof  int64                        // the time from which next was computed; 0 if it depends on no time

@@ -4,13 +4,16 @@ package durable_test
 
 import (
 	"context"
+	"iter"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -21,25 +24,17 @@ const (
 	lease = kit.Lease
 )
 
-// inBubble runs the test on a started scheduler on a store in memory, and again on one without fingerprints.
-func inBubble(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.Option) {
-	t.Run("fingerprints", func(t *testing.T) { kit.OnStore(t, test, opts...) })
-	t.Run("none", func(t *testing.T) {
-		testkit.NotForRaces(t)
-		kit.OnStore(t, test, append(opts, durable.WithoutKeyFilter())...)
-	})
-}
-
-// onEach runs the test on schedulers that are not started and handle no kind: one on a store, and one that is a node.
+// onEach runs the test on schedulers that are not started and handle no kind: one with its own engine, and one that shares
+// it.
 func onEach(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.Option) {
 	opts = append([]durable.Option{durable.WithLogger(testkit.Quiet())}, opts...)
-	for name, open := range map[string]func() (*durable.Scheduler, error){
-		"store": func() (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
-		"node":  func() (*durable.Scheduler, error) { return durable.Join(ctx, memengine.New(), opts...) },
+	for name, open := range map[string]func() engine.Engine{
+		"own engine":    func() engine.Engine { return memory.New().Engine() },
+		"shared engine": func() engine.Engine { return memengine.New() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				k.Use(open())
+				k.Use(durable.New(ctx, open(), opts...))
 				test(t, k)
 			})
 		})
@@ -76,4 +71,67 @@ func handleEach(k *kit.Kit, kind string, h func(n *kit.Node) durable.Handler, op
 	for _, n := range k.Nodes {
 		n.Handle(kind, h(n), opts...)
 	}
+}
+
+// A drowsy is an exclusive KV in which reading an entry takes a while.
+type drowsy struct {
+	*memory.KV
+	each time.Duration
+}
+
+func (drowsy) Exclusive() {}
+
+func (d drowsy) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
+	return func(yield func(engine.Entry, error) bool) {
+		for e, err := range d.KV.Scan(ctx, from, to) {
+			if time.Sleep(d.each); !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// A heldKV is an exclusive KV whose commits can be held up. It records the number of transactions of the largest one.
+type heldKV struct {
+	*memory.KV
+	turn chan struct{} // has one value, which the test takes to make commits wait
+	most int           // read after Shutdown
+}
+
+func (*heldKV) Exclusive() {}
+
+func (h *heldKV) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) {
+	<-h.turn
+	defer func() { h.turn <- struct{}{} }()
+	h.most = max(h.most, len(txs))
+	return h.KV.Commit(ctx, txs...)
+}
+
+// A slowToCommit is an exclusive KV whose commits take some time.
+type slowToCommit struct {
+	*memory.KV
+	takes time.Duration
+}
+
+func (slowToCommit) Exclusive() {}
+
+func (s slowToCommit) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) {
+	time.Sleep(s.takes)
+	return s.KV.Commit(ctx, txs...)
+}
+
+// stored returns the tasks in the KV, by due time.
+func stored(t testing.TB, on *memory.KV) (all []engine.Stored) {
+	t.Helper()
+	e := on.Clone().Engine()
+	for one, err := range e.Walk(ctx, engine.Range{After: engine.Position{Due: engine.None}, Until: math.MaxInt64}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

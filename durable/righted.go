@@ -15,20 +15,18 @@ import (
 // If a clock is ahead for a while, the due times that are computed meanwhile are too late. A repeating task would wait
 // until that time, which may be years away. So once the clock is found to have been ahead, such tasks get the due time
 // that they have by the clock of today (task.Record.Righted).
-//
-//	on a store   the keeper compares the clock with its own latest reading, and looks at all tasks when it starts
-//	on an engine a note stores the latest time of the engine that a node has read, to within task.MostAhead; every
-//	             member reads it with the settings
+// A note stores the latest time of the engine that a node has read, to within task.MostAhead. Every member reads it with
+// the settings.
 
 // right changes the tasks whose due times were computed while the clock was ahead. It reports whether it has found them
 // all: a task whose run is in progress is left alone, because the end of the run computes the due time again.
-func right(ctx context.Context, b backend, report *reporter) (all bool, err error) {
-	now := b.now()
+func (n *node) right(ctx context.Context) (all bool, err error) {
+	now := n.now()
 	over := stretch{after: end(now), until: task.PausedDue}
 	for all = true; ; {
 		var page []view
 		whole := true
-		for v, err := range b.walk(ctx, over) {
+		for v, err := range n.walk(ctx, over) {
 			if err != nil {
 				return false, err
 			}
@@ -45,9 +43,9 @@ func right(ctx context.Context, b backend, report *reporter) (all bool, err erro
 				page = append(page, v)
 			}
 		}
-		n, err := together(ctx, b, page, func(v *view) *verb { return v.verb(toRight, 0) })
-		if n > 0 {
-			report.note(func(some *notices) { some.ahead, some.aheadKey = some.ahead+n, page[0].rec.Key })
+		done, err := n.together(ctx, page, func(v *view) *verb { return v.verb(toRight, 0) })
+		if done > 0 {
+			n.report.note(func(some *notices) { some.ahead, some.aheadKey = some.ahead+done, page[0].rec.Key })
 		}
 		if err != nil || whole {
 			return all && err == nil, err
@@ -57,25 +55,6 @@ func right(ctx context.Context, b backend, report *reporter) (all bool, err erro
 
 // rightAgain is how long to wait before tasks are looked at again that could not be changed.
 const rightAgain = time.Minute
-
-// keepRight calls right until all tasks are found or the context is done.
-func (k *keeper) keepRight() {
-	for {
-		all, err := right(k.ctx, k, &k.report)
-		if all || pauseFor(k.ctx, rightAgain) != nil || k.Err() != nil && err != nil {
-			return
-		}
-	}
-}
-
-// watchClock looks at all tasks if the clock has been set back.
-func (k *keeper) watchClock() {
-	now := k.now()
-	if k.latest-now > int64(task.MostAhead) {
-		k.helpers.Go(k.keepRight)
-	}
-	k.latest = now
-}
 
 // timeNote is the name of the note that stores the latest time of the engine. It sorts after pausesNote, so it is read
 // with the settings.
@@ -116,7 +95,7 @@ func (n *node) watchClock(note engine.Stored) {
 // keepRight calls right, and then stores the engine's time, so that no node calls right again.
 func (n *node) keepRight(revision int64) {
 	defer n.righting.Store(false)
-	switch all, err := right(n.life, n, &n.report); {
+	switch all, err := n.right(n.life); {
 	case all:
 		n.markTime(n.now(), revision)
 	case err == nil:

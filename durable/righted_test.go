@@ -15,9 +15,9 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 const (
@@ -128,61 +128,47 @@ func handleAll(k *kit.Kit) {
 	k.Handle("skips", func(context.Context, durable.Run) error { return nil }, durable.WithMissed(durable.MissedSkip))
 }
 
-// storedAhead returns what a store has after a clock was ahead.
-func storedAhead(t *testing.T, began time.Time) (changes []engine.Change) {
+// storedAhead returns what is stored after a clock was ahead.
+func storedAhead(t *testing.T, began time.Time) (on *memory.KV) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		time.Sleep(time.Until(began.Add(tooFar)) - 2*time.Hour)
-		k.Open(k.Store).Start()
+		k.Open(k.KV).Start()
 		repeating(k, began)
 		k.Must(k.Pause(context.Background(), "paused"))
 		k.After(2*time.Hour + time.Minute)
-		for stored, err := range k.Store.Reopen().ByKey("") {
-			k.Must(err)
-			changes = append(changes, engine.Change{Key: stored.Key, From: engine.None, Due: stored.Due, Data: stored.Data})
-		}
+		on = k.KV.Clone()
 	})
-	return changes
+	return on
 }
 
-// The clock of a computer was years ahead while a scheduler ran on a store.
-func TestClockAhead_onAStore(t *testing.T) {
-	for name, running := range map[string]bool{"before it starts": false, "while it runs": true} {
-		t.Run(name, func(t *testing.T) {
-			var began time.Time
-			kit.In(t, func(t *testing.T, k *kit.Kit) { began = time.Now() })
-			changes := storedAhead(t, began)
-			var log bytes.Buffer
-			logger := logrus.New()
-			logger.SetOutput(&log)
-			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				k.Store = memstore.New()
-				if !running {
-					k.Must(k.Store.Commit(changes))
-				}
-				k.Open(k.Store).Start()
-				handleAll(k)
-				if running {
-					k.Must(k.Store.Commit(changes), durable.ShownLater(k.Scheduler, tooFar))
-				}
-				k.After(righted)
-				whole(k, time.Now(), began)
-				k.Runs()
-				runs := make(map[string]int)
-				for _, c := range k.RunsAfter(24 * time.Hour) {
-					runs[c.Key]++
-				}
-				for key, least := range map[string]int{"note": 23, "declared": 23, "skips": 23, "long": 22, "nightly": 1} {
-					if runs[key] < least || runs[key] > 25 {
-						t.Errorf("%q has run %d times in a day", key, runs[key])
-					}
-				}
-				k.After(20 * time.Minute) // the long run has ended
-				whole(k, time.Now(), began)
-			}, durable.WithLogger(logger), durable.WithoutKeyFilter())
-			if n := strings.Count(log.String(), "the clock was ahead"); n != 1 {
-				t.Errorf("it is said %d times:\n%s", n, log.String())
+// The clock of a computer was years ahead while the process before ran.
+func TestClockAhead_beforeTheProcess(t *testing.T) {
+	var began time.Time
+	kit.In(t, func(t *testing.T, k *kit.Kit) { began = time.Now() })
+	left := storedAhead(t, began)
+	var log bytes.Buffer
+	logger := logrus.New()
+	logger.SetOutput(&log)
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Open(left).Start()
+		handleAll(k)
+		k.After(righted)
+		whole(k, time.Now(), began)
+		k.Runs()
+		runs := make(map[string]int)
+		for _, c := range k.RunsAfter(24 * time.Hour) {
+			runs[c.Key]++
+		}
+		for key, least := range map[string]int{"note": 23, "declared": 23, "skips": 23, "long": 22, "nightly": 1} {
+			if runs[key] < least || runs[key] > 25 {
+				t.Errorf("%q has run %d times in a day", key, runs[key])
 			}
-		})
+		}
+		k.After(20 * time.Minute) // the long run has ended
+		whole(k, time.Now(), began)
+	}, durable.WithLogger(logger))
+	if n := strings.Count(log.String(), "the clock was ahead"); n != 1 {
+		t.Errorf("it is said %d times:\n%s", n, log.String())
 	}
 }
 
@@ -223,8 +209,8 @@ func TestClockAhead_restore(t *testing.T) {
 	var began time.Time
 	kit.In(t, func(t *testing.T, k *kit.Kit) { began = time.Now() })
 	var backup []engine.Record
-	for _, c := range storedAhead(t, began) {
-		backup = append(backup, engine.Record{Key: c.Key, Due: c.Due, Data: c.Data})
+	for _, task := range stored(t, storedAhead(t, began)) {
+		backup = append(backup, task.Record)
 	}
 	onBoth(t, func(t *testing.T, k *kit.Kit) {
 		k.Must(k.Restore(context.Background(), backup...))

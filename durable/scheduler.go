@@ -17,16 +17,16 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A Scheduler runs durable tasks at their due times. It either keeps its tasks in an [engine.Store] or is one of many
-// nodes that share an [engine.Engine]. It is safe for concurrent use, including by handlers.
+// A Scheduler runs durable tasks at their due times. Its tasks are in an [engine.Engine], which belongs to the scheduler
+// alone or is shared by many. It is safe for concurrent use, including by handlers.
 //
 // Every verb takes a context. If the context is done before the verb has finished, the verb returns the context's error
-// and may or may not take effect. After Shutdown, verbs return ErrStopped. After the store has failed, they return
-// ErrBroken with the cause. While the engine is unavailable, they return ErrUnavailable.
+// and may or may not take effect. After Shutdown, verbs return ErrStopped. After the scheduler's own engine has failed,
+// they return ErrBroken with the cause. While a shared engine is unavailable, they return ErrUnavailable.
 type Scheduler struct {
 	wheel *timewheel.TimeWheel
 	kinds kinds
-	below backend
+	node  *node
 
 	within []Middleware
 	past   *past.Writer
@@ -39,34 +39,7 @@ type Scheduler struct {
 	result error // the error of the first Shutdown; valid once ended is closed
 }
 
-// New returns a scheduler that keeps its tasks in store. The scheduler runs no tasks until Start is called. If New
-// succeeds, the store belongs to the scheduler: Shutdown closes the store, and nothing else may use or close it. If New
-// returns an error, the caller must close the store.
-func New(store engine.Store, opts ...Option) (*Scheduler, error) {
-	if store == nil {
-		return nil, errors.New("durable: store is nil")
-	}
-	s, cfg, err := newScheduler(opts)
-	if err != nil {
-		return nil, err
-	}
-	var settings settings
-	data, err := store.Settings()
-	if err == nil {
-		settings, err = decodeSettings(data)
-	}
-	if err != nil {
-		s.wheel.Stop()
-		return nil, err
-	}
-	s.kinds.pause(settings.pauses, 0)
-	k := newKeeper(store, s.wheel, &s.kinds, settings, cfg)
-	s.below = k
-	s.past = newPast(k, cfg, &k.report)
-	return s, nil
-}
-
-// newScheduler returns a scheduler without a backend.
+// newScheduler returns a scheduler without a node.
 func newScheduler(opts []Option) (*Scheduler, config, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -101,37 +74,34 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 		return stopped(ErrStopped, "Handle", name)
 	}
 	if k.IsBounded() {
-		s.below.limit(k)
-	}
-	if err := s.canKeep(k); err != nil {
-		return err
+		s.node.limit(k)
 	}
 	if err := s.kinds.add(name, k, s.past); err != nil {
 		return err
 	}
-	s.below.handled(name)
+	s.node.handled(name)
 	return nil
 }
 
 // Start begins running tasks. A second call has no effect.
 func (s *Scheduler) Start() error {
-	if err := s.below.start(); err != nil {
+	if err := s.node.start(); err != nil {
 		return stopped(err, "Start", "")
 	}
-	s.wheel.Start() // not on the keeper's goroutine, because it calls the logger
+	s.wheel.Start()
 	return nil
 }
 
 // Shutdown prevents further runs from starting, waits until the runs in progress have ended and been acknowledged, and
-// closes the store. If ctx is done first, Shutdown cancels the contexts of the runs, closes the store without waiting
-// for the runs, and returns an error that contains the number of these runs. These runs are repeated later. On a node,
-// the abandoned attempt counts as failed, so a run is parked if it was the last attempt.
+// closes the engine if it is the scheduler's own. It leaves a shared engine without closing it. If ctx is done first,
+// Shutdown cancels the contexts of the runs, does not wait for them, and returns an error that contains their number.
+// These runs are repeated later. On a shared engine the abandoned attempt counts as failed, so a run is parked if it was
+// the last attempt.
 //
-// If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds on a node. If
-// the store is busy, Shutdown waits up to five more seconds, and then returns an error while the store is still
-// closing. After the store has failed, Shutdown never waits more than five seconds, and its error includes the error
-// from Err. A node leaves a shared engine without closing it, and abandons an acknowledgement that waits more than
-// five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is done
+// If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds. If the engine is
+// busy, Shutdown waits up to five more seconds, and then returns an error while the engine is still closing. After the
+// store has failed, Shutdown never waits more than five seconds, and its error includes the error from Err. It abandons an
+// acknowledgement that waits more than five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is done
 // first. If Shutdown is called in a handler or in the body of a loop over All, it waits for itself until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
@@ -143,35 +113,35 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		}
 	}
 	defer close(s.ended)
-	s.below.stop()
+	s.node.stop()
 	if s.wheel.Shutdown(ctx) != nil {
 		s.result = fmt.Errorf("durable: shutdown: runs that have not ended: %d: %w", s.wheel.Stats().Running, context.Cause(ctx))
 	}
-	s.below.cancel()
+	s.node.cancel()
 	closed := make(chan error, 1)
 	go func() {
-		s.below.finish()
+		s.node.finish()
 		s.past.Stop()
 		idle := s.reads.stop()
 		s.behind.count.Stop()
 		<-idle
-		closed <- s.below.release()
+		closed <- s.node.release()
 	}()
-	failed := s.below.failing()
+	failed := s.node.failing()
 	var patience <-chan time.Time
 	for {
 		select {
 		case err := <-closed:
 			s.result = errors.Join(s.result, err, s.Err())
 			select {
-			case <-s.below.written():
+			case <-s.node.written():
 			case <-time.After(logGrace):
 			}
 			return s.result
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
 			patience = time.After(closeGrace)
-		case <-failed: // the store may never return from its current call
+		case <-failed: // the engine may never return from its current call
 			failed = nil
 			if patience == nil {
 				patience = time.After(closeGrace)
@@ -185,26 +155,25 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 
 // unclosed returns the error of a Shutdown that waits no longer.
 func (s *Scheduler) unclosed() error {
-	if s.below.failing() == nil {
+	if s.node.failing() == nil {
 		return errors.New("durable: shutdown: the engine has not answered, and the node has not left it yet")
 	}
-	return errors.New("durable: shutdown: the store is being written or read, and not closed yet")
+	return errors.New("durable: shutdown: the engine is being written or read, and not closed yet")
 }
 
 const (
-	// closeGrace is how long Shutdown waits for the store after its context is done or the store has failed.
+	// closeGrace is how long Shutdown waits for the engine after its context is done or the engine has failed.
 	closeGrace = 5 * time.Second
 
 	// logGrace is how long Shutdown waits for the logger to write the pending notices.
 	logGrace = time.Second
 )
 
-// Err returns the error that made the store fail, or nil if the store has not failed. The possible causes are a failed
-// commit, a read of damaged data ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the store
-// reports ([engine.FailureReporter]). An engine that belongs to this scheduler alone ([engine.Exclusive]) fails in the
-// same ways. A shared engine never fails for good, and Err returns nil. A scheduler whose store has failed changes no
-// task and starts no run. To recover, shut the scheduler down and open the store again.
-func (s *Scheduler) Err() error { return s.below.Err() }
+// Err returns the error that made the scheduler's own engine fail, or nil. The possible causes are a failed commit, a read
+// of damaged data ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the engine reports
+// ([engine.FailureReporter]). Once it has failed, the scheduler changes no task and starts no run. To recover, shut the
+// scheduler down and open the engine again. A shared engine never fails for good, and Err returns nil.
+func (s *Scheduler) Err() error { return s.node.Err() }
 
 // AddTask adds all of the tasks or none of them. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey.
 // An error that wraps ErrDuplicateTaskKey is a [*DuplicateKeysError] with the keys that are in use or occur more than
@@ -217,7 +186,7 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if err != nil || len(tasks) == 0 {
 		return err
 	}
-	return stopped(s.below.do(ctx, &verb{what: toAdd, tasks: tasks, kinds: &s.kinds, size: size}), "AddTask", tasks[0].Key)
+	return stopped(s.node.do(ctx, &verb{what: toAdd, tasks: tasks, kinds: &s.kinds, size: size}), "AddTask", tasks[0].Key)
 }
 
 // distinct returns the first record of each key, and the keys with more than one record.
@@ -249,7 +218,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	if err != nil {
 		return err
 	}
-	return stopped(s.below.do(ctx, &verb{what: toSet, tasks: tasks, kinds: &s.kinds, size: size}), "SetTask", task.Key)
+	return stopped(s.node.do(ctx, &verb{what: toSet, tasks: tasks, kinds: &s.kinds, size: size}), "SetTask", task.Key)
 }
 
 // check returns the total size of the tasks in bytes, or an error if one of them is invalid or they are too large.
@@ -277,7 +246,7 @@ func tooMuch() error {
 // progress is not interrupted, and may still have its effect. [Scheduler.RemoveTaskWait] waits for it and reports that
 // there was one.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
-	return stopped(s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey}), "RemoveTask", key)
+	return stopped(s.node.do(ctx, &verb{what: toRemove, key: key, size: MaxKey}), "RemoveTask", key)
 }
 
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at the
@@ -286,7 +255,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // that run ends. Reschedule makes a parked task run again, with its full number of attempts. The next run is a new run
 // with another token, even if the earlier one was parked or was waiting for a retry.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
-	return stopped(s.below.do(ctx, &verb{what: toMove, key: key, after: max(d, 0), size: MaxKey}), "Reschedule", key)
+	return stopped(s.node.do(ctx, &verb{what: toMove, key: key, after: max(d, 0), size: MaxKey}), "Reschedule", key)
 }
 
 // Exist reports whether there is a task with the key. A task exists until its last run is acknowledged.
@@ -316,11 +285,11 @@ func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, erro
 		return Info{}, false, stopped(ErrStopped, verb, key)
 	}
 	defer s.reads.leave()
-	found, ok, err := s.below.get(ctx, key)
+	found, ok, err := s.node.get(ctx, key)
 	if err != nil || !ok {
 		return Info{}, false, err
 	}
-	return found.info(s.below.now()), true, nil
+	return found.info(s.node.now()), true, nil
 }
 
 // All returns an iterator over the tasks in due order, with parked tasks last. It yields every task that exists
@@ -333,7 +302,7 @@ func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 				yield(Info{}, stopped(err, "All", ""))
 				return
 			}
-			if !yield(found.info(s.below.now()), nil) {
+			if !yield(found.info(s.node.now()), nil) {
 				return
 			}
 		}
@@ -349,7 +318,7 @@ func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[vi
 			return
 		}
 		defer s.reads.leave()
-		for found, err := range s.below.walk(within, over) {
+		for found, err := range s.node.walk(within, over) {
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -363,11 +332,12 @@ func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[vi
 	}
 }
 
-// Len returns the number of tasks, or 0 after Shutdown. On a node, the number comes from [Scheduler.Counts].
+// Len returns the number of tasks, or 0 after Shutdown. On a shared engine, the number comes from [Scheduler.Counts].
 func (s *Scheduler) Len() int {
 	if !s.reads.enter() {
 		return 0
 	}
 	defer s.reads.leave()
-	return s.below.len()
+	tasks, _ := s.node.total()
+	return tasks
 }

@@ -11,30 +11,23 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// settings apply to all schedulers on a store or an engine. Their slices and maps are replaced and never modified.
+// settings apply to all schedulers on an engine. Their slices and maps are replaced and never modified.
 type settings struct {
-	pauses   Pauses
-	declared map[string]int64 // on a store, the versions of declared sets by prefix
-	drained  map[string]int64 // when nodes were drained, by name
+	pauses  Pauses
+	drained map[string]int64 // when nodes were drained, by name
 }
 
 func (s settings) equal(as settings) bool {
-	return s.pauses.equal(as.pauses) && maps.Equal(s.declared, as.declared) && maps.Equal(s.drained, as.drained)
+	return s.pauses.equal(as.pauses) && maps.Equal(s.drained, as.drained)
 }
 
-// storedSettings is the JSON form of settings. Kinds, prefixes and names are byte slices because they need not be
+// storedSettings is the JSON form of settings. Kinds and names are byte slices because they need not be
 // UTF-8.
 type storedSettings struct {
-	Version  int               `json:"version"`
-	All      bool              `json:"all,omitempty"`
-	Kinds    [][]byte          `json:"kinds,omitempty"`
-	Declared []declaredVersion `json:"declared,omitempty"`
-	Drained  []drainedNode     `json:"drained,omitempty"`
-}
-
-type declaredVersion struct {
-	Prefix  []byte `json:"prefix"`
-	Version int64  `json:"version"`
+	Version int           `json:"version"`
+	All     bool          `json:"all,omitempty"`
+	Kinds   [][]byte      `json:"kinds,omitempty"`
+	Drained []drainedNode `json:"drained,omitempty"`
 }
 
 type drainedNode struct {
@@ -49,16 +42,13 @@ func (s settings) encode() ([]byte, error) {
 	for _, kind := range s.pauses.Kinds {
 		stored.Kinds = append(stored.Kinds, []byte(kind))
 	}
-	for _, prefix := range slices.Sorted(maps.Keys(s.declared)) {
-		stored.Declared = append(stored.Declared, declaredVersion{[]byte(prefix), s.declared[prefix]})
-	}
 	for _, name := range slices.Sorted(maps.Keys(s.drained)) {
 		stored.Drained = append(stored.Drained, drainedNode{[]byte(name), s.drained[name]})
 	}
 	data, err := json.Marshal(stored)
 	if err == nil && len(data) > engine.MaxNote {
-		err = fmt.Errorf("%w: %d paused kinds, %d declared sets and %d drained nodes take %d bytes; %d are allowed",
-			ErrInvalidTask, len(s.pauses.Kinds), len(s.declared), len(s.drained), len(data), engine.MaxNote)
+		err = fmt.Errorf("%w: %d paused kinds and %d drained nodes take %d bytes; %d are allowed",
+			ErrInvalidTask, len(s.pauses.Kinds), len(s.drained), len(data), engine.MaxNote)
 	}
 	return data, err
 }
@@ -80,12 +70,6 @@ func decodeSettings(data []byte) (s settings, err error) {
 		s.pauses.Kinds = append(s.pauses.Kinds, string(kind))
 	}
 	slices.Sort(s.pauses.Kinds)
-	for _, d := range stored.Declared {
-		if s.declared == nil {
-			s.declared = make(map[string]int64)
-		}
-		s.declared[string(d.Prefix)] = d.Version
-	}
 	for _, d := range stored.Drained {
 		if s.drained == nil {
 			s.drained = make(map[string]int64)

@@ -199,7 +199,7 @@ func (s *simulation) open(t *testing.T, name, workers int, on *simMachine) *simN
 		clocks = on.monotonic
 	}
 	var err error
-	n.Scheduler, err = durable.Join(ctx, over, durable.WithTick(tick), durable.WithLease(s.lease),
+	n.Scheduler, err = durable.New(ctx, over, durable.WithTick(tick), durable.WithLease(s.lease),
 		durable.WithPoolSize(workers), durable.WithNodeName(fmt.Sprint(name)), durable.WithLogger(testkit.Quiet()),
 		durable.WithDraw(locked(s.draws("retry", name).Float64)), durable.WithClocks(clocks))
 	if err != nil {

@@ -273,7 +273,7 @@ func (n *node) skips(l *live, rec *task.Record, of *kind) bool {
 // skipsTo returns the time up to which runs of the task are skipped because its kind skips runs that were missed before
 // Start or runs that are too old. It returns None if no runs are skipped.
 func (n *node) skipsTo(l *live, of *kind) int64 {
-	if !l.Rec.Skippable() || l.claim.starts > 0 || !l.overdue && l.Rec.Due > n.overdueUntil() {
+	if !l.Rec.Skippable() || l.claim.starts > 0 {
 		return engine.None
 	}
 	now := n.now()

@@ -13,18 +13,15 @@ import (
 
 // Stats holds the statistics of a scheduler: first its current state, and then counters since New.
 //
-// Tasks that existed before New are read in the background. Parked is exact once they have been read. Until then it
-// does not include the unread tasks.
+// On an own engine, Pending and Parked are exact, but Parked is too low until the tasks from before New have been read. On
+// a shared engine they are as of the last call to [Scheduler.Counts]. The other numbers cover only this scheduler.
+// Unhandled is 0 on a shared engine. On an own engine it is counted every ten seconds, or every minute if that
+// takes long, and when a handler is registered. Counting takes at most a second, so the number may be too low.
 //
 // OldestWait covers the runs that are queued for a worker. It covers overdue tasks only if no worker takes them,
 // because all workers are busy and the longest run has taken a second, or because no run has started for five seconds.
-// On a node, OldestWait includes free overdue tasks. The information about them may be a second old, or 15 s if the
-// engine is slow. Tasks that are waiting for a handler on this scheduler, for a limit or for the end of a pause are not
-// included.
-//
-// On a node, Pending and Parked cover the whole engine, as of the last call to [Scheduler.Counts]. The other numbers
-// cover only the node, and Unhandled is 0, unless the engine belongs to the node alone. Then it is counted once a minute
-// and when a handler is registered. Counting takes at most a second, so the number may be too low.
+// Free overdue tasks are included as they were up to a second ago, or up to 15 s if the engine is slow. Tasks that are
+// waiting for a handler on this scheduler, for a limit or for the end of a pause are not included.
 type Stats struct {
 	Pending   int // all tasks, including parked tasks
 	Waiting   int // due runs that are waiting for a worker
@@ -50,13 +47,13 @@ type Stats struct {
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, while the task still existed
 	Snoozed   uint64 // calls that returned an error from [Snooze]
 
-	Commits   Timing // successful commits to the store or the engine
+	Commits   Timing // successful commits to the engine
 	Changes   uint64 // tasks added, changed or removed by these commits
-	StoreSize int64  // bytes on disk, if the store is an [engine.SizeReporter]; 0 after Shutdown
-	DiskFree  int64  // free bytes on the disk of an [engine.SpaceReporter]; 0 if unknown or after Shutdown
+	StoreSize int64  // bytes on disk, on an [engine.Owned]; 0 if unknown or after Shutdown
+	DiskFree  int64  // free bytes on that disk; 0 if unknown or after Shutdown
 	DiskSize  int64  // total bytes on that disk; 0 if unknown or after Shutdown
 
-	Node *NodeStats // nil on a store
+	Node *NodeStats // nil on an own engine
 }
 
 // String returns the statistics as one line. It omits commit times and any rare numbers that are 0.
@@ -102,7 +99,7 @@ func (s Stats) String() string {
 	return b.String()
 }
 
-// NodeStats holds the statistics of a node's engine calls: first the current state, and then counters since Join.
+// NodeStats holds the statistics of a node's engine calls: first the current state, and then counters since New.
 type NodeStats struct {
 	Lease    time.Duration // length of the lease, which is renewed every quarter of that length; 0 after Connect
 	LeaseAge time.Duration // time since the last answered renewal was sent; 0 after Shutdown or Connect
@@ -165,7 +162,6 @@ type counter struct {
 	commits                                                          timing
 	lastStart                                                        atomic.Int64 // the scheduler's age at the last start; 0 before the first start
 
-	// Only a node uses the fields below.
 	calls                                                   timing
 	callsFailed, claimed, taken, startsRefused, endsRefused atomic.Uint64
 	renewed, confirm                                        atomic.Int64 // when the last answered renewal was sent; how long the last confirmation took
@@ -223,9 +219,9 @@ func (c *counter) fill(s *Stats) {
 
 // Stats returns the statistics of the scheduler.
 func (s *Scheduler) Stats() Stats {
-	w := s.below.work()
+	w := s.node.work()
 	all := Stats{
-		Pending: s.Len(), Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
+		Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
 		LongestRun: w.longest, SinceStart: w.sinceStart,
 	}
 	paused := s.kinds.pauses()
@@ -234,13 +230,14 @@ func (s *Scheduler) Stats() Stats {
 			all.Limited += k.Limiter.Waiting()
 		}
 	}
-	s.below.fill(&all) // includes the count made by Len
 	if s.reads.enter() {
 		defer s.reads.leave()
-		all.StoreSize = s.below.size()
-		all.DiskFree, all.DiskSize = s.below.space()
-	} else {
-		all.Parked = 0
+		all.Pending, all.Parked = s.node.total()
+		if s.node.alone {
+			all.StoreSize = s.node.owned.Size()
+			all.DiskFree, all.DiskSize = s.node.owned.Space()
+		}
 	}
+	s.node.fill(&all) // includes the calls of total
 	return all
 }

@@ -12,32 +12,34 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// A slowStore takes 3 ms for a commit, and knows its size until it is closed.
-type slowStore struct {
-	*memstore.Store
+// A slowKV is an exclusive KV that takes 3 ms for a commit, and knows its size until it is closed.
+type slowKV struct {
+	*memory.KV
 	closed bool
 }
 
-func (s *slowStore) Commit(changes []engine.Change) error {
+func (*slowKV) Exclusive() {}
+
+func (s *slowKV) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) {
 	time.Sleep(3 * time.Millisecond)
-	return s.Store.Commit(changes)
+	return s.KV.Commit(ctx, txs...)
 }
 
-func (s *slowStore) Size() int64 {
+func (s *slowKV) Size() int64 {
 	if s.closed {
 		panic("the size of a closed store")
 	}
 	return 4711
 }
 
-func (s *slowStore) Close() error {
+func (s *slowKV) Close() error {
 	s.closed = true
-	return s.Store.Close()
+	return nil
 }
 
 // bucketOf returns the index of the bucket that d belongs to.
@@ -52,7 +54,7 @@ func bucketOf(d time.Duration) int {
 
 func TestStats_countsCommitsAndRetries(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Open(&slowStore{Store: k.Store}).Start()
+		k.Open(&slowKV{KV: k.KV}).Start()
 		k.Handle("kind", func(_ context.Context, run durable.Run) error {
 			if run.Attempt < 3 {
 				return errors.New("on purpose")
@@ -195,7 +197,7 @@ func TestStats_ofANode_claims(t *testing.T) {
 // Runs that wait for a worker are in the counters while they wait, with the age of the oldest. After Shutdown there are
 // neither pending nor parked tasks.
 func TestStats_stuckWorkers_andShutdown(t *testing.T) {
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		end := make(chan struct{})
 		k.Handle("stuck", func(context.Context, durable.Run) error { <-end; return nil })
 		k.Handle("parks", func(context.Context, durable.Run) error { return kit.ErrFail }, durable.WithRetry(1, time.Second, time.Second))

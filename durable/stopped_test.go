@@ -14,9 +14,9 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -103,8 +103,8 @@ var notVerbs = []string{"Shutdown", "Err", "Len", "Stats", "Kinds"}
 func TestShutdown_eachVerbIsStopped(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		opts := []durable.Option{durable.WithLogger(testkit.Quiet())}
-		store, stored := durable.New(memstore.New(), opts...)
-		node, joined := durable.Join(ctx, memengine.New(), opts...)
+		store, stored := durable.New(ctx, memory.New().Engine(), opts...)
+		node, joined := durable.New(ctx, memengine.New(), opts...)
 		client, connected := durable.Connect(ctx, memengine.New(), opts...)
 		k.Must(stored, joined, connected)
 		for name, s := range map[string]*durable.Scheduler{"store": store, "node": node, "client": client} {

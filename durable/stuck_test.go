@@ -127,7 +127,7 @@ func TestStuck_whatDoesNotWaitForAWorker(t *testing.T) {
 func TestStuck_backlogAfterDowntime(t *testing.T) {
 	for kind, least := range map[string]time.Duration{"hang": 25 * time.Second, "brief": 0} {
 		t.Run(kind, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				end := make(chan struct{})
 				defer close(end)
 				handle := func() {
@@ -138,7 +138,7 @@ func TestStuck_backlogAfterDowntime(t *testing.T) {
 				for i := range 20_000 {
 					k.Add(durable.Task{Key: fmt.Sprint(i), Kind: kind, Delay: time.Second})
 				}
-				left := k.Store.Reopen()
+				left := k.KV.Clone()
 				k.Kill()
 				k.After(time.Hour)
 				k.Open(left)

@@ -239,7 +239,7 @@ type Info struct {
 	State          State     // as in States
 	PayloadVersion int       // as in Task
 	Started        time.Time // when the running attempt began, by the clock that determines due times; otherwise zero
-	Node           string    // the name of the node that holds the task; empty if the task is free, and on a store
+	Node           string    // the name of the node that holds the task; empty if the task is free
 	Failed         []Failure // the last failed attempts of the run and of the GivenUp runs before it, at most five, newest first
 
 	Shift    time.Duration // how long after each time given by Cron the run is due: a fraction of Jitter

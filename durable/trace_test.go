@@ -16,7 +16,7 @@ import (
 // The trace with which a task is added is in each of its runs, even in a later process.
 func TestTrace_isInEveryRun(t *testing.T) {
 	trace := strings.Repeat("x", durable.MaxTrace)
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		handle := func() {
 			k.Handle("kind", func(_ context.Context, run durable.Run) error {
 				if run.Attempt == 1 {

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +21,12 @@ type forgotten struct {
 
 const (
 	// unhandledEvery is how often a node counts the due tasks without a handler. The first count leaves the program time
-	// to register its handlers. A count takes at most countFor from the first task on, and is then too low.
+	// to register its handlers. On its own engine a node counts as often as that, unless counting takes more than
+	// 1/countShare of the time. A count takes at most countFor from the first task on, and is then too low.
 	unhandledFirst = 10 * time.Second
 	unhandledEvery = time.Minute
 	countFor       = time.Second
+	countShare     = 20
 )
 
 // keepUnhandled counts the due tasks that no node handles, and reports each of their kinds once. It returns how long to
@@ -35,6 +38,7 @@ func (n *node) keepUnhandled() time.Duration {
 	if !counts {
 		return unhandledFirst
 	}
+	began := time.Now()
 	found, ok := n.unhandled()
 	if !ok {
 		return unhandledEvery
@@ -51,6 +55,9 @@ func (n *node) keepUnhandled() time.Duration {
 	}
 	if len(found) > 0 {
 		n.report.note(func(n *notices) { n.unhandled = found })
+	}
+	if n.alone {
+		return min(max(countShare*time.Since(began), unhandledFirst), unhandledEvery)
 	}
 	return unhandledEvery
 }
@@ -85,8 +92,13 @@ func (n *node) unhandled() (found map[string]int, ok bool) {
 			here[class] = true
 		}
 	}
-	pauses := n.kinds.pauses()
 	found = make(map[string]int)
+	if n.alone {
+		if kinds, whole := n.owned.Counted(); whole && !slices.ContainsFunc(kinds, func(k engine.KindCount) bool { return !here[k.Kind] }) {
+			return found, true // without a look at the tasks
+		}
+	}
+	pauses := n.kinds.pauses()
 	ctx, begin, end := within(ctx, countFor)
 	defer end()
 	due := engine.Range{Order: engine.ByDue, After: engine.Position{Due: engine.None}, Until: n.overdueUntil()}

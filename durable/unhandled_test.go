@@ -20,6 +20,7 @@ import (
 
 func unhandled(k *kit.Kit, want int) {
 	k.T.Helper()
+	k.After(12 * sec) // it is counted every ten seconds
 	if n := k.Stats().Unhandled; n != want {
 		k.T.Errorf("%d tasks are unhandled, want %d", n, want)
 	}
@@ -27,7 +28,7 @@ func unhandled(k *kit.Kit, want int) {
 
 // A kind that a release forgot: its tasks wait unchanged for a process that handles it.
 func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "overdue", Kind: "note", Delay: sec}, durable.Task{Key: "due", Kind: "note", Delay: 2 * hour},
 			durable.Task{Key: "far", Kind: "note", Delay: 5 * hour}, durable.Task{Key: "handled", Kind: "fail", Delay: sec})
 		k.Crash("note")
@@ -60,7 +61,7 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 func TestUnhandled_untilHandle_runsAsOverdue(t *testing.T) {
 	testkit.NotForRaces(t)
 	const tasks, rate = 1500, 100
-	inBubble(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		overdue(k, tasks, "late")
 		k.Start()
 		k.Add(durable.Task{Key: "live", Kind: "note", Interval: sec, Times: durable.Forever})
@@ -114,7 +115,7 @@ func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
 			lines = append(lines, fmt.Sprint(e.Data["kind"], " ", e.Data["tasks"]))
 		}
 	}))
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		for i := range 300 {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: []string{"note", "fail"}[i%2], Delay: sec})
 			k.Add(durable.Task{Key: fmt.Sprint("later", i), Kind: "note", Delay: hour})

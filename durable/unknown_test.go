@@ -208,7 +208,7 @@ func onLimited(t *testing.T, over func(engine.Engine) engine.Engine, test func(t
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := durable.Join(ctx, over(e))
+		s, err := durable.New(ctx, over(e))
 		if err != nil {
 			t.Fatal(err)
 		}

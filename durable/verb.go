@@ -3,61 +3,13 @@
 package durable
 
 import (
-	"context"
 	"fmt"
-	"iter"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A backend is the lower half of a [Scheduler]. There are two backends: the keeper, which is the only writer of an
-// [engine.Store], and the node, which shares an [engine.Engine] with other nodes. Tasks and their changes are the same
-// for both (package internal/task). The backends differ in how they store a change and in how they decide whether a run
-// may start.
-type backend interface {
-	now() int64                                                     // the time from which delays are counted, in nanoseconds since 1970
-	do(ctx context.Context, v *verb) error                          // returns when the verb is committed or refused
-	declare(ctx context.Context, d *declaration) (SetResult, error) // returns when the set is stored or refused
-	inquire(ctx context.Context, q question) (runs int, err error)  // asks about runs on all nodes
-	start() error
-	handled(kind string) // called when the kind has been given a handler
-	limit(k *kind)       // sets the limiter of a new kind
-	work() workload      // the workers' current load
-
-	setAll(ctx context.Context, change func(*settings)) error // returns when the change is stored and in force, or refused
-	paused(ctx context.Context) (Pauses, error)
-
-	get(ctx context.Context, key string) (found view, ok bool, err error)
-	getMany(ctx context.Context, keys []string) (found map[string]view, err error)
-	walk(ctx context.Context, over stretch) iter.Seq2[view, error]
-	len() int
-	census(ctx context.Context) (Counts, error)
-	nodes(ctx context.Context) ([]NodeInfo, error)
-	era() uint64                       // the number of past outages; results from before the last outage are old
-	nodeCount() int                    // the number of nodes that run tasks, including this node, as last read
-	overdueUntil() int64               // tasks due by this time count as overdue in CatchUp
-	mayBeOverdue() bool                // false if no task of a kind with a handler can be overdue
-	caughtUp() bool                    // whether only other nodes may have overdue tasks left
-	fill(s *Stats)                     // sets the backend's counters in s
-	backuper() (engine.Backuper, bool) // the store, if it is a Backuper
-	notebook() past.Notebook           // nil if the store has no notes
-	space() (free, size int64)         // bytes on the store's disk, or 0 if unknown
-	size() int64                       // bytes that the store uses, or 0 if unknown
-	Err() error
-	failing() <-chan struct{} // closed when Err is not nil; nil if the backend never fails
-
-	// Shutdown calls these methods in this order.
-	stop()                    // prevents further runs, except those that the wheel starts until it has stopped
-	cancel()                  // cancels the contexts of the runs
-	finish()                  // returns when the results of the runs are stored, or cannot be
-	release() error           // closes the store, if there is one; nothing reads it any longer
-	written() <-chan struct{} // closed when all notices have been passed to the logger
-}
-
-// A verb is a caller's request as data. A keeper applies it within a group, and a node within a batch.
+// A verb is a caller's request as data.
 type verb struct {
 	what     what
 	tasks    []Task          // the valid tasks to add or to set, which become records when the verb is timed

@@ -3,6 +3,8 @@
 package durable
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -13,10 +15,10 @@ import (
 type view struct {
 	rec      *task.Record
 	running  bool
-	starts   int    // as in engine.Stored; 0 on a store
+	starts   int    // as in engine.Stored
 	started  int64  // when the running handler was called, or its start was confirmed; 0 if unknown
 	node     string // the node that holds the task; empty if the task is free
-	revision int64  // the record's revision in the engine; 0 on a store
+	revision int64  // the record's revision in the engine
 }
 
 func (v view) state(now int64) State {
@@ -93,6 +95,12 @@ type stretch struct {
 	from  string          // in other orders: the key at which the stretch begins, inclusive
 }
 
+// end returns the position after all tasks due at or before the given time.
+func end(due int64) engine.Position { return engine.Position{Due: due, Key: beyondKeys} }
+
+// beyondKeys is longer than any key, and therefore sorts after all keys.
+var beyondKeys = strings.Repeat("\xff", MaxKey+1)
+
 type order uint8
 
 const (
@@ -101,3 +109,13 @@ const (
 	byFailing              // tasks with a failed attempt, by key
 	byRunning              // running tasks, by key
 )
+
+// yieldFrom yields the tasks whose keys are not less than from, in key order.
+func yieldFrom(all []view, from string, yield func(view, error) bool) {
+	slices.SortFunc(all, func(a, b view) int { return strings.Compare(a.rec.Key, b.rec.Key) })
+	for _, v := range all {
+		if v.rec.Key >= from && !yield(v, nil) {
+			return
+		}
+	}
+}

@@ -20,7 +20,7 @@ var ErrCancelled = errors.New("durable: the run was cancelled")
 // or ErrStopped.
 type RunningError struct {
 	Token
-	Node string // the node on which the run is in progress; empty on a store
+	Node string // the node on which the run is in progress
 	err  error
 }
 
@@ -48,11 +48,11 @@ func (e *RunningError) Unwrap() error { return e.err }
 // may still be running. On an engine, another node may take up to half a second to answer, and the wait ends after
 // twelve hours. A handler or observer that calls RemoveTaskWait with its own key waits for itself until ctx is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
-	removed := s.below.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
+	removed := s.node.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
 		return false, stopped(removed, "RemoveTaskWait", key)
 	}
-	runs, err := s.below.inquire(ctx, question{Key: []byte(key)})
+	runs, err := s.node.inquire(ctx, question{Key: []byte(key)})
 	if err != nil || runs > 0 {
 		return runs > 0, stopped(err, "RemoveTaskWait", key)
 	}
@@ -88,7 +88,7 @@ func (s *Scheduler) cancelRuns(ctx context.Context, q question) (runs int, err e
 			cancel()
 		}
 	})()
-	runs, err = s.below.inquire(waits, q)
+	runs, err = s.node.inquire(waits, q)
 	if err != nil && waits.Err() != nil {
 		err = stillRunning(nil, ctx.Err())
 	}
@@ -156,20 +156,6 @@ func (r *handlings) reply(some []*handling, cancelled bool) reply {
 		return reply{Ran: ran}
 	}
 	return reply{Ran: ran, Running: true, Generation: running.of.Rec.Generation, Seq: running.of.Rec.Seq}
-}
-
-func (k *keeper) inquire(ctx context.Context, q question) (runs int, err error) {
-	some := k.handlings.watch(q.about(), q.Cancel)
-	if q.Cancel {
-		select {
-		case <-k.ended:
-			return 0, ErrStopped
-		default:
-		}
-		return len(some), nil
-	}
-	ran, err := k.handlings.wait(ctx, k.ended, some)
-	return one(ran), err
 }
 
 // one returns 1 for true and 0 for false.

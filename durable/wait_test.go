@@ -14,9 +14,9 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -162,8 +162,8 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		link := memengine.NewLink(memengine.New())
-		node := k.Use(durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))).Scheduler
-		store := k.Use(durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))).Scheduler
+		node := k.Use(durable.New(ctx, link, durable.WithLogger(testkit.Quiet()))).Scheduler
+		store := k.Use(durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))).Scheduler
 		k.Must(node.Shutdown(ctx), store.Shutdown(ctx))
 		link.SetFaults(func(method string) memengine.Fault {
 			t.Errorf("the engine is asked to %s", method)

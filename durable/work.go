@@ -65,14 +65,6 @@ func (w *workload) busiest() (most KindRuns) {
 	return most
 }
 
-func (k *keeper) work() workload {
-	w := newWorkload(k.wheel, &k.handlings, &k.count, &k.cfg)
-	if due := oldest(k.backlog); due != engine.None && w.isStuck(true) {
-		w.waits(due, k.now())
-	}
-	return w
-}
-
 func (n *node) work() workload {
 	w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg)
 	due := oldest(n.backlog)
@@ -127,6 +119,9 @@ func (n *node) keepLookout() time.Duration {
 		due = n.firstFree()
 	}
 	n.free.Store(due)
+	if n.alone && due != engine.None { // it stays the first one until a worker is free
+		return freeMost
+	}
 	return min(max(freeShare*time.Since(began), n.pace(freeEvery)), freeMost)
 }
 

@@ -35,8 +35,7 @@ func Rescheduled(s engine.Stored, d time.Duration, now int64) (engine.Write, err
 
 // Completion returns a write that completes the run with the note from [Run.Complete], as if its handler had returned
 // nil. now is the engine's time. The write takes effect only if the node still holds the run. If the write takes
-// effect, the node later detects that the run is complete and writes nothing further. A run on an [engine.Store] has no
-// fence, so its write never takes effect.
+// effect, the node later detects that the run is complete and writes nothing further.
 func (r Run) Completion(now int64) engine.Write {
 	if r.rec == nil {
 		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}

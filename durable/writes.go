@@ -211,7 +211,9 @@ func (n *node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	asked := began
 	results, err := n.engine.Commit(ctx, by, batches)
 	for errors.Is(err, engine.ErrNotDone) && !errors.Is(err, engine.ErrTooLarge) && n.own()-began < int64(notDoneFor) {
-		_ = pauseFor(ctx, notDoneEvery)
+		if pauseFor(ctx, notDoneEvery) != nil {
+			break
+		}
 		if sent, batches = n.timely(sent, batches); len(sent) == 0 {
 			return
 		}
@@ -363,7 +365,8 @@ func (n *node) conclude(l *live, r result, completed bool) {
 	}
 }
 
-// hold requests that the node hold the change's tasks that are due soon and have a handler on this node.
+// hold requests that the node hold the change's tasks that are due soon and have a handler on this node. It leaves tasks
+// of a kind with a limit to the engine if there is no room for them, or earlier ones may be there.
 func (n *node) hold(c *change) {
 	soon := n.clock.Earliest(n.own()) + int64(lookAhead)
 	if !slices.ContainsFunc(c.recs, func(rec *task.Record) bool { return rec != nil && rec.Due <= soon }) {
@@ -375,10 +378,18 @@ func (n *node) hold(c *change) {
 		return
 	}
 	for i, rec := range c.recs {
-		if rec == nil || rec.Due > soon || n.kinds.of(rec) == nil || n.roomLocked() <= 0 {
+		if rec == nil || rec.Due > soon {
 			continue
 		}
-		of := n.kinds.Limiter(rec)
-		c.batch[i].Hold = of == nil || len(c.recs) == 1 && of.Room() > 0 // there may not be room for several tasks
+		of := n.kinds.of(rec)
+		if of == nil {
+			continue
+		}
+		room := n.roomLocked() > 0
+		if of.Limiter != nil {
+			room = room && len(c.recs) == 1 && !of.crowded.Load() && of.Limiter.Room() > 0 // there may not be room for several tasks
+			of.crowded.CompareAndSwap(false, !room)
+		}
+		c.batch[i].Hold = room
 	}
 }

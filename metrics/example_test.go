@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -60,12 +60,12 @@ func Example() {
 // A durable scheduler needs an observer only for the histograms.
 func ExampleNewSchedulerCollector() {
 	attempts := metrics.NewAttempts()
-	store := memstore.New() // or a persistent store, such as package durable/pebble
-	s, err := durable.New(store, attempts.Option())
+	ctx := context.Background()
+	e := memory.New().Engine() // or a persistent engine, such as that of package durable/pebble
+	s, err := durable.New(ctx, e, attempts.Option())
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
 	err = s.Handle("recheck", func(context.Context, durable.Run) error { return nil })
 	if err != nil {
 		log.Fatal(err)

@@ -7,14 +7,14 @@
 //	...
 //	err = prometheus.Register(metrics.NewCollector(tw, "sessions", metrics.WithRuns(runs)))
 //
+//	engine, err := postgres.Open(ctx, url)
+//	...
 //	attempts := metrics.NewAttempts()
-//	s, err := durable.New(store, attempts.Option())
+//	s, err := durable.New(ctx, engine, attempts.Option())
 //	...
 //	err = prometheus.Register(metrics.NewSchedulerCollector(s, "orders", metrics.WithAttempts(attempts)))
 //
 //	// In a cluster, each process collects its scheduler, and only one collects the engine.
-//	engine, err := postgres.Open(ctx, url)
-//	...
 //	err = prometheus.Register(metrics.NewEngineCollector(engine, "orders"))
 //
 // The counters and gauges are read at each scrape from [timewheel.TimeWheel.Stats], [durable.Scheduler.Stats] and the
@@ -28,8 +28,8 @@
 // when it ends. Age gauges cover runs that are still waiting or in progress.
 //
 // A wheel has 15 series. With WithRuns, it has 109 series if Prometheus stores classic histograms, or 18 with native
-// histograms. These numbers do not depend on the number of tasks. A scheduler on a store has 41 series, and a node has
-// 70. Each kind of task adds 17 to either. WithAttempts adds 62 series per kind with classic histograms, or 2 with
+// histograms. These numbers do not depend on the number of tasks. A scheduler on an own engine has 41 series, and a node
+// has 70. Each kind of task adds 17 to either. WithAttempts adds 62 series per kind with classic histograms, or 2 with
 // native ones. Beyond 100 kinds, the number of series no longer grows: further kinds share the label value "other".
 //
 // A counter never decreases during the lifetime of its collector.

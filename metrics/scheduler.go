@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// patience is how long a scrape waits for a store or an engine. It omits numbers that are still unknown after that
+// patience is how long a scrape waits for an engine. It omits numbers that are still unknown after that
 // time.
 const patience = 2 * time.Second
 
@@ -97,7 +97,7 @@ func (c *schedulerCollector) Collect(metrics chan<- prometheus.Metric) {
 
 var (
 	commitDuration = prometheus.NewDesc("timewheel_durable_commit_duration_seconds",
-		"Time that a commit took to the store or the engine.", nil, nil)
+		"Time that a commit to the engine took.", nil, nil)
 	callDuration = prometheus.NewDesc("timewheel_durable_engine_call_duration_seconds",
 		"Time from a question to the engine until its answer: joins, renewals, claims and confirmations.", nil, nil)
 )
@@ -113,7 +113,7 @@ func histogram(desc *prometheus.Desc, t durable.Timing) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(desc, t.Count, t.Total.Seconds(), upTo)
 }
 
-// ofNode turns a function of a node's statistics into a function of a reading. Without a node, as on a store, the
+// ofNode turns a function of a node's statistics into a function of a reading. Without a node, as on an own engine, the
 // number is unknown.
 func ofNode(of func(n durable.NodeStats) float64) func(r durableReading) float64 {
 	value := known(of)
@@ -131,7 +131,7 @@ func leased(n durable.NodeStats, d time.Duration) float64 {
 // The name of the counter of parked tasks contains "runs", because in the OpenMetrics format the gauge's name with the
 // suffix _total would denote the same metric.
 var schedulerAccounts = []account[durableReading]{
-	newGauge("timewheel_durable_tasks_pending", "Tasks in the store, parked and paused ones included.",
+	newGauge("timewheel_durable_tasks_pending", "Tasks in the engine, parked and paused ones included.",
 		func(r durableReading) float64 { return float64(r.Pending) }),
 	newGauge("timewheel_durable_tasks_parked", "Tasks that are parked, until they are rescheduled or replaced.",
 		func(r durableReading) float64 { return float64(r.Parked) }),

@@ -22,19 +22,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
 )
 
 var ctx = context.Background()
 
-// newScheduler returns a started scheduler with one worker on the store. It handles the kinds "slow", whose
+// newScheduler returns a started scheduler with one worker on the engine. It handles the kinds "slow", whose
 // runs take a minute, and "fail", whose runs fail and park the task.
-func newScheduler(t *testing.T, store engine.Store) *durable.Scheduler {
+func newScheduler(t *testing.T, on engine.Engine) *durable.Scheduler {
 	t.Helper()
-	s, err := durable.New(store, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, on, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,11 +72,11 @@ func addDurable(t *testing.T, s *durable.Scheduler, kind string, delay time.Dura
 // a task whose kind has no handler, a run that succeeded, one in progress and two waiting for it.
 func inTrouble(t *testing.T) *durable.Scheduler {
 	t.Helper()
-	store := memstore.New()
-	before := newScheduler(t, store)
+	m := memory.New()
+	before := newScheduler(t, m.Engine())
 	handle(t, before, "forgotten", func(context.Context, durable.Run) error { return nil })
 	addDurable(t, before, "forgotten", time.Minute, "unhandled")
-	left := store.Reopen()
+	left := m.Clone().Engine()
 	if err := before.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -143,15 +143,15 @@ func TestSchedulerCollector_reportsTheAccounts(t *testing.T) {
 
 func TestSchedulerCollector_storeFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		s := newScheduler(t, store)
+		m := memory.New()
+		s := newScheduler(t, m.Engine())
 		c := metrics.NewSchedulerCollector(s, "orders")
 		failed := func() float64 { return find(t, c, "timewheel_durable_store_failed").GetGauge().GetValue() }
 		addDurable(t, s, "slow", time.Hour, "a")
 		if failed() != 0 {
 			t.Error("the store has failed before it did")
 		}
-		store.SetFault(errors.New("the disk is full"))
+		m.SetFault(errors.New("the disk is full"))
 		if err := s.AddTask(ctx, durable.Task{Key: "b", Kind: "slow", Delay: time.Hour}); err == nil {
 			t.Fatal("a task was added to a broken store")
 		}
@@ -615,7 +615,7 @@ func gatherAll(t *testing.T) (families []*dto.MetricFamily) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, wheel := newWheel(t, "w")
 		defer tw.Stop()
-		s := newScheduler(t, memstore.New())
+		s := newScheduler(t, memory.New().Engine())
 		defer func() {
 			if err := s.Shutdown(ctx); err != nil {
 				t.Error(err)
@@ -673,7 +673,7 @@ func TestNames_areThoseOfTheReadme(t *testing.T) {
 func TestSchedulerCollector_afterAnEngineHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := memengine.NewLink(memengine.New())
-		s, err := durable.Join(ctx, link, durable.WithLogger(testkit.Quiet()))
+		s, err := durable.New(ctx, link, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
 		}

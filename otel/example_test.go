@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/otel"
 )
 
@@ -21,7 +21,7 @@ func Example() {
 	spans := tracetest.NewInMemoryExporter() // or an exporter that sends them to a collector
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
 
-	s, err := durable.New(memstore.New(), otel.Option(provider))
+	s, err := durable.New(context.Background(), memory.New().Engine(), otel.Option(provider))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,12 +64,12 @@ func Example() {
 func ExampleMiddleware() {
 	spans := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
-	s, err := durable.New(memstore.New())
+	ctx := context.Background()
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
 	nothing := func(context.Context, durable.Run) error { return nil }
-	ctx := context.Background()
 	for _, err := range []error{
 		s.Handle("payment", nothing, durable.WithKindMiddleware(otel.Middleware(provider))),
 		s.Handle("heartbeat", nothing),

@@ -3,7 +3,7 @@
 // Package otel traces the runs of durable schedulers with OpenTelemetry. Each call of a handler gets a span, which is
 // linked to the span that added the task.
 //
-//	s, err := durable.New(store, otel.Option(provider))
+//	s, err := durable.New(ctx, engine, otel.Option(provider))
 //	...
 //	task := durable.Task{Key: "order:42", Kind: "recheck", Delay: 30 * time.Minute}
 //	otel.Inject(ctx, &task)

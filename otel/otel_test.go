@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -41,11 +41,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// schedulers are a scheduler on a store, and a node.
+// schedulers are a scheduler on an own engine, and a node.
 var schedulers = map[string]func(opts ...durable.Option) (*durable.Scheduler, error){
-	"store": func(opts ...durable.Option) (*durable.Scheduler, error) { return durable.New(memstore.New(), opts...) },
+	"own": func(opts ...durable.Option) (*durable.Scheduler, error) {
+		return durable.New(ctx, memory.New().Engine(), opts...)
+	},
 	"node": func(opts ...durable.Option) (*durable.Scheduler, error) {
-		return durable.Join(ctx, memengine.New(), opts...)
+		return durable.New(ctx, memengine.New(), opts...)
 	},
 }
 
@@ -167,7 +169,7 @@ func TestMiddleware_panicAndGoexit_areErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				provider, spans := newProvider(t)
-				s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+				s, err := durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 				must(t, err)
 				must(t, s.Handle("kind", h, durable.WithKindMiddleware(otel.Middleware(provider)), durable.WithRetry(1, time.Second, time.Second)))
 				must(t, s.Start())

@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
-// lease is the lease of the nodes: the default of durable.Join.
+// lease is the lease of the nodes: the default of durable.New.
 const lease = 5 * time.Second
 
 // withNodes measures on a new server with two nodes that are ready.

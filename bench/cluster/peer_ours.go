@@ -17,7 +17,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// oursPeer is durable.Join over durable/postgres, both with their defaults. Its tasks are of one kind, or take turns
+// oursPeer is durable.New over durable/postgres, both with their defaults. Its tasks are of one kind, or take turns
 // between several.
 type oursPeer struct {
 	kinds   int // 0 means one
@@ -50,7 +50,7 @@ func (p oursPeer) join(
 	if err != nil {
 		return nil, err
 	}
-	s, err := durable.Join(ctx, engine, opts...)
+	s, err := durable.New(ctx, engine, opts...)
 	if err != nil {
 		engine.Close()
 		return nil, err

@@ -30,10 +30,8 @@ type measurement func(size sizes, dir string) (map[string]float64, error)
 
 const (
 	ours   = "durable"
-	memory = "durable, store in memory"
-	node   = "durable, engine in memory"
-	alone  = "durable, node on Pebble"
-	bare   = "durable, no fingerprints"
+	own    = "durable, own engine in memory"
+	shared = "durable, shared engine in memory"
 	free   = "durable, no limit"
 	raw    = "pebble"
 	disk   = "disk"
@@ -42,21 +40,21 @@ const (
 )
 
 func peerNames() []string {
-	return []string{ours, memory, node, alone, bare, free, raw, disk, redis, pg}
+	return []string{ours, own, shared, free, raw, disk, redis, pg}
 }
 
 // cases are the measurements by case and peer.
 var cases = map[string]map[string]measurement{
 	"add-one":   {ours: oursAddOne, raw: pebbleAddOne, disk: diskAddOne},
-	"add-1024":  {ours: oursAddMany, alone: aloneAddMany, bare: bareAddMany, raw: pebbleAddMany, redis: asynqAddMany, pg: riverAddMany},
-	"add-batch": {ours: oursAddBatch, alone: aloneAddBatch, bare: bareAddBatch, raw: pebbleAddBatch, pg: riverAddBatch},
-	"remove":    {ours: oursRemove, alone: aloneRemove, redis: asynqRemove, pg: riverRemove},
-	"run":       {ours: oursRun, alone: aloneRun},
+	"add-1024":  {ours: oursAddMany, raw: pebbleAddMany, redis: asynqAddMany, pg: riverAddMany},
+	"add-batch": {ours: oursAddBatch, raw: pebbleAddBatch, pg: riverAddBatch},
+	"remove":    {ours: oursRemove, redis: asynqRemove, pg: riverRemove},
+	"run":       {ours: oursRun},
 	"set-one":   onEach(setOne),
 	"idle":      onEach(idle),
 	"add-heap":  onEach(addAllocs),
 	"run-heap":  onEach(runAllocs),
-	"open":      {ours: oursOpen, bare: bareOpen},
+	"open":      {ours: oursOpen},
 	"lateness":  {ours: oursLateness, redis: asynqLateness, pg: riverLateness},
 	"crowd":     {ours: limitedCrowd, free: unlimitedCrowd},
 }

@@ -11,33 +11,33 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 // An opener opens a scheduler as open does.
 type opener func(dir string, opts ...durable.Option) (*durable.Scheduler, *counter, error)
 
-func openMemstore(_ string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
-	return counted(durable.New(memstore.New(), opts...))
+func openOwn(_ string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
+	return counted(durable.New(ctx, memory.New().Engine(), opts...))
 }
 
-func openMemengine(_ string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
-	return counted(durable.Join(ctx, memengine.New(), opts...))
+func openShared(_ string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
+	return counted(durable.New(ctx, memengine.New(), opts...))
 }
 
-// onEach returns the measurement with a scheduler on Pebble, on the store in memory, on the engine in memory, and on an
-// exclusive engine on Pebble.
+// onEach returns the measurement with a scheduler on Pebble, on an engine of its own in memory, and on a shared engine
+// in memory.
 func onEach(measure func(size sizes, dir string, open opener) (map[string]float64, error)) map[string]measurement {
 	with := func(open opener) measurement {
 		return func(size sizes, dir string) (map[string]float64, error) { return measure(size, dir, open) }
 	}
-	return map[string]measurement{ours: with(open), memory: with(openMemstore), node: with(openMemengine), alone: with(openNode)}
+	return map[string]measurement{ours: with(open), own: with(openOwn), shared: with(openShared)}
 }
 
 // setOne lets many callers set the task of one key again and again.
 func setOne(size sizes, dir string, open opener) (map[string]float64, error) {
-	return started(open, dir, nil, 0, func(s *durable.Scheduler) (map[string]float64, error) {
+	return started(open, dir, 0, func(s *durable.Scheduler) (map[string]float64, error) {
 		var n atomic.Int64
 		began := time.Now()
 		_, err := together(callers, callers, func(int) error {
@@ -59,7 +59,7 @@ func setOne(size sizes, dir string, open opener) (map[string]float64, error) {
 
 // idle counts how often the process wakes up while no task is due and no call is made.
 func idle(size sizes, dir string, open opener) (map[string]float64, error) {
-	return started(open, dir, nil, size.live, func(*durable.Scheduler) (map[string]float64, error) {
+	return started(open, dir, size.live, func(*durable.Scheduler) (map[string]float64, error) {
 		runtime.GC()
 		time.Sleep(size.duration) // the background work after the adds has ended
 		before, err := switches()
@@ -87,7 +87,7 @@ func addAllocs(size sizes, dir string, open opener) (map[string]float64, error) 
 	for i := range tasks {
 		tasks[i] = task(i, far(i))
 	}
-	return started(open, dir, nil, 0, func(s *durable.Scheduler) (map[string]float64, error) {
+	return started(open, dir, 0, func(s *durable.Scheduler) (map[string]float64, error) {
 		return allocations(size.adds, func() error {
 			_, err := together(callers, size.adds, func(i int) error { return s.AddTask(ctx, tasks[i]) })
 			return err

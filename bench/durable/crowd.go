@@ -31,11 +31,11 @@ func unlimitedCrowd(size sizes, dir string) (map[string]float64, error) { return
 
 // crowd measures how late the other tasks are, and how many tasks of the crowd run per second.
 func crowd(size sizes, dir string, limit ...durable.KindOption) (map[string]float64, error) {
-	store, err := pebble.Open(filepath.Join(dir, "tasks"))
+	e, err := pebble.Open(ctx, filepath.Join(dir, "tasks"))
 	if err != nil {
 		return nil, err
 	}
-	s, err := durable.New(store)
+	s, err := durable.New(ctx, e)
 	if err != nil {
 		return nil, err
 	}

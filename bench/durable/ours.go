@@ -22,13 +22,13 @@ var ctx = context.Background()
 
 // open opens a scheduler on Pebble in the directory, with one kind whose runs are counted.
 func open(dir string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
-	store, err := pebble.Open(filepath.Join(dir, "tasks"))
+	e, err := pebble.Open(ctx, filepath.Join(dir, "tasks"))
 	if err != nil {
 		return nil, nil, err
 	}
-	s, c, err := counted(durable.New(store, opts...))
+	s, c, err := counted(durable.New(ctx, e, opts...))
 	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
+		return nil, nil, errors.Join(err, e.Close())
 	}
 	return s, c, nil
 }
@@ -92,37 +92,14 @@ func oursAddOne(size sizes, dir string) (map[string]float64, error) {
 	return map[string]float64{"ops": perSecond(n, time.Since(began))}, s.Shutdown(ctx)
 }
 
-func oursAddMany(size sizes, dir string) (map[string]float64, error) { return addMany(size, dir, open) }
-func bareAddMany(size sizes, dir string) (map[string]float64, error) {
-	return addMany(size, dir, open, durable.WithoutKeyFilter())
-}
-func aloneAddMany(size sizes, dir string) (map[string]float64, error) {
-	return addMany(size, dir, openNode)
-}
-func oursAddBatch(size sizes, dir string) (map[string]float64, error) {
-	return addBatch(size, dir, open)
-}
-func bareAddBatch(size sizes, dir string) (map[string]float64, error) {
-	return addBatch(size, dir, open, durable.WithoutKeyFilter())
-}
-func aloneAddBatch(size sizes, dir string) (map[string]float64, error) {
-	return addBatch(size, dir, openNode)
-}
-func oursRemove(size sizes, dir string) (map[string]float64, error) { return remove(size, dir, open) }
-func aloneRemove(size sizes, dir string) (map[string]float64, error) {
-	return remove(size, dir, openNode)
-}
-func oursRun(size sizes, dir string) (map[string]float64, error)  { return run(size, dir, open) }
-func aloneRun(size sizes, dir string) (map[string]float64, error) { return run(size, dir, openNode) }
-
-func addMany(size sizes, dir string, open opener, opts ...durable.Option) (map[string]float64, error) {
-	return withLive(size, dir, open, opts, func(s *durable.Scheduler) (float64, error) {
+func oursAddMany(size sizes, dir string) (map[string]float64, error) {
+	return withLive(size, dir, func(s *durable.Scheduler) (float64, error) {
 		return together(callers, size.adds, func(i int) error { return s.AddTask(ctx, task(size.live+i, far(i))) })
 	})
 }
 
-func addBatch(size sizes, dir string, open opener, opts ...durable.Option) (map[string]float64, error) {
-	return withLive(size, dir, open, opts, func(s *durable.Scheduler) (float64, error) {
+func oursAddBatch(size sizes, dir string) (map[string]float64, error) {
+	return withLive(size, dir, func(s *durable.Scheduler) (float64, error) {
 		ops, err := together(batchers, size.adds/batch, func(i int) error {
 			return fill(s, size.live+i*batch, batch, far)
 		})
@@ -130,17 +107,17 @@ func addBatch(size sizes, dir string, open opener, opts ...durable.Option) (map[
 	})
 }
 
-func remove(size sizes, dir string, open opener) (map[string]float64, error) {
-	return withLive(size, dir, open, nil, func(s *durable.Scheduler) (float64, error) {
+func oursRemove(size sizes, dir string) (map[string]float64, error) {
+	return withLive(size, dir, func(s *durable.Scheduler) (float64, error) {
 		return together(callers, size.adds, func(i int) error { return s.RemoveTask(ctx, key(i*7919%size.live)) })
 	})
 }
 
 // withLive measures calls per second on a started scheduler with far tasks.
 func withLive(
-	size sizes, dir string, open opener, opts []durable.Option, measure func(s *durable.Scheduler) (float64, error),
+	size sizes, dir string, measure func(s *durable.Scheduler) (float64, error),
 ) (map[string]float64, error) {
-	return started(open, dir, opts, size.live, func(s *durable.Scheduler) (map[string]float64, error) {
+	return started(open, dir, size.live, func(s *durable.Scheduler) (map[string]float64, error) {
 		ops, err := measure(s)
 		return map[string]float64{"ops": ops}, err
 	})
@@ -148,9 +125,9 @@ func withLive(
 
 // started measures on a started scheduler with n far tasks.
 func started(
-	open opener, dir string, opts []durable.Option, live int, measure func(s *durable.Scheduler) (map[string]float64, error),
+	open opener, dir string, live int, measure func(s *durable.Scheduler) (map[string]float64, error),
 ) (map[string]float64, error) {
-	s, _, err := open(dir, opts...)
+	s, _, err := open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +168,7 @@ func together(goroutines, n int, f func(i int) error) (float64, error) {
 	return perSecond(n, time.Since(began)), nil
 }
 
-func run(size sizes, dir string, open opener) (map[string]float64, error) {
+func oursRun(size sizes, dir string) (map[string]float64, error) {
 	s, _, err := open(dir, durable.WithCatchUp(math.MaxInt32))
 	if err != nil {
 		return nil, err
@@ -199,7 +176,7 @@ func run(size sizes, dir string, open opener) (map[string]float64, error) {
 	if err := fill(s, 0, size.due, func(int) time.Duration { return time.Millisecond }); err != nil {
 		return nil, err
 	}
-	time.Sleep(2 * time.Second) // for a node a task is overdue when it has been due for a second
+	time.Sleep(2 * time.Second) // a task is overdue when it has been due for a second
 	began := time.Now()
 	if err := s.Start(); err != nil {
 		return nil, err
@@ -210,15 +187,10 @@ func run(size sizes, dir string, open opener) (map[string]float64, error) {
 	return map[string]float64{"ops": perSecond(size.due, time.Since(began))}, s.Shutdown(ctx)
 }
 
-func oursOpen(size sizes, dir string) (map[string]float64, error) { return reopen(size, dir) }
-func bareOpen(size sizes, dir string) (map[string]float64, error) {
-	return reopen(size, dir, durable.WithoutKeyFilter())
-}
-
-// reopen measures the open of a store with far tasks, up to the first run of a new task, and the memory used some
+// oursOpen measures the open of an engine with far tasks, up to the first run of a new task, and the memory used some
 // seconds later, after a garbage collection.
-func reopen(size sizes, dir string, opts ...durable.Option) (map[string]float64, error) {
-	s, _, err := open(dir, durable.WithoutKeyFilter()) // the tasks must not be in memory before they are read
+func oursOpen(size sizes, dir string) (map[string]float64, error) {
+	s, _, err := open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +202,7 @@ func reopen(size sizes, dir string, opts ...durable.Option) (map[string]float64,
 	}
 	debug.FreeOSMemory()
 	began := time.Now()
-	s, c, err := open(dir, opts...)
+	s, c, err := open(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func diskAddOne(size sizes, dir string) (map[string]float64, error) {
 	return map[string]float64{"ops": perSecond(n, time.Since(began))}, nil
 }
 
-// openRaw opens Pebble with the same amount of memory as the scheduler's store.
+// openRaw opens Pebble with the same amount of memory as the scheduler's engine.
 func openRaw(dir string) (*pebble.DB, error) {
 	cache := pebble.NewCache(32 << 20)
 	defer cache.Unref()
@@ -78,25 +78,28 @@ func pebbleAddBatch(size sizes, dir string) (map[string]float64, error) {
 	})
 }
 
-// rawBatch inserts n records in one synced commit: the same bytes that the scheduler's store writes for them, in two
+// rawBatch inserts n records in one synced commit: as many bytes as the scheduler's engine writes for them, in two
 // rows each, but without checking whether they exist.
 func rawBatch(db *pebble.DB, from, n int) error {
 	b := db.NewBatch()
 	defer func() { _ = b.Close() }()
 	for i := from; i < from+n; i++ {
 		due := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(far(i)).UnixNano()))
-		if err := b.Set([]byte("k"+key(i)), due, nil); err != nil {
+		if err := b.Set([]byte("t"+key(i)), head, nil); err != nil {
 			return err
 		}
-		if err := b.Set(append(append([]byte{'d'}, due...), key(i)...), data, nil); err != nil {
+		if err := b.Set(append(append([]byte("fk\x00\x01\x00"), due...), key(i)...), data, nil); err != nil {
 			return err
 		}
 	}
 	return b.Commit(pebble.Sync)
 }
 
-// data is as long as the data of a task: its payload and its other fields.
-var data = make([]byte, recordLen+28)
+// The values of a task's rows are as long as these: head has what the engine needs of it, and data the whole task.
+var (
+	head = make([]byte, 23)
+	data = make([]byte, recordLen+51)
+)
 
 func rawWithLive(size sizes, dir string, measure func(db *pebble.DB) (float64, error)) (map[string]float64, error) {
 	db, err := openRaw(dir)

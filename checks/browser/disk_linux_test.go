@@ -46,12 +46,12 @@ func (t *text) String() string {
 func TestScheduler_volumeFull(t *testing.T) {
 	volume := testkit.SmallVolume(t, 60)
 	dir := filepath.Join(volume, "tasks")
-	store, err := pebble.Open(dir)
+	e, err := pebble.Open(t.Context(), dir)
 	must(t, err)
 	said := &text{}
 	log := logrus.New()
 	log.SetOutput(said)
-	s, source := newScheduler(t, store, durable.WithLogger(log))
+	s, source := newScheduler(t, e, durable.WithLogger(log))
 	must(t, s.Handle("order", works), s.Start())
 	putMany(t, s, 5, durable.Task{Key: "tick", Kind: "order", Interval: time.Second, Times: durable.Forever})
 	handler := &restarted{}
@@ -84,9 +84,9 @@ func TestScheduler_volumeFull(t *testing.T) {
 	}
 
 	must(t, os.Remove(filler))
-	store, err = pebble.Open(dir)
+	e, err = pebble.Open(t.Context(), dir)
 	must(t, err)
-	s, source = newScheduler(t, store)
+	s, source = newScheduler(t, e)
 	ran := &runs{of: make(map[string]int)}
 	must(t, s.Handle("order", ran.handle), s.Start())
 	handler.with(dashboard.Handler([]dashboard.Source{source}))

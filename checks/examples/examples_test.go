@@ -36,13 +36,6 @@ var exempt = map[string]string{
 	"durable.State.String":              byFmt,
 	"durable.Attempt.String":            byFmt,
 	"durable.PastRun.String":            byFmt,
-	"durable/memstore.Store.ByKey":      byScheduler,
-	"durable/memstore.Store.Failing":    byScheduler,
-	"durable/memstore.Store.Commit":     byScheduler,
-	"durable/memstore.Store.Get":        byScheduler,
-	"durable/memstore.Store.Due":        byScheduler,
-	"durable/memstore.Store.Keys":       byScheduler,
-	"durable/memstore.Store.Close":      byScheduler,
 	"durable/memengine.Engine.Claim":    byNode,
 	"durable/memengine.Engine.Confirm":  byNode,
 	"durable/memengine.Engine.Get":      byNode,
@@ -72,18 +65,6 @@ var exempt = map[string]string{
 	"durable/postgres.Engine.Renew":     byNode,
 	"durable/pebble.Damage.String":      byFmt,
 	"durable/pebble.Doubt.String":       byFmt,
-	"durable/pebble.Store.ByKey":        byScheduler,
-	"durable/pebble.Store.Failing":      byScheduler,
-	"durable/pebble.Store.Commit":       byScheduler,
-	"durable/pebble.Store.Get":          byScheduler,
-	"durable/pebble.Store.Due":          byScheduler,
-	"durable/pebble.Store.Keys":         byScheduler,
-	"durable/pebble.Store.Len":          byScheduler,
-	"durable/pebble.Store.Failed":       byScheduler,
-	"durable/pebble.Store.Err":          byScheduler,
-	"durable/pebble.Store.Backup":       byScheduler,
-	"durable/pebble.Store.Size":         byScheduler,
-	"durable/pebble.Store.Space":        byScheduler,
 	"durable/postgres.Engine.Health":    "is called by package metrics; engine.HealthReporter says what it does",
 	"durable.NewWrite":                  "is for who writes an engine; it is in the example of durable/engine",
 	"durable.Rescheduled":               "is for who writes an engine; it is in the example of durable/engine",
@@ -94,22 +75,11 @@ var exempt = map[string]string{
 	"durable.MaxTrace":                  "is named by Task.Trace",
 	"durable.MaxGroup":                  "is named by Task.Group",
 	"durable.MaxCron":                   "is named by Task.Cron",
-
-	"durable/memstore.Store.Settings":    byScheduler,
-	"durable/memstore.Store.SetSettings": byScheduler,
-	"durable/pebble.Store.Settings":      byScheduler,
-	"durable/pebble.Store.SetSettings":   byScheduler,
-	"durable/memstore.Store.Notes":       byNoter,
-	"durable/memstore.Store.SetNotes":    byNoter,
-	"durable/pebble.Store.Notes":         byNoter,
-	"durable/pebble.Store.SetNotes":      byNoter,
 }
 
 const (
-	byFmt       = "is called by package fmt"
-	byScheduler = "is called by the scheduler; engine.Store says what it does"
-	byNoter     = "is called by the scheduler; engine.Noter says what it does"
-	byNode      = "is called by the nodes; engine.Engine says what it does"
+	byFmt  = "is called by package fmt"
+	byNode = "is called by the nodes; engine.Engine says what it does"
 )
 
 func TestEveryExportedName_isInAnExample(t *testing.T) {
@@ -121,7 +91,7 @@ func TestEveryExportedName_isInAnExample(t *testing.T) {
 	for path, dir := range found {
 		name := strings.TrimPrefix(path, module+"/")
 		if name == "durable/engine" {
-			continue // a contract, used completely by enginetest and storetest
+			continue // a contract, used completely by enginetest
 		}
 		for _, missing := range missing(t, path, dir) {
 			full := name + "." + missing

@@ -89,7 +89,6 @@ func table(t *testing.T) []row {
 			by: "durable/backlog_test.go: TestCatchUp_whatFallsDueNow_isNotDelayed"},
 		{file: "durable/README.md", text: "make a seventh as many calls a second with one key", by: "durable/postgres/burst_bench_test.go: BenchmarkBurst"},
 		{file: "durable/README.md", text: "some # bytes of memory a task", figures: []figure{keyFilter}},
-		{file: "durable/options.go", text: "saves about # bytes of memory per task", figures: []figure{keyFilter}},
 
 		{file: "durable/postgres/README.md", text: "That is # s for # in memory",
 			figures: []figure{
@@ -112,14 +111,6 @@ func table(t *testing.T) []row {
 		{file: "docs/testing.md", text: "A seed takes 20 ms", by: "durable/simulation_test.go: TestSimulation("},
 		{file: "docs/testing.md", text: "137,224 kinds of damage: 96,432 are reported by `Open`, 40,792 do no harm",
 			by: "durable/pebble/damage_test.go: TestDamage_ofEachFile_isNoticedOrHarmless"},
-	}
-	for _, c := range [][3]string{
-		{"| adds a second, 1,024 callers |", "add-1024"}, {"| adds in batches of 1,000 |", "add-batch"},
-		{"| removes, 1,024 callers |", "remove"}, {"| SetTask of one key, 1,024 callers |", "set-one"}, {"| overdue runs |", "run"},
-	} {
-		a, b := durable.cell(c[1], keeper, "a second"), durable.cell(c[1], node, "a second")
-		rows = append(rows, row{file: "docs/design.md", text: c[0] + " # | # | # |",
-			figures: []figure{a.whole(), b.whole(), b.over(a).digits(2)}})
 	}
 	return rows
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -461,7 +461,7 @@ func TestAlerts_onTwoStuckNodes(t *testing.T) {
 		time.AfterFunc(released, func() { close(answer) })
 		hangs := map[string]durable.Handler{"hang": func(context.Context, durable.Run) error { <-answer; return nil }}
 		for _, name := range []string{"orders-1", "orders-2"} {
-			s, err := durable.Join(context.Background(), engine, durable.WithLogger(testkit.Quiet()),
+			s, err := durable.New(context.Background(), engine, durable.WithLogger(testkit.Quiet()),
 				durable.WithNodeName(name), durable.WithPoolSize(8))
 			if err != nil {
 				t.Fatal(err)
@@ -519,14 +519,14 @@ func onScrapes(t *testing.T, scrapes []scrape) history {
 	return evaluate(t, store(t, scrapes, true), begin, scrapes[len(scrapes)-1].at.Sub(begin))
 }
 
-// pauseDue runs a scheduler on a store and a node. Each has due tasks of a handled and an unhandled kind, both paused.
+// pauseDue runs a scheduler on an engine of its own and a node. Each has due tasks of a handled and an unhandled kind, both paused.
 func pauseDue(t *testing.T, registry *prometheus.Registry, pause func(*durable.Scheduler, context.Context) error) {
 	works := func(context.Context, durable.Run) error { return nil }
 	kinds := map[string]durable.Handler{"kind": works}
-	store, engine, quiet := memstore.New(), memengine.New(), prometheus.NewRegistry()
+	own, engine, quiet := memory.New(), memengine.New(), prometheus.NewRegistry()
 	newNode(t, registry, "orders", engine, kinds)
 	other := newNode(t, quiet, "orders", engine, kinds)
-	for _, s := range []*durable.Scheduler{newScheduler(t, quiet, "shop", store, kinds), other} {
+	for _, s := range []*durable.Scheduler{newScheduler(t, quiet, "shop", own.Engine(), kinds), other} {
 		if err := s.Handle("gone", works); err != nil {
 			t.Fatal(err)
 		}
@@ -538,7 +538,7 @@ func pauseDue(t *testing.T, registry *prometheus.Registry, pause func(*durable.S
 			t.Fatal(err)
 		}
 	}
-	newScheduler(t, registry, "shop", store.Reopen(), kinds)
+	newScheduler(t, registry, "shop", own.Clone().Engine(), kinds)
 	if err := other.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -551,7 +551,7 @@ func TestAlerts_onALimitedKind(t *testing.T) {
 		works := func(context.Context, durable.Run) error { return nil }
 		kinds := map[string]durable.Handler{"kind": works}
 		for _, s := range []*durable.Scheduler{
-			newScheduler(t, registry, "shop", memstore.New(), kinds), newNode(t, registry, "orders", memengine.New(), kinds),
+			newScheduler(t, registry, "shop", memory.New().Engine(), kinds), newNode(t, registry, "orders", memengine.New(), kinds),
 		} {
 			if err := s.Handle("limited", works, durable.WithClusterRate(1, 5*time.Minute, 1)); err != nil {
 				t.Fatal(err)
@@ -589,7 +589,7 @@ func TestAlerts_onALimitedKind(t *testing.T) {
 // other kind.
 func TestAlerts_onABacklogNextToALimitedKind(t *testing.T) {
 	scrapes := record(t, 120, func(t *testing.T, registry *prometheus.Registry) {
-		s, err := durable.Join(context.Background(), memengine.New(),
+		s, err := durable.New(context.Background(), memengine.New(),
 			durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
@@ -654,7 +654,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			time.AfterFunc(61*time.Second, tw.Stop)
 		}, []string{"TimewheelStopped"}},
 		"a handler hangs, and one fails": {func(t *testing.T, registry *prometheus.Registry) {
-			s := newScheduler(t, registry, "orders", memstore.New(), map[string]durable.Handler{
+			s := newScheduler(t, registry, "orders", memory.New().Engine(), map[string]durable.Handler{
 				"fail": func(context.Context, durable.Run) error { return errors.New("on purpose") },
 				"hang": func(ctx context.Context, _ durable.Run) error { <-ctx.Done(); return ctx.Err() },
 			})
@@ -665,10 +665,10 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 		}, []string{"TimewheelDurableNothingStarts", "TimewheelDurableOldestWait", "TimewheelDurableTasksParked"}},
 		"all that could wait is paused": {func(t *testing.T, registry *prometheus.Registry) {
 			works := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
-			engine, left := memengine.New(), memstore.New()
+			engine, left := memengine.New(), memory.New()
 			quiet := prometheus.NewRegistry()
 			other := newNode(t, quiet, "orders", engine, map[string]durable.Handler{"gone": works["kind"]})
-			before := newScheduler(t, quiet, "shop", left, map[string]durable.Handler{"gone": works["kind"]})
+			before := newScheduler(t, quiet, "shop", left.Engine(), map[string]durable.Handler{"gone": works["kind"]})
 			for _, s := range []*durable.Scheduler{
 				other, before, newNode(t, registry, "orders", engine, works),
 			} {
@@ -681,7 +681,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 					}
 				}
 			}
-			newScheduler(t, registry, "shop", left.Reopen(), works)
+			newScheduler(t, registry, "shop", left.Clone().Engine(), works)
 			if err := other.Shutdown(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -695,14 +695,14 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			})
 		}, nil},
 		"a release forgets a kind": {func(t *testing.T, registry *prometheus.Registry) {
-			left := memstore.New()
+			left := memory.New()
 			kinds := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
-			before := newScheduler(t, prometheus.NewRegistry(), "orders", left, kinds)
+			before := newScheduler(t, prometheus.NewRegistry(), "orders", left.Engine(), kinds)
 			addDurable(t, before, durable.Task{Key: "k", Kind: "kind", Delay: time.Minute})
-			newScheduler(t, registry, "orders", left.Reopen(), nil)
+			newScheduler(t, registry, "orders", left.Clone().Engine(), nil)
 		}, []string{"TimewheelDurableTasksUnhandled"}},
 		"all runs of a kind fail": {func(t *testing.T, registry *prometheus.Registry) {
-			s := newScheduler(t, registry, "orders", memstore.New(), map[string]durable.Handler{
+			s := newScheduler(t, registry, "orders", memory.New().Engine(), map[string]durable.Handler{
 				"fail": func(context.Context, durable.Run) error { return errors.New("on purpose") },
 			})
 			for i := range 20 {
@@ -739,12 +739,12 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			}
 		}, []string{"TimewheelDurableEndsRefused"}},
 		"the disk is full": {func(t *testing.T, registry *prometheus.Registry) {
-			store := memstore.New()
-			s := newScheduler(t, registry, "orders", store, map[string]durable.Handler{
+			m := memory.New()
+			s := newScheduler(t, registry, "orders", m.Engine(), map[string]durable.Handler{
 				"kind": func(context.Context, durable.Run) error { return nil },
 			})
 			addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Delay: time.Minute})
-			store.SetFault(errors.New("no space left on device"))
+			m.SetFault(errors.New("no space left on device"))
 		}, []string{"TimewheelDurableStoreFailed"}},
 	} {
 		t.Run(name, func(t *testing.T) {

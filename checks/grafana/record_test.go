@@ -22,8 +22,9 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -103,12 +104,12 @@ func addTask(t *testing.T, tw *timewheel.TimeWheel, task timewheel.Task) {
 	}
 }
 
-// newScheduler returns a started scheduler on a store that handles the kinds. Its collector is registered.
-func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on engine.Store,
+// newScheduler returns a started scheduler with one worker that handles the kinds. Its collector is registered.
+func newScheduler(t *testing.T, registry *prometheus.Registry, name string, on engine.Engine,
 	kinds map[string]durable.Handler,
 ) *durable.Scheduler {
 	t.Helper()
-	s, err := durable.New(on, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(context.Background(), on, durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func newNode(t *testing.T, registry *prometheus.Registry, name string, on engine
 	kinds map[string]durable.Handler,
 ) *durable.Scheduler {
 	t.Helper()
-	s, err := durable.Join(context.Background(), on, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(context.Background(), on, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +171,12 @@ func addDurable(t *testing.T, s *durable.Scheduler, task durable.Task) {
 	}
 }
 
-// A sizedStore is a store that knows its size.
-type sizedStore struct{ *memstore.Store }
+// A sized KV is a KV for one process that knows its size.
+type sized struct{ *memory.KV }
 
-func (sizedStore) Size() int64 { return 1 << 20 }
+func (sized) Exclusive() {}
+
+func (sized) Size() int64 { return 1 << 20 }
 
 // A healthy engine is an engine on a server without trouble.
 type healthy struct{ engine.Engine }
@@ -182,8 +185,8 @@ func (healthy) Health(context.Context) (engine.Health, error) {
 	return engine.Health{OldestTransaction: time.Millisecond, DeadRows: 100, Size: 1 << 20, Replicated: true, Standbys: 2}, nil
 }
 
-// steady is a program without trouble: two wheels, two schedulers on stores and two on engines, each with a task that
-// runs every second.
+// steady is a program without trouble: two wheels, two schedulers on engines of their own and two on shared engines, each
+// with a task that runs every second.
 func steady(t *testing.T, registry *prometheus.Registry) {
 	for _, name := range []string{"a", "b"} {
 		tw := newWheel(t, registry, name, 8)
@@ -193,8 +196,12 @@ func steady(t *testing.T, registry *prometheus.Registry) {
 		works := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
 		node, engine := "node "+name, healthy{memengine.New()}
 		registry.MustRegister(metrics.NewEngineCollector(engine, node))
+		own, err := kv.New(context.Background(), sized{memory.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, s := range []*durable.Scheduler{
-			newScheduler(t, registry, name, sizedStore{memstore.New()}, works), newNode(t, registry, node, engine, works),
+			newScheduler(t, registry, name, own, works), newNode(t, registry, node, engine, works),
 		} {
 			addDurable(t, s, durable.Task{Key: "k", Kind: "kind", Interval: time.Second, Times: durable.Forever})
 		}

@@ -79,7 +79,7 @@ func (d *driver) kind() string { return fmt.Sprint("history ", d.seed) }
 func (d *driver) join(t *testing.T, engine engine.Engine) {
 	t.Helper()
 	name := fmt.Sprint("node ", len(d.nodes))
-	n, err := durable.Join(ctx, confirmed{engine, d}, durable.WithNodeName(name), durable.WithLease(lease),
+	n, err := durable.New(ctx, confirmed{engine, d}, durable.WithNodeName(name), durable.WithLease(lease),
 		durable.WithPoolSize(4), durable.WithLogger(testkit.Quiet()))
 	if err == nil { // waits this short are not drawn at random
 		err = n.Handle(d.kind(), d.work, durable.WithRetry(100, time.Nanosecond, time.Nanosecond))

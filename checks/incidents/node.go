@@ -31,7 +31,7 @@ import (
 // The program runs as a process of the service if the environment has its settings.
 const nodeEnv = "TIMEWHEEL_INCIDENTS_NODE"
 
-// A node contains the settings of a process of the service: a wheel, a scheduler on a store if Dir is set, or a node on
+// A node contains the settings of a process of the service: a wheel, a scheduler on an embedded store if Dir is set, or a node on
 // PostgreSQL if URL is set.
 type node struct {
 	Name             string
@@ -158,20 +158,20 @@ func (s *service) open(registry *prometheus.Registry) (dashboard.Source, error) 
 }
 
 func (s *service) openTasks(registry *prometheus.Registry, opts []durable.Option) error {
+	ctx := context.Background()
 	if s.Dir != "" {
-		store, err := pebble.Open(s.Dir)
+		e, err := pebble.Open(ctx, s.Dir)
 		if err != nil {
 			return err
 		}
-		s.tasks, err = durable.New(store, opts...)
+		s.tasks, err = durable.New(ctx, e, opts...)
 		return err
 	}
-	ctx := context.Background()
 	engine, err := postgres.Open(ctx, s.URL, postgres.WithSchema(s.Schema))
 	if err != nil {
 		return err
 	}
-	if s.tasks, err = durable.Join(ctx, engine, opts...); err != nil {
+	if s.tasks, err = durable.New(ctx, engine, opts...); err != nil {
 		return err
 	}
 	return registry.Register(metrics.NewEngineCollector(engine, source))

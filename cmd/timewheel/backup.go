@@ -54,7 +54,7 @@ func defineBackup(p *program, f *flag.FlagSet) action {
 		so := p.progress("Copied", "megabyte")
 		from := func(to io.Writer) error { return fetch(ctx, counted{to, new(int), so}, url, header) }
 		if at.dir != "" {
-			store, err := at.store(false)
+			store, err := at.store(ctx, false)
 			if err != nil {
 				return err
 			}

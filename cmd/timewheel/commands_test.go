@@ -76,7 +76,7 @@ func TestFailures_ofASlowDatabase_areFound(t *testing.T) {
 	records := fixture(t)
 	synctest.Test(t, func(t *testing.T) {
 		link := memengine.NewLink(memengine.New())
-		s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()))
+		s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		check(t, s.Restore(t.Context(), records...))
 		link.Next("Walk Failing", memengine.Fault{Delay: time.Second}, memengine.Fault{Delay: time.Second})
@@ -91,7 +91,7 @@ func TestFailures_ofASlowDatabase_areFound(t *testing.T) {
 func TestStats_ofASlowDatabase_sayHowLateItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := memengine.NewLink(memengine.New())
-		s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()))
+		s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
 		due := time.Now()
@@ -211,9 +211,9 @@ func TestExitCodes(t *testing.T) {
 
 func TestStore_thatIsOpen_saysWhatToDo(t *testing.T) {
 	r := inDirectory(t)
-	store, err := pebble.Open(r.place[1])
+	e, err := pebble.Open(t.Context(), r.place[1])
 	check(t, err)
-	defer func() { check(t, store.Close()) }()
+	defer func() { check(t, e.Close()) }()
 	for _, args := range [][]string{{"ls"}, {"export"}, {"import"}, {"backup", filepath.Join(t.TempDir(), "b.tar")}} {
 		got := r.do(args[0], args[1:]...)
 		if got.code != locked || !strings.Contains(got.err, "is open in another process") ||
@@ -520,7 +520,7 @@ func TestCancel_andRemoveWait_ofARunOnANode(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
 	defer e.Close()
-	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
+	s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
 	check(t, err)
 	begun, end, cancelled := make(chan bool, 1), make(chan bool), make(chan error, 1)
 	check(t, s.Handle("k", func(ctx context.Context, _ durable.Run) error {
@@ -579,7 +579,7 @@ func TestRemoveWait_ofANodeThatDoesNotAnswer_removesAll(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
 	defer e.Close()
-	s, err := durable.Join(t.Context(), deafEngine{e}, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(t.Context(), deafEngine{e}, durable.WithLogger(testkit.Quiet()))
 	check(t, err)
 	check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
 	check(t, s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k", Delay: time.Hour},

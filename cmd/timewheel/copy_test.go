@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/backup"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -31,22 +31,22 @@ import (
 // stored returns all records, in due order.
 func (r *rig) stored() (all []engine.Record) {
 	r.Helper()
-	if r.place[0] == "-dir" {
-		store, err := pebble.Open(r.place[1])
-		check(r.T, err)
-		for one, err := range store.Due(engine.Position{Due: engine.None}, lastDue) {
+	read := func(e engine.Engine) {
+		for one, err := range e.Walk(r.Context(), everything) {
 			check(r.T, err)
-			all = append(all, one)
+			all = append(all, one.Record)
 		}
-		check(r.T, store.Close())
+	}
+	if r.place[0] == "-dir" {
+		e, err := pebble.Open(r.Context(), r.place[1])
+		check(r.T, err)
+		read(e)
+		check(r.T, e.Close())
 		return all
 	}
 	e := r.engine()
 	defer e.Close()
-	for one, err := range e.Walk(r.Context(), engine.Range{After: engine.Position{Due: engine.None}, Until: lastDue}) {
-		check(r.T, err)
-		all = append(all, one.Record)
-	}
+	read(e)
 	return all
 }
 
@@ -168,7 +168,7 @@ func TestImport_ofManyLines_addsThemInBatches(t *testing.T) {
 				}
 				_ = in.CloseWithError(errors.Join(err, writeLine(t, in, fmt.Sprint(tasks-1), "third")))
 			}()
-			s, err := durable.New(memstore.New(), durable.WithLogger(testkit.Quiet()))
+			s, err := durable.New(t.Context(), memory.New().Engine(), durable.WithLogger(testkit.Quiet()))
 			check(t, err)
 			i := importer{s: s, replace: c.replace, so: func(int) {}}
 			check(t, i.read(t.Context(), out))
@@ -185,16 +185,19 @@ func TestImport_ofManyLines_addsThemInBatches(t *testing.T) {
 
 // writeLine writes a task as an export would.
 func writeLine(t *testing.T, to io.Writer, key, payload string) error {
-	store := memstore.New()
-	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()), durable.WithoutKeyFilter())
+	e := memory.New().Engine()
+	s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		return err
 	}
 	err = errors.Join(s.Handle("k", func(context.Context, durable.Run) error { return nil }),
 		s.AddTask(t.Context(), durable.Task{Key: key, Kind: "k", Payload: []byte(payload), At: now}))
-	record, _, bad := store.Get(key)
-	l, wrong := newLine(record)
-	return errors.Join(err, bad, wrong, s.Shutdown(t.Context()), writeJSON(to, l))
+	stored, bad := e.Get(t.Context(), key)
+	if err = errors.Join(err, bad); err != nil {
+		return err
+	}
+	l, wrong := newLine(stored[0].Record)
+	return errors.Join(wrong, s.Shutdown(t.Context()), writeJSON(to, l))
 }
 
 func TestSeconds_areExact(t *testing.T) {
@@ -232,9 +235,9 @@ func unpacked(t *testing.T, name string) *rig {
 func TestBackup_ofAStoreThatIsInUse_isAStore(t *testing.T) {
 	records := fixture(t)
 	dir := filepath.Join(t.TempDir(), "tasks")
-	store, err := pebble.Open(dir)
+	e, err := pebble.Open(t.Context(), dir)
 	check(t, err)
-	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 	check(t, err)
 	defer func() { check(t, s.Shutdown(t.Context())) }()
 	check(t, s.Restore(t.Context(), records...))

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
@@ -122,9 +122,9 @@ func everywhere(t *testing.T, test func(r *rig)) {
 
 func inDirectory(t *testing.T) *rig {
 	dir := filepath.Join(t.TempDir(), "tasks")
-	store, err := pebble.Open(dir)
+	e, err := pebble.Open(t.Context(), dir)
 	check(t, err)
-	check(t, store.Close())
+	check(t, e.Close())
 	return &rig{T: t, place: []string{"-dir", dir}}
 }
 
@@ -139,15 +139,15 @@ func (r *rig) with(f func(s *durable.Scheduler)) {
 	r.Helper()
 	var s *durable.Scheduler
 	if r.place[0] == "-dir" {
-		store, err := pebble.Open(r.place[1])
+		e, err := pebble.Open(r.Context(), r.place[1])
 		check(r.T, err)
-		s, err = durable.New(store, durable.WithLogger(testkit.Quiet()))
+		s, err = durable.New(r.Context(), e, durable.WithLogger(testkit.Quiet()))
 		check(r.T, err)
 	} else {
 		e := r.engine()
 		defer e.Close()
 		var err error
-		s, err = durable.Join(r.Context(), e, durable.WithLogger(testkit.Quiet()))
+		s, err = durable.New(r.Context(), e, durable.WithLogger(testkit.Quiet()))
 		check(r.T, err)
 	}
 	f(s)
@@ -179,11 +179,14 @@ func (r *rig) keys() (keys []string) {
 	return keys
 }
 
+// everything is the range of all tasks, in due order.
+var everything = engine.Range{After: engine.Position{Due: engine.None}, Until: lastDue}
+
 // fixture returns records of tasks in most states.
 func fixture(t *testing.T) (all []engine.Record) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+		m := memory.New()
+		s, err := durable.New(t.Context(), m.Engine(), durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		fails := func(ctx context.Context, run durable.Run) error {
 			return fmt.Errorf("smtp %s: connection refused", run.Payload)
@@ -213,10 +216,12 @@ func fixture(t *testing.T) (all []engine.Record) {
 		synctest.Wait()
 		check(t, s.Reschedule(t.Context(), "order:2", time.Until(now.Add(4*time.Minute+12*time.Second))))
 		check(t, s.Shutdown(t.Context()))
-		for r, err := range store.Reopen().Due(engine.Position{Due: engine.None}, lastDue) {
+		e := m.Engine()
+		for r, err := range e.Walk(t.Context(), everything) {
 			check(t, err)
-			all = append(all, r)
+			all = append(all, r.Record)
 		}
+		check(t, e.Close())
 	})
 	return all
 }

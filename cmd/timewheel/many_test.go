@@ -26,7 +26,7 @@ func TestCancel_ofManyRuns(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
 	defer e.Close()
-	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 	check(t, err)
 	const runs = 40
 	begun, cancelled := make(chan bool, 2*runs), make(chan error, 2*runs)
@@ -150,7 +150,7 @@ func TestChange_ofManyTasks_saysHowFarItIs(t *testing.T) {
 		t.Run(fmt.Sprint(c.d.ask, " ", c.watched), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				link := slowEngine{memengine.New(), new(atomic.Int64)}
-				s, err := durable.Join(t.Context(), link, durable.WithLogger(testkit.Quiet()))
+				s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()))
 				check(t, err)
 				check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
 				const tasks = 5000
@@ -193,7 +193,7 @@ func TestDrain_waitsForTheEnds_andNotForTheDead(t *testing.T) {
 		ctx := t.Context()
 		e := memengine.New()
 		link := memengine.NewLink(e)
-		s, err := durable.Join(ctx, link, durable.WithNodeName("web-1"), durable.WithLease(time.Second), durable.WithLogger(testkit.Quiet()))
+		s, err := durable.New(ctx, link, durable.WithNodeName("web-1"), durable.WithLease(time.Second), durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		begun, end := make(chan bool, 1), make(chan bool)
 		check(t, s.Handle("k", func(context.Context, durable.Run) error { begun <- true; <-end; return nil }))
@@ -239,7 +239,7 @@ func TestDrain(t *testing.T) {
 	r := inDatabase(t)
 	e := r.engine()
 	defer e.Close()
-	s, err := durable.Join(t.Context(), e, durable.WithNodeName("web-1"), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(t.Context(), e, durable.WithNodeName("web-1"), durable.WithLogger(testkit.Quiet()))
 	check(t, err)
 	begun, end := make(chan bool, 1), make(chan bool)
 	check(t, s.Handle("k", func(context.Context, durable.Run) error { begun <- true; <-end; return nil }))

@@ -55,7 +55,7 @@ func TestKinds_ofNodes(t *testing.T) {
 	r.restore(fixture(t))
 	e := r.engine()
 	defer e.Close()
-	s, err := durable.Join(t.Context(), e, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 	check(t, err)
 	for _, kind := range []string{"order", "invoice"} {
 		check(t, s.Handle(kind, func(context.Context, durable.Run) error { return nil }))

@@ -98,76 +98,70 @@ func (l *place) engine(
 }
 
 // store opens the store in the directory. The store must exist unless mayMake is true.
-func (l *place) store(mayMake bool) (*pebble.Store, error) {
+func (l *place) store(ctx context.Context, mayMake bool) (engine.Owned, error) {
 	if !mayMake {
 		if _, err := os.Stat(filepath.Join(l.dir, "FORMAT")); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no store in %s", l.dir)
 		}
 	}
-	return pebble.Open(l.dir)
+	return pebble.Open(ctx, l.dir)
 }
 
-// with calls do, passing it a scheduler for the tasks. The scheduler runs no tasks and is not a node of a cluster. The
-// context passed to do is cancelled if the database does not answer.
-func (l *place) with(
-	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s *durable.Scheduler) error,
+// over opens the engine on the store or on the database, and calls do with it. The context passed to do is cancelled if
+// the database does not answer.
+func (l *place) over(
+	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, e engine.Engine) error,
 ) error {
 	if err := l.choose(p); err != nil {
 		return err
 	}
+	if l.dir == "" {
+		return l.engine(ctx, p, func(ctx context.Context, e *postgres.Engine) error { return do(ctx, e) },
+			postgres.WithoutMigration())
+	}
+	e, err := l.store(ctx, mayMake)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ctx, e), e.Close())
+}
+
+// with calls do, passing it a scheduler for the tasks. The scheduler runs no tasks and is not a node of a cluster. The
+// context is the same as for over.
+func (l *place) with(
+	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s *durable.Scheduler) error,
+) error {
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard) // the scheduler's methods return the errors
-	opts := []durable.Option{durable.WithLogger(quiet), durable.WithoutKeyFilter()}
-	use := func(ctx context.Context, s *durable.Scheduler) error {
-		err := do(ctx, s)
+	return l.over(ctx, p, mayMake, func(ctx context.Context, e engine.Engine) error {
+		s, err := durable.Connect(ctx, e, durable.WithLogger(quiet))
+		if err != nil {
+			return err
+		}
+		err = do(ctx, s)
 		if broken := s.Shutdown(context.WithoutCancel(ctx)); err == nil || !errors.Is(err, durable.ErrBroken) {
 			err = errors.Join(err, broken)
 		}
 		return err
-	}
-	if l.dir == "" {
-		return l.engine(ctx, p, func(ctx context.Context, e *postgres.Engine) error {
-			s, err := durable.Connect(ctx, e, opts...)
-			if err != nil {
-				return err
-			}
-			return use(ctx, s)
-		}, postgres.WithoutMigration())
-	}
-	store, err := l.store(mayMake)
-	if err != nil {
-		return err
-	}
-	s, err := durable.New(store, opts...)
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	return use(ctx, s)
+	})
 }
 
 // records calls do with the records of all tasks in due order, and with the expected number of records, or -1 if it is
-// unknown. The context is the same as for with.
+// unknown. The context is the same as for over.
 func (l *place) records(ctx context.Context, p *program,
 	do func(ctx context.Context, all iter.Seq2[engine.Record, error], length int) error,
 ) error {
-	if err := l.choose(p); err != nil {
-		return err
-	}
-	from, until := engine.Position{Due: engine.None}, lastDue
-	if l.dir != "" {
-		store, err := l.store(false)
-		if err != nil {
-			return err
+	return l.over(ctx, p, false, func(ctx context.Context, e engine.Engine) error {
+		length := -1
+		if e, ok := e.(interface{ Len() int }); ok {
+			length = e.Len()
 		}
-		return errors.Join(do(ctx, store.Due(from, until), store.Len()), store.Close())
-	}
-	return l.engine(ctx, p, func(ctx context.Context, e *postgres.Engine) error {
 		return do(ctx, func(yield func(engine.Record, error) bool) {
-			for stored, err := range e.Walk(ctx, engine.Range{After: from, Until: until}) {
+			for stored, err := range e.Walk(ctx, engine.Range{After: engine.Position{Due: engine.None}, Until: lastDue}) {
 				if !yield(stored.Record, err) {
 					return
 				}
 			}
-		}, -1)
-	}, postgres.WithoutMigration())
+		}, length)
+	})
 }

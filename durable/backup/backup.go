@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package backup serves copies of a store over HTTP while a scheduler is using the store.
+// Package backup serves copies of an engine over HTTP while its scheduler is using it.
 //
 //	http.Handle("/debug/timewheel/backup", backup.Handler(s, func(r *http.Request) error {
 //		return mayBackup(r) // checks a client certificate, a password, or a header that a proxy adds
@@ -19,9 +19,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Handler returns a handler that responds to a POST request with a backup of the scheduler's store, in the format of
-// [durable.Scheduler.Backup]. If the backup fails after part of it has been sent, the handler aborts the connection, so
-// that the client does not mistake the part for a complete backup.
+// Handler returns a handler that responds to a POST request with a backup of the scheduler's own engine, in the format
+// of [durable.Scheduler.Backup]. If the backup fails after part of it has been sent, the handler aborts the connection,
+// so that the client does not mistake the part for a complete backup.
 //
 // If allow returns an error for a request, the handler refuses the request and sends the text of the error. allow must
 // authenticate the user, because the response contains the keys and payloads of all tasks. If allow is nil, every

@@ -15,31 +15,38 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/backup"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 var errDisk = errors.New("the disk is full")
 
-// A store writes some bytes as its backup, and may then fail.
-type store struct {
-	*memstore.Store
+// A copied KV writes some bytes as its backup, and may then fail.
+type copied struct {
+	*memory.KV
 	bytes int
 	err   error
 }
 
-func (s store) Backup(_ context.Context, w io.Writer) error {
-	if s.bytes > 0 {
-		if _, err := w.Write(make([]byte, s.bytes)); err != nil {
+func (copied) Exclusive() {}
+
+func (c copied) Backup(_ context.Context, w io.Writer) error {
+	if c.bytes > 0 {
+		if _, err := w.Write(make([]byte, c.bytes)); err != nil {
 			return err
 		}
 	}
-	return s.err
+	return c.err
 }
 
-// serve returns the address of a server with the backup of a store.
-func serve(t *testing.T, of engine.Store, allow func(*http.Request) error) (string, *durable.Scheduler) {
-	s, err := durable.New(of, durable.WithLogger(testkit.Quiet()))
+// serve returns the address of a server with the backup of an engine on the KV.
+func serve(t *testing.T, of engine.KV, allow func(*http.Request) error) (string, *durable.Scheduler) {
+	e, err := kv.New(t.Context(), of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +81,7 @@ func ask(t *testing.T, method, url string, header ...string) (*http.Response, st
 }
 
 func TestHandler_backup_isTheAnswer(t *testing.T) {
-	url, _ := serve(t, store{memstore.New(), 1 << 20, nil}, anyone)
+	url, _ := serve(t, copied{memory.New(), 1 << 20, nil}, anyone)
 	response, text, err := ask(t, http.MethodPost, url)
 	if err != nil || response.StatusCode != http.StatusOK || len(text) != 1<<20 ||
 		response.Header.Get("Content-Type") != "application/x-tar" {
@@ -83,7 +90,7 @@ func TestHandler_backup_isTheAnswer(t *testing.T) {
 }
 
 func TestHandler_whatIsNotAllowed_isRefused(t *testing.T) {
-	whole := store{memstore.New(), 1 << 10, nil}
+	whole := copied{memory.New(), 1 << 10, nil}
 	never := func(*http.Request) error { return errors.New("you may not") }
 	for name, c := range map[string]struct {
 		allow  func(*http.Request) error
@@ -110,13 +117,13 @@ func TestHandler_whatIsNotAllowed_isRefused(t *testing.T) {
 
 func TestHandler_backupThatFails_isNoWholeAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
-		of     engine.Store
+		of     engine.KV
 		status int
 		says   string
 	}{
-		"no backup":  {memstore.New(), http.StatusNotImplemented, "cannot be copied while in use"},
-		"at first":   {store{memstore.New(), 0, errDisk}, http.StatusInternalServerError, "the disk is full"},
-		"in between": {store{memstore.New(), 1 << 16, errDisk}, http.StatusOK, ""},
+		"no backup":  {memory.Exclusive(memory.New()), http.StatusNotImplemented, "cannot be copied while in use"},
+		"at first":   {copied{memory.New(), 0, errDisk}, http.StatusInternalServerError, "the disk is full"},
+		"in between": {copied{memory.New(), 1 << 16, errDisk}, http.StatusOK, ""},
 	} {
 		url, _ := serve(t, c.of, anyone)
 		response, text, err := ask(t, http.MethodPost, url)
@@ -125,7 +132,7 @@ func TestHandler_backupThatFails_isNoWholeAnswer(t *testing.T) {
 			t.Errorf("%s: %s, %d bytes, %v", name, response.Status, len(text), err)
 		}
 	}
-	url, s := serve(t, store{memstore.New(), 1 << 10, nil}, anyone)
+	url, s := serve(t, copied{memory.New(), 1 << 10, nil}, anyone)
 	if err := s.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/backup"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
-// A store in memory has no backup; the store of package durable/pebble has one.
+// An engine in memory has no backup; the engine of package durable/pebble has one.
 func ExampleHandler() {
-	s, err := durable.New(memstore.New())
+	s, err := durable.New(context.Background(), memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package engine defines the contract between package durable and its task storage: an [Engine] for many nodes, or a
-// [Store] for one process. Package kv builds an Engine on any [KV], an ordered map of bytes. Programs that only use
-// durable do not need this package. Package enginetest tests an Engine, package kvtest a KV, and package storetest a
-// Store.
+// Package engine defines the contract between package durable and its task storage: an [Engine], for many nodes or for one
+// process. Package kv builds an Engine on any [KV], an ordered map of bytes. Programs that only use durable do not need
+// this package. Package enginetest tests an Engine, and package kvtest a KV.
 //
 // An engine that lets users write tasks in their own transactions builds those writes with durable.NewWrite,
 // durable.Rescheduled and durable.Run.Completion.
@@ -17,7 +16,7 @@ import (
 	"time"
 )
 
-// An Engine stores tasks for many nodes and decides which node holds each task. durable.Join returns a scheduler that
+// An Engine stores tasks for many nodes and decides which node holds each task. durable.New returns a scheduler that
 // uses it. Package durable/postgres provides an Engine on PostgreSQL, package memengine provides one in memory, and
 // package kv builds one on any [KV]. Package enginetest tests an Engine against this contract.
 //

@@ -81,62 +81,6 @@ type Limits struct {
 	Bytes      int // maximum total size of the keys and values in a Tx, in bytes
 }
 
-// A Clock is a [KV] that has its own clock, shared by all callers. An Engine on such a KV uses that clock to decide
-// which tasks are due and which leases have expired. On a KV without a clock, each process uses its own clock.
-type Clock interface {
-	// Now returns the current time, and the time since which the KV has been available without interruption. Both are
-	// in nanoseconds since 1970. up is 0 if unknown.
-	Now(ctx context.Context) (now, up int64, err error)
-}
-
-// A Watcher is a [KV] that reports changes. Callers of any other KV must poll.
-type Watcher interface {
-	// Watch returns a channel that delivers a value after an entry whose key has the prefix is put or deleted. Several
-	// changes may be combined into one value. The channel is closed when ctx is done or the watch fails. Changes made
-	// before Watch returns may be missed.
-	Watch(ctx context.Context, prefix string) (changed <-chan struct{}, err error)
-}
-
-// An Exclusive is a [KV] that only one process uses at a time, through one Engine. That Engine holds its members and
-// their claims in memory. It relies on neither checks nor versions, so such a KV need not have them: it may refuse a Tx
-// with checks with an error that wraps ErrNotDone, and then the versions of its entries are 0. The Engine is also an
-// Exclusive, so a node confirms each start immediately instead of batching it with others.
-//
-// A Commit of an exclusive KV is atomic as a whole: if the process ends during the call, all of its Txs have been applied
-// or none.
-//
-// The KV may be a [FailureReporter], an [io.Closer], a [Backuper], a [SizeReporter] and a [SpaceReporter]. The Engine is
-// all of them if the KV is. It fails when the KV does, and its Close closes the KV. It belongs to one scheduler, which
-// fails when the Engine does, and closes it in Shutdown.
-type Exclusive interface {
-	// Exclusive does nothing. It marks the KV or the Engine.
-	Exclusive()
-}
-
-// A Waker is an [Engine] that wakes its only node, which then need not look for tasks again and again.
-type Waker interface {
-	// Wake returns the earliest due time of the free tasks of the kinds that are due after after and at or before until,
-	// or None if there are none. After the call has begun, wake receives a value whenever a task of any kind becomes
-	// free that is due at or before until, unless wake is full. A later call replaces an earlier one.
-	Wake(ctx context.Context, kinds []string, after, until int64, wake chan<- struct{}) (due int64, err error)
-}
-
-// A Starter is an [Exclusive] Engine that confirms most starts without a write.
-type Starter interface {
-	// Start is [Engine].Confirm for one claim. ok is false if the caller must use Confirm.
-	Start(by MemberID, claim Claim) (held bool, now int64, ok bool)
-}
-
-// A Verifier is an [Exclusive] whose Engine calls it when the tasks have been verified. Then all of them have been read,
-// and they agree with the committed ones.
-type Verifier interface {
-	// VerifyFirst reports whether the tasks must be verified before the Engine is used.
-	VerifyFirst() bool
-
-	// Verified is called once the tasks have been verified.
-	Verified()
-}
-
 // ErrTooLarge is returned for a write that exceeds an engine's limits. It wraps [ErrNotDone].
 var ErrTooLarge error = tooLarge{}
 

@@ -23,7 +23,7 @@ const backupName = "BACKUP"
 // Commits wait for a few milliseconds while Backup links the files and copies the log. They do not wait for w. The
 // copied files stay on the disk until the whole archive has been written to w, even if the store no longer uses some of
 // them. Concurrent backups run one after another. A truncated copy cannot be opened.
-func (s *Store) Backup(ctx context.Context, w io.Writer) (err error) {
+func (s *store) Backup(ctx context.Context, w io.Writer) (err error) {
 	s.backups.Lock()
 	defer s.backups.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -38,7 +38,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (err error) {
 	if err := s.checkpoint(dir); err != nil {
 		return backupError(err)
 	}
-	names, err := complete(files, dir, s.format)
+	names, err := complete(files, dir)
 	if err != nil {
 		return backupError(err)
 	}
@@ -59,7 +59,7 @@ func backupError(err error) error {
 }
 
 // checkpoint creates a copy of Pebble's files between two commits.
-func (s *Store) checkpoint(dir string) error {
+func (s *store) checkpoint(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usableLocked(); err != nil {
@@ -76,7 +76,7 @@ func (s *Store) checkpoint(dir string) error {
 
 // complete turns a copy of Pebble's files into a store and returns the names of all its files. The format file comes
 // last, because the other files are not a store without it.
-func complete(files vfs.FS, dir, format string) (names []string, err error) {
+func complete(files vfs.FS, dir string) (names []string, err error) {
 	now, err := inventory{}.verify(files, dir)
 	if err != nil {
 		return nil, err

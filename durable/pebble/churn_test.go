@@ -22,7 +22,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -44,7 +43,7 @@ const churnRoom = 12
 type churn struct {
 	t     *testing.T
 	batch int // cycles per commit
-	store engine.Store
+	store *subject
 	rnd   *rand.Rand
 	head  []byte // the data of each task before the payload
 	tasks []churned
@@ -71,10 +70,17 @@ func (c *churn) data(task churned) []byte {
 	return binary.BigEndian.AppendUint64(b, task.number*0xaf251af3b0f025b5)
 }
 
-// size returns the bytes of both rows.
+// size returns the bytes of both rows: their keys, what both say about the task, and the data.
 func (c *churn) size(task churned) int64 {
-	return int64(2*len(task.key()) + 1 + 8 + 1 + 8 + len(c.data(task)))
+	key, kind := len(task.key()), len(churnKind)
+	revision := time.Now().UnixMicro()
+	said := 2 + len(varint(task.due)) + 1 + len(varint(revision)) + 1 + kind + 1
+	return int64(1 + key + said + 1 + kind + 2 + 1 + 8 + key + 1 + said + len(c.data(task)))
 }
+
+func varint(n int64) []byte { return binary.AppendVarint(nil, n) }
+
+const churnKind = "order.recheck"
 
 // next returns a new task that is due on the day after the test.
 func (c *churn) next() churned {
@@ -82,12 +88,12 @@ func (c *churn) next() churned {
 	return churned{c.made, time.Now().Add(24*time.Hour).UnixNano() + c.rnd.Int64N(int64(24*time.Hour))}
 }
 
-func (c *churn) add(task churned) engine.Change {
+func (c *churn) add(task churned) change {
 	c.bytes += c.size(task)
-	return engine.Change{Key: task.key(), From: engine.None, Due: task.due, Data: c.data(task)}
+	return change{Key: task.key(), From: engine.None, Due: task.due, Data: c.data(task), Kind: churnKind}
 }
 
-func (c *churn) commit(changes []engine.Change) {
+func (c *churn) commit(changes []change) {
 	c.t.Helper()
 	if err := c.store.Commit(changes); err != nil {
 		c.t.Fatal(err)
@@ -97,7 +103,7 @@ func (c *churn) commit(changes []engine.Change) {
 // fill adds the initial live tasks.
 func (c *churn) fill(live int) {
 	for len(c.tasks) < live {
-		var changes []engine.Change
+		var changes []change
 		for range min(c.batch, live-len(c.tasks)) {
 			task := c.next()
 			c.tasks = append(c.tasks, task)
@@ -109,13 +115,13 @@ func (c *churn) fill(live int) {
 
 // cycle removes tasks and adds the same number, in one commit.
 func (c *churn) cycle() {
-	changes := make([]engine.Change, 0, 2*c.batch)
+	changes := make([]change, 0, 2*c.batch)
 	for range c.batch {
 		old := &c.tasks[c.rnd.IntN(len(c.tasks))]
 		if old.number > c.made-uint64(len(changes)/2) {
 			continue // it was added by this commit
 		}
-		changes = append(changes, engine.Change{Key: old.key(), From: old.due, Due: engine.None})
+		changes = append(changes, change{Key: old.key(), From: old.due, Due: engine.None})
 		c.bytes -= c.size(*old)
 		*old = c.next()
 		changes = append(changes, c.add(*old))
@@ -186,7 +192,7 @@ func (c *churn) check() {
 func TestChurn_directoryStaysBounded(t *testing.T) {
 	live, batch, memTable := 10_000, 100, int64(64<<10)
 	dir, files := "store", vfs.FS(vfs.NewMem())
-	open := func() (engine.Store, error) { return pebble.OpenOn(dir, files) }
+	open := func() (*subject, error) { return openOn(files) }
 	if testing.Short() {
 		live = 1_000
 	}
@@ -197,7 +203,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 		}
 		dir, files = filepath.Join(t.TempDir(), "store"), vfs.Default
 		batch, memTable = 5000, 32<<20
-		open = func() (engine.Store, error) { return pebble.Open(dir) }
+		open = func() (*subject, error) { return openIn(dir) }
 	}
 	store, err := open()
 	if err != nil {
@@ -207,7 +213,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &churn{t: t, batch: batch, store: store, rnd: rand.New(rand.NewPCG(5, 5))}
-	c.head = recordOf(t, durable.Task{Key: "any", Kind: "order.recheck", Delay: 24 * time.Hour}).Data
+	c.head = recordOf(t, durable.Task{Key: "any", Kind: churnKind, Delay: 24 * time.Hour}).Data
 	begin := time.Now()
 	c.fill(live)
 	t.Logf("%d tasks of %d bytes take %d in the directory; added in %v", live, c.bytes, usage(t, files, dir), time.Since(begin))
@@ -226,7 +232,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	t.Logf("the directory had at most %.0f %% of what it may have", 100*c.most)
 	c.check()
 	first := recordOf(t, durable.Task{Key: "first", Kind: "first", At: time.Now().Add(-time.Second)})
-	c.commit([]engine.Change{{Key: first.Key, From: engine.None, Due: first.Due, Data: first.Data}})
+	c.commit([]change{{Key: first.Key, From: engine.None, Due: first.Due, Data: first.Data, Kind: "first"}})
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +244,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	if store, err = open(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, store.Owned, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +252,7 @@ func TestChurn_directoryStaysBounded(t *testing.T) {
 	ran := make(chan time.Duration, 1)
 	err = errors.Join(
 		s.Handle("first", func(context.Context, durable.Run) error { ran <- time.Since(begin); return nil }),
-		s.Handle("order.recheck", func(context.Context, durable.Run) error { return nil }),
+		s.Handle(churnKind, func(context.Context, durable.Run) error { return nil }),
 		s.Start())
 	if err != nil {
 		t.Fatal(err)

@@ -19,19 +19,14 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/engine/kv"
-	"github.com/seed581295f1/timewheel/durable/pebble"
-	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// The environment of a child process: the directory of its store, the number of its life, whether it must end when
-// nothing is left to do, and whether it opens a store or an engine.
+// The environment of a child process: the directory of its store, the number of its life, and whether it must end when
+// nothing is left to do.
 const (
 	childDir  = "DURABLE_TEST_DIR"
 	childLife = "DURABLE_TEST_LIFE"
 	childEnds = "DURABLE_TEST_ENDS"
-	childOn   = "DURABLE_TEST_ON"
 	killsEnv  = "DURABLE_KILLS" // how often TestCrash_killedAtAnyMoment kills; 10 by default
 )
 
@@ -69,7 +64,7 @@ func child(dir string) {
 			os.Exit(3)
 		}
 	}
-	s, err := scheduler(dir)
+	s, err := newScheduler(dir, durable.WithTick(time.Millisecond))
 	must(err)
 	ends := make(chan durable.Token, 1<<20)
 	go func() {
@@ -182,33 +177,6 @@ func child(dir string) {
 	select {}
 }
 
-// scheduler opens the child's scheduler.
-func scheduler(dir string) (*durable.Scheduler, error) {
-	opts := []durable.Option{durable.WithTick(time.Millisecond), durable.WithLookAhead(500 * time.Millisecond),
-		durable.WithLogger(testkit.Quiet())}
-	if os.Getenv(childOn) == "engine" {
-		e, err := openEngine(dir)
-		if err != nil {
-			return nil, err
-		}
-		return durable.Join(ctx, e, opts...)
-	}
-	store, err := pebble.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	return durable.New(store, opts...)
-}
-
-// openEngine opens an engine on the kv in a directory on disk.
-func openEngine(dir string) (engine.Engine, error) {
-	on, err := pebble.OpenKVIn(dir)
-	if err != nil {
-		return nil, err
-	}
-	return kv.New(ctx, on)
-}
-
 // A story is the history of one key, as the process reported it.
 type story struct {
 	times         int
@@ -239,13 +207,6 @@ func TestCrash_killedAtAnyMoment_keepsWhatItSaid(t *testing.T) {
 	if testing.Short() {
 		kills = 3
 	}
-	for _, on := range []string{"store", "engine"} {
-		t.Run(on, func(t *testing.T) { manyLives(t, on, kills) })
-	}
-}
-
-func manyLives(t *testing.T, on string, kills int) {
-	t.Setenv(childOn, on)
 	dir := filepath.Join(t.TempDir(), "store")
 	stories := map[string]*story{}
 	var lines int

@@ -30,7 +30,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // The damage harness damages each file of a store in every way listed below, in several states of the store, and opens
@@ -58,7 +57,6 @@ const (
 // A state is the directory of a store at some moment, and the contents of the store.
 type state struct {
 	Name  string
-	KV    bool // the store is an engine on a kv
 	Files map[string][]byte
 	Want  map[string]engine.Record
 	Older map[string][][]byte // earlier contents of the files
@@ -176,9 +174,18 @@ type verdict struct {
 	Fault   string // the violation, or ""
 }
 
+// A reader is an open store that can be read.
+type reader interface {
+	Due(after engine.Position, until int64) iter.Seq2[engine.Record, error]
+	Keys() iter.Seq2[string, error]
+	Get(key string) (r engine.Record, ok bool, err error)
+	Len() int
+	Close() error
+}
+
 // A trial is a damaged store.
 type trial struct {
-	open   func() (engine.Store, error)
+	open   func() (reader, error)
 	repair func() // puts the undamaged bytes back
 	want   map[string]engine.Record
 }
@@ -242,7 +249,7 @@ func (t trial) judge() (v verdict) {
 
 // readTrue reads everything in every possible way. The error comes from the store, or names answers that contradict
 // each other.
-func readTrue(s engine.Store) (map[string]engine.Record, error) {
+func readTrue(s reader) (map[string]engine.Record, error) {
 	all := map[string]engine.Record{}
 	for r, err := range s.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
@@ -290,7 +297,7 @@ func trialOf(t testing.TB, s state, d damage) (trial, vfs.FS) {
 	damaged := d.apply(s)
 	put(damaged)
 	return trial{
-		open: func() (engine.Store, error) { return openEither(s.KV, files) },
+		open: func() (reader, error) { return openOn(files) },
 		want: s.Want,
 		repair: func() {
 			whole := map[string][]byte{}
@@ -340,23 +347,9 @@ func filesOf(t testing.TB, files vfs.FS) map[string][]byte {
 	return all
 }
 
-// openEither opens a store, or an engine on a kv.
-func openEither(onKV bool, files vfs.FS) (engine.Store, error) {
-	if onKV {
-		return openOnEngine("store", files)
-	}
-	return pebble.OpenOn("store", files)
-}
-
 // makeStates lets a store live through several processes, and returns its states.
-func makeStates(t testing.TB, seed uint64, onKV bool) (states []state) {
+func makeStates(t testing.TB, seed uint64) (states []state) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	h := newHistory(seed)
 	older := map[string][][]byte{}
 	mem := memOf(t, nil)
@@ -376,32 +369,27 @@ func makeStates(t testing.TB, seed uint64, onKV bool) (states []state) {
 		for name := range files {
 			had[name] = slices.Clone(older[name])
 		}
-		if onKV {
-			name = "kv, " + name
-		}
-		states = append(states, state{name, onKV, files, h.states[len(h.states)-1], had})
+		states = append(states, state{name, files, h.states[len(h.states)-1], had})
 	}
-	commit := func(s engine.Store, n, step int) {
+	commit := func(s *subject, n, step int) {
 		for range n / step {
-			must(h.commit(s, step))
+			must(t, h.commit(s, step))
 			look()
 		}
 	}
-	open := func() engine.Store {
-		s, err := openEither(onKV, mem)
-		must(err)
+	open := func() *subject {
+		s, err := openOn(mem)
+		must(t, err)
 		for _, err := range s.Keys() { // the store deletes nothing before this walk
-			must(err)
+			must(t, err)
 		}
 		look()
 		return s
 	}
-	kill := func(s engine.Store) engine.Store {
+	kill := func(s *subject) *subject {
 		look()
-		dead := mem
 		mem = memOf(t, files)
-		must(s.Close()) // of the dead process: no other process sees its writes
-		_ = dead
+		must(t, s.Close()) // of the dead process: no other process sees its writes
 		return open()
 	}
 
@@ -431,18 +419,18 @@ func makeStates(t testing.TB, seed uint64, onKV bool) (states []state) {
 	commit(s, 5, 5)
 	keep("compacted")
 	now := maps.Clone(h.states[len(h.states)-1])
-	var removed []engine.Change
+	var removed []change
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		if len(removed) == 0 || h.rnd.IntN(10) > 0 {
-			removed = append(removed, engine.Change{Key: key, From: now[key].Due, Due: engine.None})
+			removed = append(removed, change{Key: key, From: now[key].Due, Due: engine.None})
 			delete(now, key)
 		}
 	}
-	must(s.Commit(removed))
+	must(t, s.Commit(removed))
 	h.states = append(h.states, now)
 	keep("removed")
 	commit(s, 2, 1)
-	must(s.Close())
+	must(t, s.Close())
 	keep("closed")
 	return states
 }
@@ -687,7 +675,7 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 	}
 	t.Logf("DURABLE_DAMAGE_SEED=%d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 13))
-	states := append(makeStates(t, seed, false), makeStates(t, seed, true)...)
+	states := makeStates(t, seed)
 	for _, s := range states {
 		size := 0
 		for _, data := range s.Files {
@@ -777,7 +765,7 @@ func TestDamage_ofEachFile_isNoticedOrHarmless(t *testing.T) {
 
 // A lyingStore is a store with some wrong answers.
 type lyingStore struct {
-	engine.Store
+	*subject
 	hide   string                            // a key that is in no answer
 	alter  func(engine.Record) engine.Record // how the walk over the due times changes a record
 	fail   error                             // how that walk ends
@@ -786,14 +774,14 @@ type lyingStore struct {
 
 func (s *lyingStore) Len() int {
 	if s.hide != "" {
-		return s.Store.Len() - 1
+		return s.subject.Len() - 1
 	}
-	return s.Store.Len()
+	return s.subject.Len()
 }
 
 func (s *lyingStore) Due(after engine.Position, until int64) iter.Seq2[engine.Record, error] {
 	return func(yield func(engine.Record, error) bool) {
-		for r, err := range s.Store.Due(after, until) {
+		for r, err := range s.subject.Due(after, until) {
 			if err == nil && r.Key == s.hide {
 				continue
 			}
@@ -811,7 +799,7 @@ func (s *lyingStore) Due(after engine.Position, until int64) iter.Seq2[engine.Re
 }
 
 func (s *lyingStore) Keys() iter.Seq2[string, error] {
-	keys := s.Store.Keys()
+	keys := s.subject.Keys()
 	return func(yield func(string, error) bool) {
 		for key, err := range keys {
 			if (err != nil || key != s.hide) && !yield(key, err) {
@@ -821,13 +809,13 @@ func (s *lyingStore) Keys() iter.Seq2[string, error] {
 	}
 }
 
-func (s *lyingStore) Close() error { return errors.Join(s.Store.Close(), s.closed) }
+func (s *lyingStore) Close() error { return errors.Join(s.subject.Close(), s.closed) }
 
 // The judge of the harness detects every violation.
 func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	h := newHistory(31)
 	whole := memOf(t, nil)
-	s, err := pebble.OpenOn("store", whole)
+	s, err := openOn(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -836,17 +824,17 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	}
 	want := h.states[20]
 	one := slices.Sorted(maps.Keys(want))[0]
-	open := func(lie lyingStore) func() (engine.Store, error) {
-		return func() (engine.Store, error) {
-			s, err := pebble.OpenOn("store", whole)
+	open := func(lie lyingStore) func() (reader, error) {
+		return func() (reader, error) {
+			s, err := openOn(whole)
 			lie := lie
-			lie.Store = s
+			lie.subject = s
 			return &lie, err
 		}
 	}
 	honest := open(lyingStore{})
-	refuses := func(err error) func() (engine.Store, error) {
-		return func() (engine.Store, error) { return nil, err }
+	refuses := func(err error) func() (reader, error) {
+		return func() (reader, error) { return nil, err }
 	}
 	corrupt := fmt.Errorf("a block: %w", engine.ErrCorrupt)
 	otherData := func(r engine.Record) engine.Record {
@@ -863,7 +851,7 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 	}
 	fewer := maps.Clone(want)
 	delete(fewer, one)
-	type opens []func() (engine.Store, error) // the first, the second and so on
+	type opens []func() (reader, error) // the first, the second and so on
 	for what, c := range map[string]struct {
 		opens   opens
 		want    map[string]engine.Record
@@ -894,7 +882,7 @@ func TestDamage_judge_refusesWhatMustNotBe(t *testing.T) {
 		}
 		opened, repaired := 0, 0
 		v := trial{
-			open:   func() (engine.Store, error) { opened++; return c.opens[opened-1]() },
+			open:   func() (reader, error) { opened++; return c.opens[opened-1]() },
 			repair: func() { repaired++ },
 			want:   c.want,
 		}.judge()
@@ -975,7 +963,7 @@ func TestDamage_cases_areThere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it lets a store live through several processes")
 	}
-	states := makeStates(t, 1, false)
+	states := makeStates(t, 1)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	all := damages(states, rnd)
 	groups := map[string]int{}
@@ -1015,7 +1003,7 @@ func TestDamage_cases_areThere(t *testing.T) {
 func TestDamage_ofATableNotYetListed_isNoticedOrHarmless(t *testing.T) {
 	h := newHistory(5)
 	mem := memOf(t, nil)
-	s, err := pebble.OpenOn("store", mem)
+	s, err := openUnverified(mem) // nothing is deleted that the earlier inventory lists
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1044,7 +1032,7 @@ func TestDamage_ofATableNotYetListed_isNoticedOrHarmless(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := pebble.OpenOn("store", errorfs.Wrap(memOf(t, files), second)); !errors.Is(err, syscall.EMFILE) {
+	if _, err := openOn(errorfs.Wrap(memOf(t, files), second)); !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("a table that cannot be read is not listed: %v", err)
 	}
 	dead := state{Name: "not listed", Files: files, Want: h.states[len(h.states)-1]}

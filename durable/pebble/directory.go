@@ -23,11 +23,7 @@ import (
 const (
 	formatName = "FORMAT"
 	formatTemp = "FORMAT.new"
-	formatKV   = "timewheel/durable 5\n" // of a kv
-	format     = "timewheel/durable 4\n"
-	format3    = "timewheel/durable 3\n" // has no settings
-	format2    = "timewheel/durable 2\n" // has no f rows
-	format1    = "timewheel/durable 1\n" // from before the first release, has no checksum
+	format     = "timewheel/durable 1\n"
 )
 
 // foreign reports whether a file comes neither from an interrupted first Open nor from the creation of the file system.
@@ -73,8 +69,8 @@ func makeDirectory(files vfs.FS, dir string) error {
 
 // checkDirectory compares the files of a store with the inventory. It writes nothing except the first files of a new
 // store. It returns an inventory of the needed files, or nil if the store has not been created yet.
-func checkDirectory(files vfs.FS, dir, format string) (inventory, error) {
-	formatted, err := checkFormat(files, dir, format)
+func checkDirectory(files vfs.FS, dir string) (inventory, error) {
+	formatted, err := checkFormat(files, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +116,7 @@ func checkDirectory(files vfs.FS, dir, format string) (inventory, error) {
 }
 
 // checkFormat checks the format file and reports whether it exists.
-func checkFormat(files vfs.FS, dir, want string) (formatted bool, err error) {
+func checkFormat(files vfs.FS, dir string) (formatted bool, err error) {
 	text, err := readAll(files, files.PathJoin(dir, formatName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -129,9 +125,6 @@ func checkFormat(files vfs.FS, dir, want string) (formatted bool, err error) {
 		return false, err
 	}
 	is, ok := unsealed(text)
-	if string(text) == format1 {
-		is, ok = format1, true
-	}
 	var version int
 	if _, err := fmt.Sscanf(is, "timewheel/durable %d\n", &version); err != nil {
 		ok = false
@@ -139,23 +132,10 @@ func checkFormat(files vfs.FS, dir, want string) (formatted bool, err error) {
 	switch {
 	case !ok:
 		return false, fmt.Errorf("%w: %s is damaged", engine.ErrCorrupt, formatName)
-	case is != want && (want != format || is != format3 && is != format2):
-		return false, fmt.Errorf("%w: %q, this program reads %q", engine.ErrVersion, is, want)
+	case is != format:
+		return false, fmt.Errorf("%w: %q, this program reads %q", engine.ErrVersion, is, format)
 	}
 	return true, nil
-}
-
-// upgradeFormat upgrades a store of format 2 or 3 to the current format, so that older programs cannot open it. A
-// program for format 2 would not update the f rows, and a program for either format would run paused tasks.
-func upgradeFormat(files vfs.FS, dir string) error {
-	text, err := readAll(files, files.PathJoin(dir, formatName))
-	if err != nil {
-		return err
-	}
-	if is, _ := unsealed(text); is == format {
-		return nil
-	}
-	return replaceFile(files, dir, formatTemp, formatName, sealed([]byte(format)))
 }
 
 // checkPebbleVersion returns an error if the file is the marker of a Pebble format that is newer than this program

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 // Package pebble provides an on-disk store for package [durable]. A store is one local directory and needs no server.
+// [Open] returns an engine on it.
 //
-//	store, err := pebble.Open("/var/lib/shop/tasks")
+//	e, err := pebble.Open(ctx, "/var/lib/shop/tasks")
 //	...
-//	s, err := durable.New(store) // closes the store in Shutdown
+//	s, err := durable.New(ctx, e) // Shutdown closes it
 //
 // # Durability
 //
@@ -35,7 +36,7 @@
 //	replaced by an older copy
 //	table: changed block              the first read or background operation that reaches the block reports it; Err
 //	                                  returns the error, and the scheduler stops
-//	tasks missing from the store      the walk over all keys after New reports it; until that walk is complete,
+//	tasks missing from the store      the engine's reading of all tasks after Open reports it; until that is complete,
 //	                                  the store deletes no file that it considers obsolete
 //	log damaged after a power cut     Open reports it, unless only the last commit is damaged: that damage looks
 //	                                  the same as a commit torn by the power cut
@@ -47,26 +48,27 @@
 //
 // # Backup
 //
-// [Store.Backup] writes a copy of an open store as a tar archive. It first copies the files to BACKUP, a subdirectory
-// of the store, using hard links where possible. It removes the copies once the archive has been written. After a
-// crash, the next Open removes them.
+// [durable.Scheduler.Backup] writes a copy of an open store as a tar archive. It first copies the files to BACKUP, a
+// subdirectory of the store, using hard links where possible. It removes the copies once the archive has been written.
+// After a crash, the next Open removes them. Unpacked into an empty directory, the archive is a store that Open can
+// open.
 //
 // # Implementation
 //
-// Pebble is a log-structured merge tree. A store consists of these rows in the tree:
+// Pebble is a log-structured merge tree. A store is an ordered map of bytes in the tree, on which package kv builds the
+// engine. These are its rows:
 //
-//	m commits   the number of commits, the number of records, and the sum of the hashes of the d rows' keys
-//	k key       the due time of the record with this key
-//	d due key   the data of the record with this due time and key
-//	f key       the due time of the record with this key, if an attempt of its run has failed
-//	m settings  the scheduler's settings: its pauses
-//	n name      the note with this name: a part of the history of runs
-//	m indexed   empty; it exists once every failing record has an f row. In an older store, the first walk over
-//	            all keys creates the f rows
+//	t key                                    the revision of the task with this key, its due time, kind and group
+//	f kind, grouped or not, due time, key    the same, and the task's data
+//	g kind, group, due time, key             the version of the data of a task with a group
+//	x key                                    empty; it exists if an attempt of the task's run has failed
+//	s key                                    the confirmed starts of a task, if they are stored
+//	n name                                   the note with this name: the pauses, or a part of the history of runs
+//	c                                        the number of tasks, the sum of the hashes of the t rows, and the last
+//	                                         reserved revision
 //
-// Records are therefore stored and read in due order. A look-up by key takes two reads, and the keys alone can be
-// listed quickly. Numbers are big-endian. Due times have their sign bit flipped so that their bytes sort in numeric
-// order.
+// The tasks of a kind are therefore stored and read in due order. A look-up by key takes two reads, and the keys alone
+// can be listed quickly. Due times have their sign bit flipped so that their bytes sort in numeric order.
 //
 // Pebble owns its files and accesses them through the guard (guard.go). The guard maintains the inventory
 // (inventory.go) and is the first to detect a failure. The store owns the directory, including its lock, FORMAT
@@ -76,6 +78,6 @@
 //	failed    reads still work, commits return the cause, and nothing is written to the disk
 //	closed    it is not usable
 //
-// The first complete walk over the keys checks the opened store. Files that Pebble has removed are deleted only after
+// The engine reads all tasks once and compares them with the c row. Files that Pebble has removed are deleted only after
 // this check.
 package pebble

@@ -3,9 +3,12 @@
 package pebble_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -25,11 +28,11 @@ func Example() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	dir = filepath.Join(dir, "tasks")
 
-	store, err := pebble.Open(dir)
+	e, err := pebble.Open(ctx, dir)
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err := durable.New(store)
+	s, err := durable.New(ctx, e)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,14 +46,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := s.Shutdown(ctx); err != nil { // which closes the store
+	if err := s.Shutdown(ctx); err != nil { // which closes the engine
 		log.Fatal(err)
 	}
 
-	if store, err = pebble.Open(dir); err != nil {
+	if e, err = pebble.Open(ctx, dir); err != nil {
 		log.Fatal(err)
 	}
-	if s, err = durable.New(store); err != nil {
+	if s, err = durable.New(ctx, e); err != nil {
 		log.Fatal(err)
 	}
 	done := make(chan struct{})
@@ -74,17 +77,18 @@ func Example() {
 
 // Reasons for which a store may fail to open.
 func ExampleOpen() {
+	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "durable")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	for range 2 {
-		store, err := pebble.Open(filepath.Join(dir, "tasks"))
+		e, err := pebble.Open(ctx, filepath.Join(dir, "tasks"))
 		switch {
 		case err == nil:
 			fmt.Println("open")
-			defer func() { _ = store.Close() }()
+			defer func() { _ = e.Close() }()
 		case errors.Is(err, pebble.ErrLocked):
 			fmt.Println("another process or scheduler has it")
 		case errors.Is(err, durable.ErrVersion):
@@ -100,6 +104,71 @@ func ExampleOpen() {
 	// another process or scheduler has it
 }
 
+// The tasks are copied while the scheduler runs. The copy is unpacked into an empty directory, and opened.
+func ExampleOpen_backup() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "durable")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	copied := filepath.Join(dir, "copy")
+	open := func(path string) *durable.Scheduler {
+		e, err := pebble.Open(ctx, path)
+		if err != nil {
+			log.Fatal(err)
+		}
+		s, err := durable.New(ctx, e)
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = s.Handle("order.recheck", func(context.Context, durable.Run) error { return nil })
+		if err != nil {
+			log.Fatal(err)
+		}
+		return s
+	}
+	s := open(filepath.Join(dir, "tasks"))
+	err = s.AddTask(ctx, durable.Task{Key: "order:42", Kind: "order.recheck", Payload: []byte("tea"), Delay: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var archive bytes.Buffer // or a file
+	if err := s.Backup(ctx, &archive); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	if err := os.Mkdir(copied, 0o700); err != nil {
+		log.Fatal(err)
+	}
+	for in := tar.NewReader(&archive); ; { // like tar -x
+		head, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		data, err := io.ReadAll(in)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(copied, head.Name), data, 0o600)
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	s = open(copied)
+	order, _, err := s.Get(ctx, "order:42")
+	fmt.Printf("%s: %s, %v\n", order.Key, order.Payload, err)
+	if err := s.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: order:42: tea, <nil>
+}
+
 // Tasks are saved from a store that can no longer be opened, and added to a new one.
 func ExampleSalvage() {
 	ctx := context.Background()
@@ -110,11 +179,11 @@ func ExampleSalvage() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	damaged, repaired := filepath.Join(dir, "damaged"), filepath.Join(dir, "repaired")
 	open := func(path string) *durable.Scheduler {
-		store, err := pebble.Open(path)
+		e, err := pebble.Open(ctx, path)
 		if err != nil {
 			log.Fatal(err)
 		}
-		s, err := durable.New(store)
+		s, err := durable.New(ctx, e)
 		if err != nil {
 			log.Fatal(err)
 		}

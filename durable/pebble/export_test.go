@@ -3,6 +3,7 @@
 package pebble
 
 import (
+	"io"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -15,34 +16,24 @@ const DescriptorWait = 200 * time.Millisecond
 
 func init() { descriptorWait = DescriptorWait }
 
+// A KV is an open store.
+type KV interface {
+	engine.KV
+	engine.Exclusive
+	engine.Verifier
+	engine.FailureReporter
+	engine.Backuper
+	engine.SizeReporter
+	engine.SpaceReporter
+	io.Closer
+}
+
 // OpenOn opens a store on a file system for tests. Its memory tables are small, so that few writes make the store
 // flush, compact and begin its next log.
-func OpenOn(dir string, files vfs.FS) (*Store, error) { return open(dir, files, 64<<10) }
-
-// OpenKVOn is OpenOn for a kv.
-func OpenKVOn(dir string, files vfs.FS) (engine.KV, error) {
-	k, err := openKV(dir, files, 64<<10)
-	if err != nil {
-		return nil, err
-	}
-	return k, nil
-}
-
-// OpenKVIn opens the kv in a directory on disk, as [Open] opens a store.
-func OpenKVIn(dir string) (engine.KV, error) {
-	dir, err := resolve(dir)
-	if err != nil {
-		return nil, err
-	}
-	k, err := openKV(dir, vfs.Default, 0)
-	if err != nil {
-		return nil, err
-	}
-	return k, nil
-}
+func OpenOn(dir string, files vfs.FS) (KV, error) { return openFor(dir, files, 64<<10) }
 
 // OpenSmall is OpenOn for a directory on disk.
-func OpenSmall(dir string) (*Store, error) {
+func OpenSmall(dir string) (KV, error) {
 	dir, err := resolve(dir)
 	if err != nil {
 		return nil, err
@@ -50,25 +41,19 @@ func OpenSmall(dir string) (*Store, error) {
 	return OpenOn(dir, vfs.Default)
 }
 
-// OpenFormat2 makes a store in a directory as programs of format 2 did: without f rows.
-func OpenFormat2(dir string) (*Store, error) {
-	s, err := OpenSmall(dir)
+// OpenIn opens the store in a directory on disk, as [Open] does.
+func OpenIn(dir string) (KV, error) {
+	dir, err := resolve(dir)
 	if err != nil {
 		return nil, err
 	}
-	s.indexed = false
-	return s, s.setFormat(format2)
+	return openFor(dir, vfs.Default, 0)
 }
 
-// OpenFormat3 makes a store in a directory as programs of format 3 did: without settings.
-func OpenFormat3(dir string) (*Store, error) {
-	s, err := OpenSmall(dir)
+func openFor(dir string, files vfs.FS, memTable uint64) (KV, error) {
+	s, err := open(dir, files, memTable)
 	if err != nil {
 		return nil, err
 	}
-	return s, s.setFormat(format3)
-}
-
-func (s *Store) setFormat(text string) error {
-	return replaceFile(vfs.Default, s.dir, formatTemp, formatName, sealed([]byte(text)))
+	return s, nil
 }

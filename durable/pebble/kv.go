@@ -9,60 +9,62 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"sync"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A kv is an [engine.KV] that stores its entries in a directory. It is also an [engine.Exclusive], an [engine.Verifier],
-// an [engine.FailureReporter], an [engine.Backuper], an [engine.SizeReporter], an [engine.SpaceReporter] and an
-// [io.Closer]. It supports no checks, and its entries have no versions.
-//
-// The directory is guarded as that of a [Store]. The Engine on the kv keeps the summary of the tasks, and its load takes
-// the place of a walk over [Store.Keys].
-type kv struct {
-	store Store // used without its rows
-}
+// A store is an [engine.KV] that stores its entries in a directory. It is also an [engine.Exclusive], an
+// [engine.Verifier], an [engine.FailureReporter], an [engine.Backuper], an [engine.SizeReporter], an
+// [engine.SpaceReporter] and an [io.Closer]. It supports no checks, and its entries have no versions.
+type store struct {
+	db      *pebble.DB
+	dir     string
+	guard   *guard
+	lock    io.Closer
+	mark    watermark
+	here    func() error // returns an error if the directory has been removed
+	batches chan *pebble.Batch
+	results chan error
 
-// openKV opens the kv in a directory. It returns the same errors as [Open].
-func openKV(dir string, files vfs.FS, memTable uint64) (*kv, error) {
-	k := &kv{store: Store{dir: dir, format: formatKV, batches: make(chan *pebble.Batch), results: make(chan error, 1)}}
-	if err := k.store.start(files, memTable); err != nil {
-		return nil, err
-	}
-	return k, nil
+	littered bool // there are many files that may be deleted once all tasks have been verified
+
+	backups sync.Mutex // held during a backup
+
+	mu     sync.Mutex // protects closed; held during a commit
+	closed bool
 }
 
 // Exclusive implements [engine.Exclusive].
-func (k *kv) Exclusive() {}
+func (s *store) Exclusive() {}
 
 // VerifyFirst implements [engine.Verifier]. Files are deleted only after the tasks have been verified, so a process that
 // repeatedly ends before that would otherwise fill the directory.
-func (k *kv) VerifyFirst() bool { return k.store.littered }
+func (s *store) VerifyFirst() bool { return s.littered }
 
 // Verified implements [engine.Verifier]. The files that Pebble has removed may be deleted.
-func (k *kv) Verified() { k.store.guard.check() }
+func (s *store) Verified() { s.guard.check() }
 
 // Limits implements engine.KV, as do the methods below. There are no limits.
-func (k *kv) Limits() engine.Limits { return engine.Limits{} }
+func (s *store) Limits() engine.Limits { return engine.Limits{} }
 
-func (k *kv) Get(ctx context.Context, keys ...string) (found []engine.Entry, err error) {
+func (s *store) Get(ctx context.Context, keys ...string) (found []engine.Entry, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
-		value, closer, err := k.store.db.Get([]byte(key))
+		value, closer, err := s.db.Get([]byte(key))
 		if errors.Is(err, pebble.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, k.store.check(err)
+			return nil, s.check(err)
 		}
 		found = append(found, engine.Entry{Key: key, Value: slices.Clone(value)})
 		if err := closer.Close(); err != nil {
-			return nil, k.store.check(err)
+			return nil, s.check(err)
 		}
 	}
 	return found, nil
@@ -71,7 +73,7 @@ func (k *kv) Get(ctx context.Context, keys ...string) (found []engine.Entry, err
 // checkEvery is the number of entries after which a scan looks whether its context is done.
 const checkEvery = 128
 
-func (k *kv) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
+func (s *store) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, error] {
 	return func(yield func(engine.Entry, error) bool) {
 		if from >= to && ctx.Err() == nil {
 			return
@@ -80,21 +82,21 @@ func (k *kv) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, 
 		bounds := &pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)}
 		err := ctx.Err()
 		if err == nil {
-			err = walk(k.store.db, bounds, func(key, value []byte) (more bool, err error) {
+			err = walk(s.db, bounds, func(key, value []byte) (more bool, err error) {
 				if n++; n%checkEvery == 0 && ctx.Err() != nil {
 					return false, ctx.Err()
 				}
 				return yield(engine.Entry{Key: string(key), Value: append([]byte{}, value...)}, nil), nil
 			})
 		}
-		if err = k.store.check(err); err != nil {
+		if err = s.check(err); err != nil {
 			yield(engine.Entry{}, err)
 		}
 	}
 }
 
 // Commit applies all Txs in one batch, and syncs them to the disk. See engine.KV.
-func (k *kv) Commit(ctx context.Context, txs ...engine.Tx) (done []bool, err error) {
+func (s *store) Commit(ctx context.Context, txs ...engine.Tx) (done []bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("durable/pebble: %w: %w", engine.ErrNotDone, err)
 	}
@@ -110,12 +112,12 @@ func (k *kv) Commit(ctx context.Context, txs ...engine.Tx) (done []bool, err err
 			size += 32 + len(key)
 		}
 	}
-	k.store.mu.Lock()
-	defer k.store.mu.Unlock()
-	if err := k.store.usableLocked(); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usableLocked(); err != nil {
 		return nil, err
 	}
-	b := k.store.db.NewBatchWithSize(size)
+	b := s.db.NewBatchWithSize(size)
 	for _, tx := range txs {
 		for _, e := range tx.Put {
 			err = errors.Join(err, b.Set([]byte(e.Key), e.Value, nil))
@@ -127,24 +129,8 @@ func (k *kv) Commit(ctx context.Context, txs ...engine.Tx) (done []bool, err err
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("durable/pebble: %w: %w", engine.ErrNotDone, err), b.Close())
 	}
-	if err := k.store.syncLocked(b); err != nil {
+	if err := s.syncLocked(b); err != nil {
 		return nil, err
 	}
 	return slices.Repeat([]bool{true}, len(txs)), nil
 }
-
-// Failed implements [engine.FailureReporter], as does Err.
-func (k *kv) Failed() <-chan struct{} { return k.store.Failed() }
-func (k *kv) Err() error              { return k.store.Err() }
-
-// Backup implements [engine.Backuper].
-func (k *kv) Backup(ctx context.Context, w io.Writer) error { return k.store.Backup(ctx, w) }
-
-// Size implements [engine.SizeReporter].
-func (k *kv) Size() int64 { return k.store.Size() }
-
-// Space implements [engine.SpaceReporter].
-func (k *kv) Space() (free, size int64) { return k.store.Space() }
-
-// Close implements [io.Closer].
-func (k *kv) Close() error { return k.store.Close() }

@@ -13,31 +13,28 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
-	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The duration of an operator's queries: MILLIONS=10 go test -run none -bench Questions -benchtime 5x -v -timeout 2h
 func BenchmarkQuestions(b *testing.B) {
 	tasks := suite.Millions(b) * 1_000_000
-	store, err := pebble.Open(filepath.Join(b.TempDir(), "store"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	on, err := openIn(filepath.Join(b.TempDir(), "store"))
+	must(b, err)
 	now := time.Now().UnixNano()
 	const atOnce = 10_000
 	for from := 0; from < tasks; from += atOnce {
-		changes := make([]engine.Change, atOnce)
+		changes := make([]change, atOnce)
 		for i := range changes {
-			r, _, failing := suite.AskedTask(from+i, now)
-			changes[i] = engine.Change{Key: r.Key, From: engine.None, Due: r.Due, Data: r.Data, Failing: failing}
+			r, kind, failing := suite.AskedTask(from+i, now)
+			changes[i] = change{Key: r.Key, From: engine.None, Due: r.Due, Data: r.Data, Kind: kind, Failing: failing}
 		}
-		if err := store.Commit(changes); err != nil {
+		if err := on.Commit(changes); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.Logf("filled in %v", time.Since(time.Unix(0, now)).Round(time.Second))
-	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, on.Owned, durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // A power cut may lose the watermark too. Then damage in the last log is noticed except in its last commit, which looks
@@ -19,7 +18,7 @@ import (
 func TestPebble_powerCutAndDamage_losesTheLastCommitAtMost(t *testing.T) {
 	const commits = 40
 	mem := vfs.NewCrashableMem()
-	s, err := pebble.OpenOn("store", mem)
+	s, err := openOn(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +56,7 @@ func TestPebble_powerCutAndDamage_losesTheLastCommitAtMost(t *testing.T) {
 			writeFile(t, copied, "store/"+name, readFile(t, left, "store/"+name))
 		}
 		writeFile(t, copied, log, damaged)
-		s, err := pebble.OpenOn("store", copied)
+		s, err := openOn(copied)
 		if errors.Is(err, engine.ErrCorrupt) {
 			noticed++
 			writeFile(t, copied, log, whole)

@@ -4,12 +4,12 @@ package pebble
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/seed581295f1/timewheel/durable"
@@ -24,9 +24,10 @@ import (
 // is complete.
 //
 // Every row in a table or log carries the number of the write that created it. For each row, Salvage uses the version
-// with the highest number, even if that version is a deletion. A task consists of two rows: one holds its due time
-// under its key, and the other holds everything else under its due time. If both rows exist and agree, Salvage yields
-// the task with NoDoubt. Otherwise, if the second row is intact, Salvage yields the task with a doubt.
+// with the highest number, even if that version is a deletion. A task consists of two rows: one under its key, and one
+// under its due time with everything else. Both have the task's revision, which increases with every write. If both rows
+// exist and agree, Salvage yields the task with NoDoubt. Otherwise, if the second row is intact, Salvage yields the task
+// with a doubt. Of several second rows, it yields the one with the highest revision.
 //
 // The result is correct unless the report contains Damage, files are missing, or a killed process left tables that the
 // store no longer used. In these cases the result can be wrong in the following ways:
@@ -77,7 +78,7 @@ type Doubt uint8
 const (
 	NoDoubt      Doubt = iota
 	MaybeRemoved       // the row under the task's key is missing or deleted
-	MaybeStale         // the row under the key has a different due time, or it is unclear which version is later
+	MaybeStale         // the row under the key has another revision
 )
 
 func (d Doubt) String() string {
@@ -99,9 +100,8 @@ type SalvageReport struct {
 	MaybeRemoved int // tasks yielded with the doubt MaybeRemoved
 	MaybeStale   int // tasks yielded with the doubt MaybeStale
 
-	Commits  uint64   // number of the last commit found, or 0 if there is none
 	Expected int      // number of tasks after the last commit found, or 0 if there is none
-	Lost     []string // sorted keys that have a due time but no readable task
+	Lost     []string // sorted keys of tasks whose second row is not readable
 	Damage   []Damage // unreadable parts, ordered by file and offset
 }
 
@@ -128,25 +128,20 @@ type row struct {
 
 // A version is the state of a row after its latest known write.
 type version struct {
-	write uint64
-	file  int32 // index of the file in salvager.names
-	set   bool
-	whole bool // the value of the row can be decoded
-
-	// for a k row, or for a chosen d row
-	due int64
-
-	// for a d row
-	generation, seq uint64
+	write    uint64
+	file     int32 // index of the file in salvager.names
+	set      bool
+	whole    bool // the row can be decoded
+	revision int64
+	other    string // the name of the task's other row
 }
 
 // later reports whether v is a later version of a row than the other one. In a table with no older rows below it,
-// writes have no numbers. The tasks themselves then show which version is later. If they do not, the later file wins.
+// writes have no numbers. The revisions then show which of two versions is later.
 func (v version) later(than version) bool {
 	return cmp.Or(
 		cmp.Compare(v.write, than.write),
-		cmp.Compare(v.generation, than.generation),
-		cmp.Compare(v.seq, than.seq),
+		cmp.Compare(v.revision, than.revision),
 		cmp.Compare(v.file, than.file),
 	) > 0
 }
@@ -158,6 +153,7 @@ type salvager struct {
 	dir    string
 	names  []string
 	report SalvageReport
+	last   version // of the row with the number of tasks
 	latest map[string]version
 	chosen map[string]choice // by key
 }
@@ -165,7 +161,6 @@ type salvager struct {
 // A choice is the row chosen as the task of a key.
 type choice struct {
 	version
-	unclear bool // nothing shows which of the possible rows is the latest
 	yielded bool
 }
 
@@ -222,46 +217,32 @@ func (s *salvager) read(name string, see func(row)) []Damage {
 	return damage
 }
 
-// parse returns the version of a row and the parts of a task that the row contains.
-func parse(file int32, r row) (v version, stored engine.Record, task durable.Info, ok bool) {
+// parse returns the version of a row and its part of a task. ok is false if it belongs to no task.
+func parse(file int32, r row) (v version, part kv.Part, task durable.Info, ok bool) {
+	name := string(r.name)
 	v = version{write: r.write, file: file, set: r.set, whole: true}
-	switch {
-	case string(r.name) == string(rowCommits):
-	case r.name[0] == 'k' && r.set:
-		if v.whole = len(r.value) == 8; v.whole {
-			v.due = disorderly(binary.BigEndian.Uint64(r.value))
-		}
-	case r.name[0] == 'k':
-	case r.name[0] == 'd' && len(r.name) >= 9:
-		stored = dueRow(string(r.name))
-		if !r.set {
-			break
-		}
-		stored.Data = r.value
-		var err error
-		if task, err = durable.InfoOf(stored); err != nil {
-			v.whole = false
-			break
-		}
-		v.generation, v.seq = task.Generation, task.Seq
-	default:
-		return v, stored, task, false
+	key, whole, ok := kv.IsPart(name)
+	if part.Key, part.Whole = key, whole; !ok || !r.set {
+		return v, part, task, ok
 	}
-	return v, stored, task, true
-}
-
-// dueRow is the inverse of appendDueRow.
-func dueRow(name string) engine.Record {
-	return engine.Record{Key: name[9:], Due: disorderly(binary.BigEndian.Uint64([]byte(name[1:9])))}
+	part, err := kv.PartOf(engine.Entry{Key: name, Value: r.value})
+	if err == nil && part.Whole {
+		task, err = durable.InfoOf(part.Record)
+	}
+	if err != nil {
+		v.whole = false
+		return v, part, task, true
+	}
+	v.revision, v.other = part.Revision, part.Other
+	return v, part, task, true
 }
 
 // note records the row if it is the latest version with its name.
 func (s *salvager) note(file int32, r row) {
-	if len(r.name) == 0 {
-		return
-	}
-	if string(r.name) == string(rowCommits) {
-		s.noteCommit(r)
+	if tasks, ok := kv.TasksOf(engine.Entry{Key: string(r.name), Value: r.value}); ok {
+		if v := (version{write: r.write, file: file, set: true}); !s.last.set || v.later(s.last) {
+			s.last, s.report.Expected = v, tasks
+		}
 		return
 	}
 	v, _, _, ok := parse(file, r)
@@ -273,81 +254,39 @@ func (s *salvager) note(file int32, r row) {
 	}
 }
 
-func (s *salvager) noteCommit(r row) {
-	if len(r.value) != 24 {
-		return
-	}
-	if n := binary.BigEndian.Uint64(r.value); n > s.report.Commits {
-		s.report.Commits, s.report.Expected = n, int(binary.BigEndian.Uint64(r.value[8:]))
-	}
-}
-
 // choose decides for each key which of its rows is its task. A key has several such rows if a deletion is unreadable.
 func (s *salvager) choose() {
 	for name, v := range s.latest {
-		if name[0] != 'd' || !v.set || !v.whole {
+		key, whole, _ := kv.IsPart(name)
+		if !whole || !v.set || !v.whole {
 			continue
 		}
-		at := dueRow(name)
-		v.due = at.Due
-		c, there := s.chosen[at.Key]
-		switch {
-		case !there:
-			c.version = v
-		case s.better(at.Key, v, c.version):
-			c = choice{version: v, unclear: unclear(v, c.version)}
-		default:
-			c.unclear = c.unclear || unclear(v, c.version)
+		if c, there := s.chosen[key]; !there || v.revision > c.revision {
+			s.chosen[key] = choice{version: v}
 		}
-		s.chosen[at.Key] = c
 	}
 	for key, c := range s.chosen {
-		// A removal deletes both rows at once, so a later deletion of the k row means that the task was removed.
-		if k, ok := s.latest["k"+key]; ok && !k.set && c.write > 0 && k.write > c.write {
+		// A removal deletes both rows at once, so a later deletion of the first row means that the task was removed.
+		if first, ok := s.latest[c.other]; ok && !first.set && c.write > 0 && first.write > c.write {
 			delete(s.chosen, key)
 		}
 	}
 }
 
-// better reports whether one row is more likely than another to be the task of the key. The row with the later write is
-// the more likely one. If one of the writes has no number, the tasks themselves show which row is later. If they do
-// not, the row under the key does.
-func (s *salvager) better(key string, v, than version) bool {
-	if v.write > 0 && than.write > 0 {
-		return v.write > than.write
-	}
-	if c := cmp.Or(cmp.Compare(v.generation, than.generation), cmp.Compare(v.seq, than.seq)); c != 0 {
-		return c > 0
-	}
-	if k, ok := s.latest["k"+key]; ok && k.set && k.whole && (v.due == k.due) != (than.due == k.due) {
-		return v.due == k.due
-	}
-	return v.later(than)
-}
-
-// unclear reports whether neither the write numbers nor the tasks determine the order of two rows.
-func unclear(v, than version) bool {
-	return (v.write == 0 || than.write == 0) && v.generation == than.generation && v.seq == than.seq
-}
-
 // yield calls fn if the row was chosen as the task of its key.
 func (s *salvager) yield(file int32, r row, fn func(Salvaged) error) error {
-	if len(r.name) == 0 || r.name[0] != 'd' || !r.set {
+	v, part, task, ok := parse(file, r)
+	if !ok || !v.set || !v.whole || !part.Whole {
 		return nil
 	}
-	v, stored, task, ok := parse(file, r)
-	if !ok || !v.whole {
-		return nil
-	}
-	v.due = stored.Due
-	c, there := s.chosen[stored.Key]
+	c, there := s.chosen[part.Key]
 	if !there || c.yielded || c.version != v {
 		return nil
 	}
 	c.yielded = true
-	s.chosen[stored.Key] = c
+	s.chosen[part.Key] = c
 	task.Payload = slices.Clone(task.Payload)
-	found := Salvaged{task, s.doubt(stored.Key, c)}
+	found := Salvaged{task, s.doubt(c)}
 	s.report.Tasks++
 	switch found.Doubt {
 	case MaybeRemoved:
@@ -358,29 +297,28 @@ func (s *salvager) yield(file int32, r row, fn func(Salvaged) error) error {
 	return fn(found)
 }
 
-func (s *salvager) doubt(key string, c choice) Doubt {
-	k, ok := s.latest["k"+key]
+func (s *salvager) doubt(c choice) Doubt {
+	first, ok := s.latest[c.other]
 	switch {
-	case !ok || !k.set:
+	case !ok || !first.set:
 		return MaybeRemoved
-	case !k.whole || k.due != c.due || c.unclear:
+	case !first.whole || first.revision != c.revision:
 		return MaybeStale
 	}
 	return NoDoubt
 }
 
-// countLost lists the keys that have a due time but no task. It omits a key if the task at that due time was deleted
-// later.
+// countLost lists the keys that have a first row but no task. It omits a key if the second row was deleted later.
 func (s *salvager) countLost() {
-	for name, k := range s.latest {
-		if name[0] != 'k' || !k.set || s.chosen[name[1:]].yielded {
+	for name, first := range s.latest {
+		key, whole, _ := kv.IsPart(name)
+		if whole || !first.set || s.chosen[key].yielded {
 			continue
 		}
-		d, ok := s.latest[string(appendDueRow(nil, engine.Position{Due: k.due, Key: name[1:]}))]
-		if ok && !d.set && d.write >= k.write {
+		if second, ok := s.latest[first.other]; ok && !second.set && second.write >= first.write {
 			continue
 		}
-		s.report.Lost = append(s.report.Lost, name[1:])
+		s.report.Lost = append(s.report.Lost, key)
 	}
 	slices.Sort(s.report.Lost)
 }

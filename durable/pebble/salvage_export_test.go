@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -14,18 +16,12 @@ func SalvageOn(files vfs.FS, dir string, fn func(Salvaged) error) (SalvageReport
 	return salvage(files, dir, fn)
 }
 
-// RowsOf returns the rows of a table or log with the given bytes, as text without the value, each mapped to its task
-// key.
+// RowsOf returns the rows of a table or log with the given bytes, as text without the value. Each is mapped to the key of
+// its task, or to an empty key if Salvage does not need the row.
 func RowsOf(name string, data []byte) (rows map[string]string, damage []Damage) {
 	rows = map[string]string{}
 	see := func(r row) {
-		key := ""
-		switch {
-		case len(r.name) > 9 && r.name[0] == 'd':
-			key = string(r.name[9:])
-		case len(r.name) > 1 && (r.name[0] == 'k' || r.name[0] == 'f'):
-			key = string(r.name[1:])
-		}
+		key, _, _ := kv.IsPart(string(r.name))
 		rows[fmt.Sprintf("%q %d %v", r.name, r.write, r.set)] = key
 	}
 	if strings.HasSuffix(name, ".sst") {

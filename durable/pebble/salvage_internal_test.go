@@ -5,7 +5,6 @@ package pebble
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -15,74 +14,90 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
-// The result of Salvage for rows that disagree, or if one is missing. A row is written as k or d, its due time, @ and
-// the number of its write. These may follow: x if it is deleted, g and a generation, f and the index of its file, ? if
-// it cannot be decoded.
+// The result of Salvage for rows that disagree, or if one is missing. The task of the key has had three states: revision
+// 1 was due at 7, revision 2 at 8, and revision 3 at 7 again. A row is written as t and its revision, or as f, its due
+// time, r and its revision. Then follow @ and the number of its write. These may follow: x if it is deleted, ? if it
+// cannot be decoded, # and the index of its file.
 func TestSalvage_rowsThatDisagree(t *testing.T) {
-	data, generations := generationsOf(t, "key", 4)
+	values := statesOf(t)
 	for rows, want := range map[string]string{
-		"k7@5 d7@6":                "7 no doubt",
-		"d7@6":                     "7 maybe removed",
-		"k7@5":                     "lost",
-		"k7@5 d7@6?":               "lost",
-		"k7@0 d7@0":                "7 no doubt",
-		"k7@5 d7@6f0 d7@6f1":       "7 no doubt",
-		"k7@5 d8@6":                "8 maybe stale",
-		"k7@5 d7@6 d8@6 d8@9x":     "7 no doubt",
-		"k0@9x d7@8x":              "",
-		"k0@9x d7@6":               "", // the removal deletes both at once, and one of the deletions could not be read
-		"k0@9x d7@10":              "7 maybe removed",
-		"k0@9x d7@0":               "7 maybe removed",
-		"k7@5 d7@9x":               "", // nor could the deletion of the key
-		"k7@0 d7@9x":               "",
-		"k7@5 d7@4x":               "lost",
-		"k8@9 d7@6g1 d8@10g1":      "8 no doubt",
-		"k7@5 d7@6g1 d8@10g1":      "8 maybe stale",
-		"k8@0 d7@6g1 d8@0g2":       "8 no doubt", // the table that has lost the number has the later task
-		"k7@5 d7@6g1 d8@0g2":       "8 maybe stale",
-		"k8@0 d7@6g1 d8@0g1":       "8 maybe stale", // only the row of the key shows which one it is
-		"k7@6 d7@6 d8@0":           "7 maybe stale",
-		"k7@6 d7@6 d8@9":           "8 maybe stale",
-		"k7@0f1 d7@0f1g1 d7@0f2g3": "7 no doubt",
+		"t1@5 f7r1@6":                      "1 no doubt",
+		"f7r1@6":                           "1 maybe removed",
+		"t1@5":                             "lost",
+		"t1@5 f7r1@6?":                     "lost",
+		"t1@5? f7r1@6":                     "1 maybe stale",
+		"t1@5? f7r1@6?":                    "lost",
+		"t1@0 f7r1@0":                      "1 no doubt",
+		"t1@5 f7r1@6#0 f7r1@6#1":           "1 no doubt", // the tables of an unfinished compaction are still there
+		"t1@5 f7r1@6 f7r1@6":               "1 no doubt",
+		"t1@5 f8r2@6":                      "2 maybe stale",
+		"t1@5 f7r1@6 f8r2@8 f8r2@9x":       "1 no doubt",
+		"t2@9x f7r1@10x f8r2@8":            "", // the removal deletes both at once, and one of the deletions could not be read
+		"t1@9x f7r1@10x":                   "",
+		"t1@9x f7r1@6":                     "",
+		"t1@9x f7r3@12":                    "3 maybe removed", // it was added again, and its first row could not be read
+		"t1@9x f7r1@0":                     "1 maybe removed",
+		"t1@5 f7r1@9x":                     "", // nor could the deletion of the first row
+		"t1@0 f7r1@9x":                     "",
+		"t3@5 f7r1@4x":                     "lost", // the deletion belongs to an earlier task
+		"t2@9 f7r1@6 f8r2@10":              "2 no doubt",
+		"t1@5 f7r1@6 f8r2@10":              "2 maybe stale",
+		"t2@9 f7r1@6":                      "1 maybe stale",
+		"t2@9 f7r1@11x":                    "lost",
+		"t2@9 f7r1@11x f8r2@10?":           "lost",
+		"t2@9 f8r2@10 f7r1@11x":            "2 no doubt",
+		"t2@0 f7r1@6 f8r2@0":               "2 no doubt", // the table that has lost the number has the later task
+		"t1@5 f7r1@6 f8r2@0":               "2 maybe stale",
+		"t3@12 f7r1@6 f8r2@10 f7r3@13":     "3 no doubt",
+		"t3@12 f7r1@6 f8r2@10 f8r2@14x":    "1 maybe stale",
+		"t3@12 f7r1@6 f7r3@13 f8r2@14x":    "3 no doubt",
+		"t2@9 f8r2@10 f7r3@13":             "3 maybe stale",
+		"t3@0#1 f7r1@0#1 f7r3@0#0":         "3 no doubt", // of rows without a number the revision decides
+		"t3@0#0 t1@0#1 f7r1@0#1 f7r3@0#2":  "3 no doubt",
+		"t3@12 t2@9 f8r2@10 f7r3@13 t1@5":  "3 no doubt",
+		"t3@12x t2@9 f8r2@10 f7r3@13x":     "",
+		"t1@9x t2@12 f7r1@10x f8r2@13":     "2 no doubt",
+		"t1@9x t2@12? f7r1@10x f8r2@13":    "2 maybe stale",
+		"t1@9x t2@12 f7r1@10x f8r2@13?":    "lost",
+		"t1@9x t2@12 f7r1@10x":             "lost",
+		"t1@9x t2@12 t2@15x f8r2@13":       "",
+		"t1@9x t2@12 f8r2@13 f8r2@16x":     "",
+		"t2@12 f7r1@6 f8r2@13 f8r2@16x":    "1 maybe stale",
+		"t2@15x f7r1@6 f8r2@13 f8r2@16x":   "",
+		"t1@0 t2@15x f7r1@0 f8r2@13 t1@5x": "",
 	} {
 		s := &salvager{latest: map[string]version{}, chosen: map[string]choice{}}
 		type placed struct {
 			file int32
 			row
-			generation uint64
 		}
 		var all []placed
 		for _, text := range strings.Fields(rows) {
 			var p placed
-			var due int64
-			var kind rune
-			if _, err := fmt.Sscanf(text, "%c%d@%d", &kind, &due, &p.write); err != nil {
+			name, flags, _ := strings.Cut(text, "@")
+			if _, err := fmt.Sscanf(flags, "%d", &p.write); err != nil {
 				t.Fatal(err)
 			}
-			p.generation = 1
-			if _, after, ok := strings.Cut(text, "g"); ok {
-				p.generation = uint64(after[0] - '0')
-			}
-			if _, after, ok := strings.Cut(text, "f"); ok {
+			if _, after, ok := strings.Cut(flags, "#"); ok {
 				p.file = int32(after[0] - '0')
 			}
-			p.set = !strings.Contains(text, "x")
-			if kind == 'k' {
-				p.name, p.value = appendKeyRow(nil, "key"), binary.BigEndian.AppendUint64(nil, orderly(due))
-			} else {
-				p.name = appendDueRow(nil, engine.Position{Due: due, Key: "key"})
-				p.value = data[p.generation]
+			p.set = !strings.Contains(flags, "x")
+			state, ok := values[name]
+			if !ok {
+				t.Fatalf("there is no row %s", name)
 			}
-			if strings.Contains(text, "?") {
+			p.name = []byte(state.Key)
+			if p.set {
+				p.value = state.Value
+			}
+			if strings.Contains(flags, "?") {
 				p.value = p.value[:1]
-			}
-			if !p.set {
-				p.value = nil
 			}
 			all = append(all, p)
 		}
@@ -96,11 +111,9 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 				s.note(p.file, p.row)
 			}
 			s.choose()
-			latest := uint64(0)
 			for _, p := range all {
 				if err := s.yield(p.file, p.row, func(f Salvaged) error {
-					latest = f.Generation
-					got = append(got, fmt.Sprintf("%d %v", f.Next.UnixNano(), f.Doubt))
+					got = append(got, fmt.Sprintf("%s %v", f.Payload, f.Doubt))
 					return nil
 				}); err != nil {
 					t.Fatal(err)
@@ -112,35 +125,51 @@ func TestSalvage_rowsThatDisagree(t *testing.T) {
 			if strings.Join(got, ", ") != want {
 				t.Errorf("of %q comes %q, want %q", rows, got, want)
 			}
-			if strings.Contains(rows, "g3") && latest != generations[3] {
-				t.Errorf("of %q comes generation %d", rows, latest)
-			}
 		}
 	}
 }
 
-// generationsOf returns the data and the generations of tasks that have had the key in turn.
-func generationsOf(t *testing.T, key string, n int) (data [][]byte, generations []uint64) {
-	store := memstore.New()
-	s, err := durable.New(store)
+// statesOf returns the rows of a task in its three states, each under its name in the test. The payload of each state is
+// its number.
+func statesOf(t *testing.T) map[string]engine.Entry {
+	t.Helper()
+	ctx := context.Background()
+	on := memory.New()
+	s, err := durable.New(ctx, on.Engine())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.Background()
-	err = s.Handle("kind", func(context.Context, durable.Run) error { return nil })
-	for range n {
-		err = errors.Join(err, s.SetTask(ctx, durable.Task{Key: key, Kind: "kind", Delay: time.Hour}))
-		r, _, failed := store.Get(key)
-		info, undecoded := durable.InfoOf(r)
-		if err = errors.Join(err, failed, undecoded); err != nil {
+	if err := s.Handle("kind", func(context.Context, durable.Run) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]engine.Entry{}
+	began := time.Now()
+	for state, due := range []int{7, 8, 7} {
+		err := s.SetTask(ctx, durable.Task{
+			Key: "key", Kind: "kind", At: began.Add(time.Duration(due) * time.Hour), Payload: fmt.Append(nil, state+1),
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		data, generations = append(data, r.Data), append(generations, info.Generation)
+		for e, err := range on.Scan(ctx, "\x00", "\xff") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch _, whole, is := kv.IsPart(e.Key); {
+			case is && whole:
+				rows[fmt.Sprintf("f%dr%d", due, state+1)] = e
+			case is:
+				rows[fmt.Sprintf("t%d", state+1)] = e
+			}
+		}
 	}
 	if err := s.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return data, generations
+	if rows["f7r1"].Key != rows["f7r3"].Key || rows["f7r1"].Key == rows["f8r2"].Key || len(rows) != 6 {
+		t.Fatalf("the rows are %v", rows)
+	}
+	return rows
 }
 
 // If a chunk of a commit is damaged, the rows from that chunk on are lost. At the end of the log all rows of

@@ -36,24 +36,12 @@ type wreck struct {
 func makeWrecks(t testing.TB) []wreck {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
-	store, err := pebble.OpenOn("store", mem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := durable.New(store, durable.WithLogger(testkit.Quiet()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Handle("k", func(context.Context, durable.Run) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	on, err := openOn(mem)
+	must(t, err)
+	s, err := durable.New(ctx, on.Owned, durable.WithLogger(testkit.Quiet()))
+	must(t, err)
+	must(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
 	rnd := rand.New(rand.NewPCG(13, 1))
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	made := 0
 	add := func(n, most int) {
 		for n > 0 {
@@ -70,13 +58,13 @@ func makeWrecks(t testing.TB) []wreck {
 				made++
 			}
 			n -= len(batch)
-			must(s.AddTask(ctx, batch...))
+			must(t, s.AddTask(ctx, batch...))
 		}
 	}
 	tasks := func() map[string]durable.Info {
 		all := map[string]durable.Info{}
 		for i, err := range s.All(ctx) {
-			must(err)
+			must(t, err)
 			all[i.Key] = i
 		}
 		return all
@@ -93,18 +81,18 @@ func makeWrecks(t testing.TB) []wreck {
 	for _, i := range slices.SortedFunc(maps.Values(tasks()), func(a, b durable.Info) int { return strings.Compare(a.Key, b.Key) }) {
 		switch rnd.IntN(5) {
 		case 0:
-			must(s.RemoveTask(ctx, i.Key))
+			must(t, s.RemoveTask(ctx, i.Key))
 		case 1:
-			must(s.Reschedule(ctx, i.Key, time.Duration(rnd.IntN(1e12))+time.Hour))
+			must(t, s.Reschedule(ctx, i.Key, time.Duration(rnd.IntN(1e12))+time.Hour))
 		case 2:
-			must(s.SetTask(ctx, durable.Task{Key: i.Key, Kind: "k", Payload: i.Payload, Delay: 3 * time.Hour}))
+			must(t, s.SetTask(ctx, durable.Task{Key: i.Key, Kind: "k", Payload: i.Payload, Delay: 3 * time.Hour}))
 		}
 	}
 	kill("killed")
 	add(3, 200_000) // each larger than a block of a log
 	kill("large tasks")
 	want := tasks()
-	must(s.Shutdown(ctx))
+	must(t, s.Shutdown(ctx))
 	return append(wrecks, wreck{"closed", mem, want})
 }
 

@@ -18,28 +18,170 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/pebble"
-	"github.com/seed581295f1/timewheel/durable/storetest"
 )
 
-func TestPebble_keepsTheContract(t *testing.T) {
-	storetest.Test(t, func(t *testing.T) storetest.Open {
-		dir := filepath.Join(t.TempDir(), "store")
-		return func() (engine.Store, error) { return pebble.Open(dir) }
+func TestOpen_keepsTheContractOfAnEngine(t *testing.T) {
+	enginetest.Test(t, func(t *testing.T) enginetest.Subject {
+		e, err := pebble.Open(ctx, filepath.Join(t.TempDir(), "store"))
+		must(t, err)
+		t.Cleanup(func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return enginetest.Subject{Engine: e}
 	})
 }
 
-func TestPebble_smallTables_keepsTheContract(t *testing.T) {
-	storetest.Test(t, func(*testing.T) storetest.Open {
-		files := vfs.NewMem()
-		return func() (engine.Store, error) { return pebble.OpenOn("store", files) }
-	})
+// The next process reads everything that was committed, whatever the keys, the due times and the data are.
+func TestOpen_again_readsWhatWasCommitted(t *testing.T) {
+	mem := vfs.NewMem()
+	dir := filepath.Join(t.TempDir(), "store")
+	for name, open := range map[string]func() (*subject, error){
+		"on disk": func() (*subject, error) { return openIn(dir) }, "small tables": func() (*subject, error) { return openOn(mem) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &model{t: t, open: open, tasks: map[string]change{}, notes: map[string]string{}}
+			m.reopen()
+			m.check()
+			m.reopen()
+			var all []change
+			for i, due := range []int64{engine.None + 1, -1 << 40, -256, -1, 0, 1, 255, 256, 1 << 62, engine.PausedDue, engine.ParkedDue} {
+				all = append(all, m.put(fmt.Sprint("due", i), due, "x", i%2 == 0))
+			}
+			for i, key := range []string{"\x00", "\x00\x00", "\xff", "\xff\xff", "a", "a\x00", "a\x00b", "ab", "ä", "t", "f", "c", "n",
+				"key with\nlines", strings.Repeat("\xff", durable.MaxKey), strings.Repeat("x", durable.MaxKey)} {
+				all = append(all, m.put(key, 7, "data of "+key, i%2 == 0))
+			}
+			all = append(all, m.put("large", 1, strings.Repeat("0123456789abcdef", durable.MaxPayload/16), false), m.put("empty", 2, "", true))
+			must(t, m.Commit(all))
+			m.check()
+			m.reopen()
+			m.check()
+			must(t, m.Commit([]change{m.del("a"), m.del("\x00"), m.put("large", 3, "small", true), m.put("due0", engine.ParkedDue, "", false)}))
+			m.note("n", "first")
+			m.note("\xff", strings.Repeat("\x00\xff", engine.MaxNote/2))
+			m.check()
+			rnd := rand.New(rand.NewPCG(7, 7))
+			for round := range 60 {
+				var some []change
+				for _, n := range rnd.Perm(40)[:rnd.IntN(20)] {
+					if key := fmt.Sprint("k", n); rnd.IntN(3) == 0 && m.due(key) != engine.None {
+						some = append(some, m.del(key))
+					} else {
+						some = append(some, m.put(key, rnd.Int64N(30)-10, fmt.Sprint(round), rnd.IntN(4) == 0))
+					}
+				}
+				must(t, m.Commit(some))
+				m.note("n", fmt.Sprint(round))
+				if round%10 == 0 {
+					m.reopen()
+				}
+				m.check()
+			}
+			m.reopen()
+			m.check()
+			for range 2 { // the second one does nothing
+				must(t, m.Close())
+			}
+		})
+	}
+}
+
+// A model is an open store with its expected contents.
+type model struct {
+	*subject
+	t     *testing.T
+	open  func() (*subject, error)
+	tasks map[string]change
+	notes map[string]string
+}
+
+func (m *model) reopen() {
+	m.t.Helper()
+	var err error
+	if m.subject != nil {
+		err = m.Close()
+	}
+	must(m.t, err)
+	m.subject, err = m.open()
+	must(m.t, err)
+}
+
+func (m *model) due(key string) int64 {
+	if c, ok := m.tasks[key]; ok {
+		return c.Due
+	}
+	return engine.None
+}
+
+// put and del return a change and apply it to the model.
+func (m *model) put(key string, due int64, data string, failing bool) change {
+	c := change{Key: key, From: m.due(key), Due: due, Data: []byte(data), Failing: failing}
+	m.tasks[key] = c
+	return c
+}
+
+func (m *model) del(key string) change {
+	c := change{Key: key, From: m.due(key), Due: engine.None}
+	delete(m.tasks, key)
+	return c
+}
+
+// note puts a note in the store and in the model.
+func (m *model) note(name, data string) {
+	m.t.Helper()
+	m.notes[name] = data
+	w := engine.Write{Record: engine.Record{Key: name, Data: []byte(data)}, Note: true, If: engine.Always}
+	_, err := m.Owned.Commit(ctx, 0, []engine.Batch{{w}})
+	must(m.t, err)
+}
+
+// check compares everything that can be read with the model.
+func (m *model) check() {
+	m.t.Helper()
+	all, err := readAll(m.subject)
+	must(m.t, err)
+	for key, c := range m.tasks {
+		if got, ok := all[key]; !ok || got.Due != c.Due || string(got.Data) != string(c.Data) {
+			m.t.Errorf("the task %.20q is there: %v, due at %d with %d bytes, want %d with %d", key, ok, got.Due, len(got.Data),
+				c.Due, len(c.Data))
+		}
+	}
+	if len(all) != len(m.tasks) {
+		m.t.Errorf("there are %d tasks, want %d", len(all), len(m.tasks))
+	}
+	var failing, want []string
+	for r, err := range m.walk(engine.Range{Order: engine.Failing}) {
+		must(m.t, err)
+		failing = append(failing, r.Key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.tasks)) {
+		if m.tasks[key].Failing {
+			want = append(want, key)
+		}
+	}
+	if !slices.Equal(failing, want) {
+		m.t.Errorf("%.200q fail, want %.200q", failing, want)
+	}
+	notes := map[string]string{}
+	for r, err := range m.walk(engine.Range{Order: engine.Notes}) {
+		must(m.t, err)
+		notes[r.Key] = string(r.Data)
+	}
+	if !maps.Equal(notes, m.notes) {
+		m.t.Errorf("there are %d notes, want %d", len(notes), len(m.notes))
+	}
 }
 
 func TestOpen_whatIsNoStore_isRefusedAndLeftAsItWas(t *testing.T) {
@@ -62,7 +204,7 @@ func TestOpen_whatIsNoStore_isRefusedAndLeftAsItWas(t *testing.T) {
 	for dir, why := range map[string]string{
 		filepath.Join(parent, "no", "such"): "no such file", file: "not a directory", other: "something other", foreign: "something other",
 	} {
-		s, err := pebble.Open(dir)
+		s, err := pebble.Open(ctx, dir)
 		if err == nil {
 			t.Errorf("%s is opened", dir)
 			_ = s.Close()
@@ -91,7 +233,7 @@ func TestOpen_aSecondTime_isRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pebble.Open(dir); !errors.Is(err, pebble.ErrLocked) || !strings.Contains(err.Error(), dir) {
+	if _, err := pebble.Open(ctx, dir); !errors.Is(err, pebble.ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("the second open: %v", err)
 	}
 	if err := s.Handle("k", nil); err == nil {
@@ -110,7 +252,7 @@ func TestOpen_aSecondTime_isRefused(t *testing.T) {
 
 func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := pebble.Open(dir + "/")
+	s, err := pebble.Open(ctx, dir+"/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +260,10 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format, want := range map[string]error{
-		"timewheel/durable 1\n":               engine.ErrVersion, // the format before the first release
+		"timewheel/durable 4\nsum 945820cf\n": engine.ErrVersion,
 		"timewheel/durable 7\nsum a0bf8856\n": engine.ErrVersion,
 		"timewheel/durable 7\nsum a0bf8857\n": engine.ErrCorrupt,
-		"timewheel/durable 3\n":               engine.ErrCorrupt,
+		"timewheel/durable 1\n":               engine.ErrCorrupt,
 		"":                                    engine.ErrCorrupt,
 		"nonsense":                            engine.ErrCorrupt,
 	} {
@@ -129,7 +271,7 @@ func TestOpen_formatOfAnotherVersion_isRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := listing(t, dir)
-		if _, err := pebble.Open(dir); !errors.Is(err, want) || !strings.Contains(err.Error(), dir) {
+		if _, err := pebble.Open(ctx, dir); !errors.Is(err, want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("format %q: %v", format, err)
 		}
 		if after := listing(t, dir); after != before {
@@ -159,7 +301,7 @@ func listing(t *testing.T, dir string) string {
 // Opening a store on a full disk is an error, and the store is unchanged when there is room again.
 func TestOpen_fullDisk_isAnError(t *testing.T) {
 	mem := vfs.NewCrashableMem()
-	s, err := pebble.OpenOn("store", mem)
+	s, err := openOn(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +319,11 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 		}
 		return nil
 	}))
-	_, err = pebble.OpenOn("store", files)
+	_, err = openOn(files)
 	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, engine.ErrCorrupt) || errors.Is(err, pebble.ErrLocked) {
 		t.Errorf("the open: %v", err)
 	}
-	_, err = pebble.OpenOn("store", &smallDisk{left})
+	_, err = openOn(&smallDisk{left})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("the open with some bytes left: %v", err)
 	}
@@ -191,7 +333,7 @@ func TestOpen_fullDisk_isAnError(t *testing.T) {
 // wantOpened opens the store again, and fails the test unless its contents are those after the given commit.
 func wantOpened(t *testing.T, files vfs.FS, h *history, commits int64) {
 	t.Helper()
-	s, err := pebble.OpenOn("store", files)
+	s, err := openOn(files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +361,7 @@ func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewMem()
 			var full atomic.Bool
-			s, err := pebble.OpenOn("store", errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			s, err := openOn(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if full.Load() && hits(op) {
 					return syscall.ENOSPC
 				}
@@ -244,7 +386,7 @@ func TestPebble_closeOnAFullDisk_doesNotHang(t *testing.T) {
 func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 	const commits = 8 // so few that they are in the log only
 	mem := vfs.NewCrashableMem()
-	s, err := pebble.OpenOn("store", mem)
+	s, err := openOn(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +413,7 @@ func TestOpen_damagedLog_isLeftAsItWas(t *testing.T) {
 	damaged[len(whole)/2] ^= 1
 	writeFile(t, left, log, damaged)
 	for range 2 {
-		if _, err := pebble.OpenOn("store", left); !errors.Is(err, engine.ErrCorrupt) {
+		if _, err := openOn(left); !errors.Is(err, engine.ErrCorrupt) {
 			t.Errorf("the open: %v", err)
 		}
 		if !slices.Equal(readFile(t, left, log), damaged) {
@@ -294,7 +436,7 @@ func TestOpen_beginnings_areTakenAwayAlone(t *testing.T) {
 		if name != "" {
 			writeFile(t, mem, "store/"+name, []byte("mine"))
 		}
-		s, err := pebble.OpenOn("store", mem)
+		s, err := openOn(mem)
 		if (err == nil) != opens {
 			t.Errorf("with %q next to the beginnings: %v", name, err)
 		}
@@ -326,15 +468,15 @@ func newHistory(seed uint64) *history {
 }
 
 // next returns the changes of the next commit, and records the expected contents.
-func (h *history) next() []engine.Change {
+func (h *history) next() []change {
 	state := maps.Clone(h.states[len(h.states)-1])
-	var all []engine.Change
+	var all []change
 	for range 1 + h.rnd.IntN(8) {
 		key := fmt.Sprint("key", h.rnd.IntN(200))
-		if slices.ContainsFunc(all, func(c engine.Change) bool { return c.Key == key }) {
+		if slices.ContainsFunc(all, func(c change) bool { return c.Key == key }) {
 			continue
 		}
-		c := engine.Change{Key: key, From: engine.None, Due: engine.None}
+		c := change{Key: key, From: engine.None, Due: engine.None}
 		old, ok := state[key]
 		if ok {
 			c.From = old.Due
@@ -353,7 +495,7 @@ func (h *history) next() []engine.Change {
 }
 
 // commit makes n commits. It stops at the first failure and returns its error.
-func (h *history) commit(s engine.Store, n int) error {
+func (h *history) commit(s *subject, n int) error {
 	for range n {
 		if err := s.Commit(h.next()); err != nil {
 			return err
@@ -364,7 +506,7 @@ func (h *history) commit(s engine.Store, n int) error {
 }
 
 // readAll returns the contents of the store, or an error if they are inconsistent.
-func readAll(s engine.Store) (map[string]engine.Record, error) {
+func readAll(s *subject) (map[string]engine.Record, error) {
 	all := map[string]engine.Record{}
 	for r, err := range s.Due(engine.Position{Due: engine.None}, math.MaxInt64) {
 		if err != nil {
@@ -402,6 +544,24 @@ func (h *history) is(all map[string]engine.Record, commits int64) bool {
 	return commits < int64(len(h.states)) && maps.EqualFunc(all, h.states[commits], sameRecord)
 }
 
+// wantAnswers fails the test unless the store, in which the commit after the given number has failed, still answers. A
+// read may see the failed commit, which is in memory. A walk sees a part of it if it gets there during the walk, so
+// another one follows.
+func (h *history) wantAnswers(t *testing.T, s *subject, made int64) {
+	t.Helper()
+	for try := 0; ; try++ {
+		all, err := readAll(s)
+		if h.is(all, made) || h.is(all, made+1) {
+			return
+		}
+		if try == 10 {
+			t.Errorf("the store answers with %d records, %v", len(all), err)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // The power fails at every sync of a log, a table, a manifest or a directory, just before and just after it. The
 // remaining data is the synced data, possibly with some of the rest. It must contain everything acknowledged and,
 // completely or not at all, the commit in progress.
@@ -435,7 +595,7 @@ func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 		return nil
 	})
 	files := errorfs.Wrap(mem, inject)
-	s, err := pebble.OpenOn("store", &oneAtATime{files, mem, inject, &mu})
+	s, err := openOn(&oneAtATime{files, mem, inject, &mu})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,14 +618,14 @@ func TestPebble_powerCutAtEverySync_losesNothingAcknowledged(t *testing.T) {
 		}
 		if i < opening && c.made == 0 {
 			// The store did not exist yet. It must open, and may be a new one.
-			if s, err := pebble.OpenOn("store", c.files); err == nil {
+			if s, err := openOn(c.files); err == nil {
 				_ = s.Close()
 			} else if _, statErr := c.files.Stat("store"); statErr == nil {
 				t.Errorf("cut %d while the store was made, at %s: %v", i, c.what, err)
 			}
 			continue
 		}
-		s, err := pebble.OpenOn("store", c.files)
+		s, err := openOn(c.files)
 		if err != nil {
 			t.Errorf("cut %d, at %s: %v", i, c.what, err)
 			continue
@@ -535,7 +695,7 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 			if c.hits == nil {
 				files = &shortFS{FS: mem, on: &faulty}
 			}
-			s, err := pebble.OpenOn("store", files)
+			s, err := openOn(files)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -552,15 +712,11 @@ func TestPebble_diskFault_isSaidAndLosesNothingAcknowledged(t *testing.T) {
 			if err := h.commit(s, 1); err == nil {
 				t.Error("after a failed commit another is taken")
 			}
-			all, err := readAll(s)
-			// A read may see the failed commit, which is in memory.
-			if !h.is(all, made) && !h.is(all, made+1) {
-				t.Errorf("the store answers with %d records, %v", len(all), err)
-			}
+			h.wantAnswers(t, s, made)
 			crashed := mem.CrashClone(vfs.CrashCloneCfg{})
 			_ = s.Close() // its error is the earlier one
 			for _, left := range []vfs.FS{crashed, mem} {
-				s, err := pebble.OpenOn("store", left)
+				s, err := openOn(left)
 				if err != nil {
 					t.Fatalf("the next open: %v", err)
 				}
@@ -605,7 +761,7 @@ func (f *shortFile) Write(b []byte) (int, error) {
 
 func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 	mem := vfs.NewMem()
-	s, err := pebble.OpenOn("store", mem)
+	s, err := openOn(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -619,7 +775,7 @@ func TestOpen_readOnlyDirectory_isAnError(t *testing.T) {
 		}
 		return nil
 	}))
-	_, err = pebble.OpenOn("store", files)
+	_, err = openOn(files)
 	if !errors.Is(err, syscall.EROFS) || errors.Is(err, pebble.ErrLocked) || errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("the open: %v", err)
 	}
@@ -634,7 +790,7 @@ func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 	for _, how := range []string{"closed", "crashed"} {
 		t.Run(how, func(t *testing.T) {
 			mem := vfs.NewCrashableMem()
-			s, err := pebble.OpenOn("store", mem)
+			s, err := openOn(mem)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -691,7 +847,7 @@ func TestPebble_flippedByte_isNeverReadAsTruth(t *testing.T) {
 // checkFlipped reports whether all answers are true, or the damage is detected.
 func checkFlipped(t *testing.T, h *history, files vfs.FS, commits int64) bool {
 	t.Helper()
-	s, err := pebble.OpenOn("store", files)
+	s, err := openOn(files)
 	if err != nil {
 		return true
 	}
@@ -733,20 +889,16 @@ func writeFile(t *testing.T, files vfs.FS, name string, data []byte) {
 	}
 }
 
-// The store reports the space of its disk. On a file system that does not know it, the store reports none.
-func TestStore_space_isThatOfTheDisk(t *testing.T) {
-	store, err := pebble.Open(filepath.Join(t.TempDir(), "store"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if free, size := store.Space(); size <= 0 || free < 0 || free > size {
+// The engine reports the space of the disk. On a file system that does not know it, it reports none.
+func TestOpen_space_isThatOfTheDisk(t *testing.T) {
+	e, err := pebble.Open(ctx, filepath.Join(t.TempDir(), "store"))
+	must(t, err)
+	defer e.Close()
+	if free, size := e.Space(); size <= 0 || free < 0 || free > size {
 		t.Errorf("%d of %d bytes are free", free, size)
 	}
-	inMemory, err := pebble.OpenOn("store", vfs.NewMem())
-	if err != nil {
-		t.Fatal(err)
-	}
+	inMemory, err := openOn(vfs.NewMem())
+	must(t, err)
 	defer inMemory.Close()
 	if free, size := inMemory.Space(); free != 0 || size != 0 {
 		t.Errorf("in memory %d of %d bytes are free", free, size)
@@ -754,31 +906,23 @@ func TestStore_space_isThatOfTheDisk(t *testing.T) {
 }
 
 // The size follows the contents of the store, and is the size of its files.
-func TestStore_size_isThatOfTheFiles(t *testing.T) {
+func TestOpen_size_isThatOfTheFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	store, err := pebble.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := store.Size()
+	s, err := openIn(dir)
+	must(t, err)
+	before := s.Size()
 	data := make([]byte, 1<<20)
 	for i := range 8 {
 		for j := range data {
 			data[j] = byte(rand.Uint32())
 		}
-		change := engine.Change{Key: fmt.Sprint(i), From: engine.None, Due: 1, Data: data}
-		if err := store.Commit([]engine.Change{change}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Commit([]change{{Key: fmt.Sprint(i), From: engine.None, Due: 1, Data: data}}))
 	}
-	if err := store.Close(); err != nil { // it writes data that is only in memory
-		t.Fatal(err)
-	}
-	if store, err = pebble.Open(dir); err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if size := store.Size(); size < before+8<<20 {
+	must(t, s.Close()) // it writes data that is only in memory
+	s, err = openIn(dir)
+	must(t, err)
+	defer s.Close()
+	if size := s.Size(); size < before+8<<20 {
 		t.Errorf("the size was %d, and with 8 MiB more it is %d", before, size)
 	}
 }

@@ -55,7 +55,7 @@ func BenchmarkNode(b *testing.B) {
 			e, err := postgres.Open(b.Context(), server(b), schema())
 			check(b, err)
 			defer e.Close()
-			s, err := durable.Join(b.Context(), e, durable.WithLogger(testkit.Quiet()))
+			s, err := durable.New(b.Context(), e, durable.WithLogger(testkit.Quiet()))
 			check(b, err)
 			check(b, s.Handle("kind", func(context.Context, durable.Run) error { return nil }))
 			run := func(verb func(key string) error) float64 {
@@ -92,7 +92,7 @@ func BenchmarkAddTaskTx(b *testing.B) {
 	e, err := postgres.OpenPool(b.Context(), pool, schema())
 	check(b, err)
 	defer e.Close()
-	s, err := durable.Join(b.Context(), e, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(b.Context(), e, durable.WithLogger(testkit.Quiet()))
 	check(b, err)
 	defer func() { check(b, s.Shutdown(context.Background())) }()
 	check(b, s.Handle("other", func(context.Context, durable.Run) error { return nil }))

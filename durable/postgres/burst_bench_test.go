@@ -27,7 +27,7 @@ func BenchmarkBurst(b *testing.B) {
 			var took []time.Duration
 			var nodes []*durable.Scheduler
 			for range 3 {
-				s, err := durable.Join(b.Context(), open(b, in), durable.WithLogger(testkit.Quiet()))
+				s, err := durable.New(b.Context(), open(b, in), durable.WithLogger(testkit.Quiet()))
 				check(b, err)
 				nodes = append(nodes, s)
 				check(b, s.Handle("kind", func(context.Context, durable.Run) error { return nil }))

@@ -31,7 +31,7 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 	}
 	for _, nodes := range all {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
-			suite.TestNodes(t, nodes, func(t *testing.T) engine.Engine {
+			suite.Test(t, nodes, func(t *testing.T) engine.Engine {
 				cfg, err := pgxpool.ParseConfig(url)
 				check(t, err)
 				cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) (err error) {

@@ -5,7 +5,7 @@
 //
 //	engine, err := postgres.Open(ctx, "postgres://shop@db/shop")
 //	...
-//	s, err := durable.Join(ctx, engine)
+//	s, err := durable.New(ctx, engine)
 //	...
 //	err = s.Shutdown(ctx)
 //	engine.Close()

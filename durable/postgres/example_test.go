@@ -29,7 +29,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer engine.Close()
-	s, err := durable.Join(ctx, engine)
+	s, err := durable.New(ctx, engine)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -384,7 +384,7 @@ func (f *fleet) resume(keys []string) {
 	e, err := postgres.Open(ctx, f.server.URL(), postgres.WithSchema("chaos"), postgres.WithServersClock())
 	check(f.t, err)
 	defer e.Close()
-	s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, e, durable.WithLogger(testkit.Quiet()))
 	check(f.t, err)
 	for _, key := range keys {
 		f.own = append(f.own, event{At: systemTime(), What: "call", Verb: "resume", Key: key})

@@ -28,7 +28,7 @@ func BenchmarkLimit(b *testing.B) {
 			var ran, first, last atomic.Int64
 			var nodes []*durable.Scheduler
 			for range 3 {
-				s, err := durable.Join(b.Context(), open(b, in), durable.WithLogger(testkit.Quiet()),
+				s, err := durable.New(b.Context(), open(b, in), durable.WithLogger(testkit.Quiet()),
 					durable.WithCatchUp(1_000_000), durable.WithLease(2*time.Second))
 				check(b, err)
 				nodes = append(nodes, s)
@@ -95,7 +95,7 @@ func BenchmarkCrowd(b *testing.B) {
 			late, crowd := make(chan time.Duration, others), atomic.Int64{}
 			var all []*durable.Scheduler
 			for range nodes {
-				s, err := durable.Join(b.Context(), open(b, in), durable.WithLogger(testkit.Quiet()),
+				s, err := durable.New(b.Context(), open(b, in), durable.WithLogger(testkit.Quiet()),
 					durable.WithLease(2*time.Second))
 				check(b, err)
 				check(b, s.Handle("other", func(_ context.Context, run durable.Run) error {

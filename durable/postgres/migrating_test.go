@@ -53,7 +53,7 @@ func migrateRiver(t *testing.T, url string) {
 	engine, err := postgres.OpenPool(ctx, pool)
 	check(t, err)
 	defer engine.Close()
-	s, err := durable.Join(ctx, engine)
+	s, err := durable.New(ctx, engine)
 	check(t, err)
 	completed := make(chan error)
 	recheck := func(ctx context.Context, run durable.Run) error {
@@ -111,11 +111,11 @@ func migrateGocron(t *testing.T, url string) {
 	engine, err := postgres.Open(ctx, url)
 	check(t, err)
 	defer engine.Close()
-	s, err := durable.Join(ctx, engine)
+	s, err := durable.New(ctx, engine)
 	check(t, err)
 	alert := func(key, failure string) { t.Errorf("%s has run: %s", key, failure) }
 	observe := durable.WithObserver(func(a durable.Attempt) { alert(a.Key, a.Failure) })
-	observed, err := durable.Join(ctx, engine, observe)
+	observed, err := durable.New(ctx, engine, observe)
 	check(t, err)
 	check(t, observed.Shutdown(ctx))
 	report, mail := ignore, ignore
@@ -170,7 +170,7 @@ func migrateTable(t *testing.T, url string) {
 	engine, err := postgres.Open(ctx, url, postgres.WithSchema("tasks"))
 	check(t, err)
 	defer engine.Close()
-	s, err := durable.Join(ctx, engine, durable.WithLease(5*time.Second))
+	s, err := durable.New(ctx, engine, durable.WithLease(5*time.Second))
 	check(t, err)
 	recheck := ignore
 	err = s.Handle("recheck", recheck)
@@ -203,7 +203,7 @@ func migrateRedis(t *testing.T, url string) {
 	engine, err := postgres.Open(ctx, url)
 	check(t, err)
 	defer engine.Close()
-	s, err := durable.Join(ctx, engine)
+	s, err := durable.New(ctx, engine)
 	check(t, err)
 	recheck := ignore
 	err = s.Handle("recheck", recheck)

@@ -48,7 +48,7 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 
 	join := func(e engine.Engine, kind string) (*durable.Scheduler, chan durable.Run) {
 		t.Helper()
-		s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithNodeName(kind))
+		s, err := durable.New(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithNodeName(kind))
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Shutdown(context.Background())) })
 		ran := make(chan durable.Run, 10)

@@ -41,7 +41,7 @@ func BenchmarkQuestions(b *testing.B) {
 	exec(b, conn, "SELECT setval('revision', $1)", tasks)
 	exec(b, conn, "VACUUM ANALYZE task")
 	b.Logf("filled in %v", time.Since(time.Unix(0, now)).Round(time.Second))
-	s, err := durable.Join(b.Context(), e, durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(b.Context(), e, durable.WithLogger(testkit.Quiet()))
 	check(b, err)
 	for i := range 10 {
 		check(b, s.Handle(fmt.Sprint("kind", i), func(context.Context, durable.Run) error { return nil }))

@@ -24,7 +24,7 @@ func TestOperate(t *testing.T) {
 			e := open(t)
 			suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) (all []*durable.Scheduler) {
 				for i := range nodes {
-					s, err := durable.Join(t.Context(), e, append(opts, durable.WithLogger(testkit.Quiet()),
+					s, err := durable.New(t.Context(), e, append(opts, durable.WithLogger(testkit.Quiet()),
 						durable.WithNodeName(fmt.Sprint("node ", i)))...)
 					check(t, err)
 					all = append(all, s)

@@ -84,7 +84,7 @@ func worksAs(t *testing.T, url, mode string, opts ...postgres.Option) {
 		t.Errorf("the SQL of Schema: %v", err)
 	}
 	check(t, postgres.Migrate(ctx, conn, opts...))
-	n, err := durable.Join(ctx, e)
+	n, err := durable.New(ctx, e)
 	check(t, err)
 	defer func() { check(t, n.Shutdown(context.WithoutCancel(ctx))) }()
 	ran := make(chan string, 10)

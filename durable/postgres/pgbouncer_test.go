@@ -112,7 +112,7 @@ func TestPgBouncer_isKilled_theSchedulerGoesOn(t *testing.T) {
 	e, err := postgres.OpenPool(ctx, pool, schema())
 	check(t, err)
 	defer e.Close()
-	s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithLease(time.Minute))
+	s, err := durable.New(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithLease(time.Minute))
 	check(t, err)
 	ran := make(chan string, 100)
 	check(t, s.Handle("kind", func(ctx context.Context, run durable.Run) error {

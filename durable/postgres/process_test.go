@@ -252,7 +252,7 @@ func (p process) run() error {
 			continue
 		}
 		w.Break(p.Sabotage)
-		s, err = durable.Join(ctx, w, durable.WithNodeName(p.Name), durable.WithLease(lease), durable.WithPoolSize(16),
+		s, err = durable.New(ctx, w, durable.WithNodeName(p.Name), durable.WithLease(lease), durable.WithPoolSize(16),
 			durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			w.Close()

@@ -136,7 +136,7 @@ func wrongAfterRestore(t *testing.T, without string) (wrong int) {
 	for range 2 {
 		e = open(t, at)
 		e.Break(without)
-		s, err := durable.Join(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithLease(2*time.Second))
+		s, err := durable.New(ctx, e, durable.WithLogger(testkit.Quiet()), durable.WithLease(2*time.Second))
 		check(t, err)
 		defer func() { check(t, s.Shutdown(context.WithoutCancel(ctx))) }()
 		check(t, s.Handle("kind", func(_ context.Context, run durable.Run) error {

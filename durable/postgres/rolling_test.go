@@ -95,7 +95,7 @@ func TestMigrate_underLoad_losesNothing(t *testing.T) {
 	by := map[string]int{}    // runs by node
 	join := func(name string, e *postgres.Engine) *durable.Scheduler {
 		t.Helper()
-		s, err := durable.Join(t.Context(), e, durable.WithNodeName(name), durable.WithPoolSize(8),
+		s, err := durable.New(t.Context(), e, durable.WithNodeName(name), durable.WithPoolSize(8),
 			durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		for kind, fail := range map[string]error{"work": nil, "fails": errors.New("as it is to")} {

@@ -20,7 +20,7 @@ func TestSuspended_delaysAreWhole(t *testing.T) {
 	exec(t, conn, "INSERT INTO suspended VALUES (0)")
 	ctx := t.Context()
 	e := open(t, postgres.WithNow("((extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 + (SELECT ns FROM public.suspended))"))
-	s, err := durable.Join(ctx, e)
+	s, err := durable.New(ctx, e)
 	check(t, err)
 	defer func() { check(t, s.Shutdown(ctx)) }()
 	check(t, s.Declare("kind"))

@@ -93,7 +93,7 @@ func startCluster(ctx context.Context) (*cluster, error) {
 
 func (c *cluster) join(ctx context.Context, engine engine.Engine, name string, opts ...durable.Option,
 ) (*durable.Scheduler, error) {
-	return durable.Join(ctx, engine, append(opts, durable.WithNodeName(name), durable.WithLease(nodeLease),
+	return durable.New(ctx, engine, append(opts, durable.WithNodeName(name), durable.WithLease(nodeLease),
 		durable.WithPoolSize(workers), durable.WithCatchUp(100), durable.WithLogger(c.log))...)
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels, a durable scheduler with two nodes and one on a store, all with a simulated load. It
+// Dashboard starts two wheels, a durable scheduler with two nodes and one on an own engine, all with a simulated load. It
 // serves the dashboard, which can also remove, run and reschedule tasks, and /metrics for Prometheus. Run the program
 // and open the address that it prints.
 //
 // The page /trouble/ has buttons that jam the workers, make jobs panic and handlers fail, pause tasks, and forget a
-// kind. Other buttons cut off a node, stop the engine, and fill the store's disk. After an interrupt (Ctrl-C), the
+// kind. Other buttons cut off a node, stop the engine, and fill the own engine's disk. After an interrupt (Ctrl-C), the
 // program prints a line for each wheel and scheduler and exits. A second interrupt ends it at once.
 package main
 

@@ -11,23 +11,23 @@ import (
 
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/sirupsen/logrus"
 )
 
-// A post sends mails repeatedly, using a durable scheduler on a store in memory. A real store is on disk.
+// A post sends mails repeatedly, using a durable scheduler on an engine in memory. A real engine is on disk.
 type post struct {
-	store *memstore.Store
-	tasks *durable.Scheduler
-	rec   *dashboard.AttemptRecorder
+	memory *memory.KV
+	tasks  *durable.Scheduler
+	rec    *dashboard.AttemptRecorder
 }
 
 func openPost(ctx context.Context) (*post, error) {
-	p := &post{store: memstore.New(), rec: dashboard.NewAttemptRecorder()}
+	p := &post{memory: memory.New(), rec: dashboard.NewAttemptRecorder()}
 	log := logrus.New()
 	log.SetOutput(io.Discard) // the page shows the problems
 	var err error
-	if p.tasks, err = durable.New(p.store, p.rec.Option(), durable.WithLogger(log)); err != nil {
+	if p.tasks, err = durable.New(ctx, p.memory.Engine(), p.rec.Option(), durable.WithLogger(log)); err != nil {
 		return nil, err
 	}
 	if err := p.tasks.Handle("newsletter.send", quick); err != nil {
@@ -46,7 +46,7 @@ func openPost(ctx context.Context) (*post, error) {
 	return p, nil
 }
 
-// fill makes all further writes to the store fail as if the disk were full.
+// fill makes all further writes of the engine fail as if the disk were full.
 func (p *post) fill() {
-	p.store.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
+	p.memory.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
 }

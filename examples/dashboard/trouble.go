@@ -43,7 +43,7 @@ const troubleForm = `<h1>Trouble for the wheel “orders”</h1>
 <p><button name="make" value="revive">Connect the node web-2</button> again
 <p><button name="make" value="away">Take the engine away</button> for 20 seconds, and have a backlog then
 <h1>Trouble for the durable scheduler “mails”</h1>
-<p><button name="make" value="full">Fill the disk</button> of its store, which ends it for good
+<p><button name="make" value="full">Fill the disk</button> of its engine, which ends it for good
 <p><a href="../" target="dashboard">The dashboard</a>
 `
 

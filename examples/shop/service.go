@@ -174,7 +174,7 @@ func serve(ctx context.Context, c config) (err error) {
 	}
 	defer s.engine.Close()
 	attempts := dashboard.NewAttemptRecorder()
-	s.tasks, err = durable.Join(ctx, s.engine, durable.WithNodeName(c.name), durable.WithLease(c.lease), attempts.Option())
+	s.tasks, err = durable.New(ctx, s.engine, durable.WithNodeName(c.name), durable.WithLease(c.lease), attempts.Option())
 	if err != nil {
 		return err
 	}

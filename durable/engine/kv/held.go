@@ -100,7 +100,7 @@ func (e *alone) Start(by engine.MemberID, c engine.Claim) (held bool, now int64,
 	if s == nil || at.now >= m.until {
 		return false, at.now, true
 	}
-	if e.counted < countedStarts && e.counts(s) {
+	if e.counted < countedStarts && e.counts(s, c) {
 		return false, 0, false
 	}
 	s.Starts, s.Started = c.Starts+1, at.now

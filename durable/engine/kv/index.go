@@ -99,13 +99,17 @@ func (e *alone) loadSome(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
+// Counted implements [engine.Owned].
+func (e *alone) Counted() (kinds []engine.KindCount, whole bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.all.kinds.Kinds(), e.all.whole
+}
+
 // Count implements [engine.Counter]. Once the index is loaded, Count reads no tasks.
 func (e *alone) Count(ctx context.Context) ([]engine.KindCount, error) {
-	e.mu.Lock()
-	if !e.all.whole {
-		e.mu.Unlock()
-		return e.base.Count(ctx)
+	if kinds, whole := e.Counted(); whole {
+		return kinds, ctx.Err()
 	}
-	defer e.mu.Unlock()
-	return e.all.kinds.Kinds(), ctx.Err()
+	return e.base.Count(ctx)
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 // loadAll loads the rest of the index.
@@ -59,7 +58,7 @@ func indexed(t *testing.T, e *alone) {
 // Whatever is written while the index is loaded, in the end it has exactly the existing tasks. Until then keys are read
 // from the KV.
 func TestIndex_agreesWithTheRows(t *testing.T) {
-	m := memory.Exclusive(memory.New())
+	m := NewMemory(true)
 	first, err := New(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)

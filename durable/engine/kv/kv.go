@@ -111,10 +111,12 @@ func failing(err error) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) { yield(engine.Stored{}, err) }
 }
 
-// page is the maximum number of tasks read at once. A walk reads few at first, because each may have a MiB.
+// A walk reads up to page tasks at once, or as many as it can within pageFor, so that a reader with a time limit gets some
+// of them from a slow KV. It reads few at first, because each may have a MiB.
 const (
 	page      = 128
 	firstPage = 8
+	pageFor   = 2 * time.Millisecond
 )
 
 // walk yields the tasks that the index rows refer to. It skips a task if the predicate returns false, because then the
@@ -123,7 +125,7 @@ func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], i
 ) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
 		var rows, keys []string
-		most := firstPage
+		most, began := firstPage, time.Now()
 		flush := func() bool {
 			tasks, err := b.look(ctx, keys)
 			if err != nil {
@@ -135,7 +137,7 @@ func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], i
 					return false
 				}
 			}
-			rows, keys, most = rows[:0], keys[:0], min(2*most, page)
+			rows, keys, most, began = rows[:0], keys[:0], min(2*most, page), time.Now()
 			return true
 		}
 		for e, err := range index {
@@ -144,7 +146,7 @@ func (b *base) walk(ctx context.Context, index iter.Seq2[engine.Entry, error], i
 				return
 			}
 			rows, keys = append(rows, e.Key), append(keys, keyOf(e.Key))
-			if len(keys) == most && !flush() {
+			if (len(keys) == most || time.Since(began) > pageFor) && !flush() {
 				return
 			}
 		}

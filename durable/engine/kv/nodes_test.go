@@ -26,7 +26,7 @@ func TestNodes_keepTheContract(t *testing.T) {
 			if c.nodes == 3 {
 				testkit.NotForRaces(t) // as many races as "no clock"
 			}
-			suite.TestNodes(t, c.nodes, func(t *testing.T) engine.Engine { return open(t, c.on(memory.New())) })
+			suite.Test(t, c.nodes, func(t *testing.T) engine.Engine { return open(t, c.on(memory.New())) })
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
@@ -135,7 +136,6 @@ func (e *alone) tasksOf(ctx context.Context, found []candidate) (tasks []*row, e
 
 // current returns the candidates' tasks with their states. It rereads tasks that have changed since they were read.
 func (e *alone) current(ctx context.Context, found []candidate, seen *changed) (tasks []*row, err error) {
-	defer e.unwatch(seen)
 	tasks, err = e.tasksOf(ctx, found)
 	if err != nil {
 		return nil, err
@@ -172,39 +172,62 @@ func (e *alone) current(ctx context.Context, found []candidate, seen *changed) (
 	return kept, nil
 }
 
+// walkPart is the number of tasks after which a walk by due time reads the latest rows.
+const walkPart = 32 * page
+
 // byDue walks over the tasks by due time, a page at a time.
 func (e *alone) byDue(ctx context.Context, after engine.Position, until int64) iter.Seq2[engine.Stored, error] {
 	return func(yield func(engine.Stored, error) bool) {
-		for last := false; !last; {
-			var found []candidate
-			e.mu.Lock()
-			seen := e.watch()
-			e.mu.Unlock()
-			for c, err := range e.mergeKinds(ctx, after, until) {
-				if err != nil {
-					e.unwatch(seen)
-					yield(engine.Stored{}, err)
-					return
-				}
-				if found = append(found, c); len(found) == page {
-					break
-				}
-			}
-			tasks, err := e.current(ctx, found, seen)
-			if err != nil {
-				yield(engine.Stored{}, err)
-				return
-			}
-			for _, r := range tasks {
-				if !yield(r.Stored, nil) {
-					return
-				}
-			}
-			if last = len(found) < page; !last {
-				after = engine.Position{Due: found[page-1].due, Key: found[page-1].key}
-			}
+		for more := true; more; {
+			more = e.walkSome(ctx, &after, until, yield)
 		}
 	}
+}
+
+// walkSome yields up to walkPart tasks after the position, and moves the position behind them. It reports whether there
+// are more.
+func (e *alone) walkSome(ctx context.Context, after *engine.Position, until int64, yield func(engine.Stored, error) bool) bool {
+	e.mu.Lock()
+	seen := e.watch()
+	e.mu.Unlock()
+	defer e.unwatch(seen)
+	var found []candidate
+	flush := func() bool {
+		tasks, err := e.current(ctx, found, seen)
+		if err != nil {
+			yield(engine.Stored{}, err)
+			return false
+		}
+		for _, r := range tasks {
+			if !yield(r.Stored, nil) {
+				return false
+			}
+		}
+		found = found[:0]
+		return true
+	}
+	n, most, began := 0, firstPage, time.Now()
+	for c, err := range e.mergeKinds(ctx, *after, until) {
+		if err != nil {
+			yield(engine.Stored{}, err)
+			return false
+		}
+		found = append(found, c)
+		n++
+		if len(found) < most && n < walkPart && time.Since(began) <= pageFor {
+			continue
+		}
+		if !flush() {
+			return false
+		}
+		if n >= walkPart {
+			*after = engine.Position{Due: c.due, Key: c.key}
+			return true
+		}
+		most, began = min(2*most, page), time.Now()
+	}
+	flush()
+	return false
 }
 
 // read returns the tasks with the keys, each in its state at the beginning or at the end of the call.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 // Escaped strings sort like the strings, and can be unescaped.
@@ -49,13 +48,10 @@ func TestDecode_refusesWhatIsNoRow(t *testing.T) {
 
 // Whatever several processes do at the same time, the rows are consistent.
 func TestRows_agree(t *testing.T) {
-	for name, on := range map[string]func(*memory.KV) engine.KV{
-		"shared":    func(m *memory.KV) engine.KV { return m },
-		"exclusive": func(m *memory.KV) engine.KV { return memory.Exclusive(m) },
-	} {
+	for name, exclusive := range map[string]bool{"shared": false, "exclusive": true} {
 		t.Run(name, func(t *testing.T) {
-			m := memory.New()
-			first, err := New(t.Context(), on(m))
+			m := NewMemory(exclusive)
+			first, err := New(t.Context(), m)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,7 +35,7 @@ func (e *alone) count(ctx context.Context, by engine.MemberID, claims []engine.C
 	defer e.mu.Unlock()
 	e.counted += len(txs)
 	for _, c := range claims {
-		if s := e.states[c.Key]; s != nil && e.counts(s) {
+		if s := e.states[c.Key]; s != nil && e.counts(s, c) {
 			s.starts = 1
 		}
 	}
@@ -53,7 +53,7 @@ func (e *alone) toCount(ctx context.Context, by engine.MemberID, claims []engine
 		return nil, nil
 	}
 	for _, c := range claims {
-		if s := e.holds(by, c); s != nil && e.counts(s) {
+		if s := e.holds(by, c); s != nil && e.counts(s, c) {
 			value := varints(int64(c.Starts)+1, at.now, s.kept)
 			txs = append(txs, engine.Tx{Put: []engine.Entry{{Key: startsRow + c.Key, Value: value}}})
 		}
@@ -61,8 +61,10 @@ func (e *alone) toCount(ctx context.Context, by engine.MemberID, claims []engine
 	return txs, nil
 }
 
-// counts reports whether the start of the task is written.
-func (e *alone) counts(s *state) bool { return s.kept <= e.first && s.Due < e.opened }
+// counts reports whether the start of the task has to be written. It has been if the node asks again.
+func (e *alone) counts(s *state, c engine.Claim) bool {
+	return s.kept <= e.first && s.Due < e.opened && !(s.starts != 0 && s.Starts > c.Starts)
+}
 
 // readStarts reads the starts that earlier processes have written, and the states of their tasks.
 func (e *alone) readStarts(ctx context.Context) error {

@@ -9,8 +9,10 @@ import (
 	"log"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A write names the version on which it relies.
@@ -78,4 +80,41 @@ func ExampleLimited() {
 	_, err := kv.Commit(context.Background(), engine.Tx{Put: []engine.Entry{{Key: "k", Value: make([]byte, 200_000)}}})
 	fmt.Println(errors.Is(err, engine.ErrTooLarge), err)
 	// Output: true durable: larger than the engine allows: value of 200000 bytes; 100000 are allowed
+}
+
+// A task that one process has added runs in the next one. The disk of a third is full.
+func ExampleKV_Engine() {
+	ctx := context.Background()
+	open := func(on *memory.KV) *durable.Scheduler {
+		s, err := durable.New(ctx, on.Engine(), durable.WithLogger(testkit.Quiet()))
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = s.Handle("greet", func(context.Context, durable.Run) error { return nil })
+		if err != nil {
+			log.Fatal(err)
+		}
+		return s
+	}
+	kv := memory.New()
+	first := open(kv)
+	if err := first.AddTask(ctx, durable.Task{Key: "ada", Kind: "greet", Delay: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+
+	crashed := kv.Clone()
+	next := open(crashed)
+	fmt.Println(next.Exist(ctx, "ada"))
+
+	crashed.SetFault(errors.New("no space left on device"))
+	err := next.RemoveTask(ctx, "ada")
+	fmt.Println(errors.Is(err, durable.ErrBroken))
+	fmt.Println(next.Shutdown(ctx))
+	if err := first.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// true <nil>
+	// true
+	// durable: the store has failed: kv: the effect of a commit is unknown: no space left on device
 }

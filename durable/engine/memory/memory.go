@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package memory provides an in-memory [engine.KV] for tests. Its contents do not outlive the process, and it starts no
-// goroutines. It uses time.Now as its clock, so it works inside a testing/synctest bubble.
+// Package memory keeps tasks in memory, for tests. Its contents do not outlive the process. It uses time.Now as its
+// clock, so it works inside a testing/synctest bubble.
 package memory
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
 )
 
 // A KV is an in-memory engine.KV with a clock. Use [New] to create one.
@@ -26,6 +27,7 @@ type KV struct {
 	version int64
 	offset  time.Duration // offset of the clock from time.Now
 	up      int64         // time of the last Restart, by the KV's clock; 0 if there was none
+	fault   error         // returned by every Commit; nil if commits succeed
 }
 
 // New returns an empty KV without limits.
@@ -34,6 +36,31 @@ func New() *KV { return Limited(engine.Limits{}) }
 // Limited returns an empty KV with the given limits.
 func Limited(l engine.Limits) *KV {
 	return &KV{limits: l, entries: btree.NewG(32, func(a, b engine.Entry) bool { return a.Key < b.Key })}
+}
+
+// Clone returns an independent KV with everything that has been committed so far. A program that uses it behaves as
+// after a crash.
+func (k *KV) Clone() *KV {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return &KV{limits: k.limits, entries: k.entries.Clone(), version: k.version, offset: k.offset, up: k.up}
+}
+
+// SetFault makes every later Commit return err and change nothing, as on a full disk. A nil err ends that. Unless err
+// wraps [engine.ErrNotDone], it fails an exclusive engine for good.
+func (k *KV) SetFault(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fault = err
+}
+
+// Engine returns an engine on the KV for one scheduler. Use [kv.New] for an engine that several schedulers share.
+func (k *KV) Engine() engine.Owned {
+	e, err := kv.New(context.Background(), Exclusive(k))
+	if err != nil {
+		panic(err) // a KV in memory returns no error
+	}
+	return e.(engine.Owned)
 }
 
 // Exclusive returns the KV as an [engine.Exclusive].
@@ -74,7 +101,7 @@ func (k *KV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, 
 			}
 			some := k.read(from, to)
 			for _, e := range some {
-				if !yield(e, nil) {
+				if !yield(own(e), nil) {
 					return
 				}
 			}
@@ -86,12 +113,12 @@ func (k *KV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entry, 
 	}
 }
 
-// read returns the first page of the entries with from <= Key < to.
+// read returns the first page of the entries with from <= Key < to. Their values must not be modified.
 func (k *KV) read(from, to string) (some []engine.Entry) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	k.entries.AscendRange(engine.Entry{Key: from}, engine.Entry{Key: to}, func(e engine.Entry) bool {
-		some = append(some, own(e))
+		some = append(some, e)
 		return len(some) < page
 	})
 	return some
@@ -114,6 +141,9 @@ func (k *KV) Commit(ctx context.Context, txs ...engine.Tx) (done []bool, err err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.fault != nil {
+		return nil, k.fault
+	}
 	done = make([]bool, len(txs))
 	for i, tx := range txs {
 		if done[i] = k.holds(tx.If); done[i] {

@@ -3,7 +3,7 @@
 // Package kit helps to test durable schedulers in a bubble of virtual time. A [Kit] opens the schedulers and logs their
 // runs. Its methods are the steps of a test: they let time pass and check that exactly the expected tasks have run.
 //
-//	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+//	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 //		k.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Minute})
 //		k.After(time.Second)
 //		k.RanNothing()
@@ -24,8 +24,9 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -42,8 +43,8 @@ type Kit struct {
 	T      testing.TB
 	Begin  time.Time
 	Nodes  []*Node           // open schedulers, shut down at the end of the test
-	Store  *memstore.Store   // the store, for tests that use one
-	Engine *memengine.Engine // the engine, for tests that use one
+	KV     *memory.KV        // what the scheduler's own engine is on
+	Engine *memengine.Engine // the shared engine, for tests that use one
 	Opts   []durable.Option  // options of every scheduler
 
 	turn     int
@@ -75,7 +76,7 @@ func (c Call) String() string {
 // In runs the test in a bubble. No scheduler is open when test is called.
 func In(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &Kit{T: t, Begin: time.Now(), Store: memstore.New(), Opts: opts}
+		k := &Kit{T: t, Begin: time.Now(), KV: memory.New(), Opts: opts}
 		defer func() {
 			for _, n := range k.Nodes {
 				n.End()
@@ -85,11 +86,11 @@ func In(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	})
 }
 
-// OnStore runs the test with a started scheduler on an in-memory store. The scheduler handles the kinds "note" and
-// "fail".
-func OnStore(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
+// OnOwn runs the test with a started scheduler that has its own engine in memory. The scheduler handles the kinds "note"
+// and "fail".
+func OnOwn(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	In(t, func(t *testing.T, k *Kit) {
-		k.Open(k.Store).Start()
+		k.Open(k.KV).Start()
 		test(t, k)
 	}, opts...)
 }
@@ -106,10 +107,26 @@ func OnNodes(t *testing.T, nodes int, test func(t *testing.T, k *Kit), opts ...d
 	}, opts...)
 }
 
-// Open adds a scheduler on the store. Except for those listed in except, it handles two kinds: "note", whose runs do
-// nothing, and "fail", whose runs fail.
-func (k *Kit) Open(store engine.Store, except ...string) *Node {
-	s, err := durable.New(store, append([]durable.Option{durable.WithTick(Tick), durable.WithLogger(testkit.Quiet())},
+// Own returns an engine on the KV for one scheduler. The KV may be a wrapper.
+func Own(on engine.KV) engine.Engine {
+	if _, is := on.(engine.Exclusive); !is {
+		on = exclusive{on}
+	}
+	e, err := kv.New(context.Background(), on)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+type exclusive struct{ engine.KV }
+
+func (exclusive) Exclusive() {}
+
+// Open adds a scheduler with its own engine on the KV. Except for those listed in except, it handles two kinds: "note",
+// whose runs do nothing, and "fail", whose runs fail.
+func (k *Kit) Open(on engine.KV, except ...string) *Node {
+	s, err := durable.New(context.Background(), Own(on), append([]durable.Option{durable.WithTick(Tick), durable.WithLogger(testkit.Quiet())},
 		k.Opts...)...)
 	n := k.Use(s, err)
 	for kind, err := range map[string]error{"note": nil, "fail": ErrFail} {
@@ -126,7 +143,7 @@ func (k *Kit) Join(over func(engine.Engine) engine.Engine, opts ...durable.Optio
 	if over == nil {
 		over = func(to engine.Engine) engine.Engine { return to }
 	}
-	s, err := durable.Join(context.Background(), over(link), slices.Concat([]durable.Option{durable.WithTick(Tick), durable.WithLease(Lease),
+	s, err := durable.New(context.Background(), over(link), slices.Concat([]durable.Option{durable.WithTick(Tick), durable.WithLease(Lease),
 		durable.WithNodeName(fmt.Sprint("node ", len(k.Nodes)+1)), durable.WithLogger(testkit.Quiet())}, k.Opts, opts)...)
 	n := k.Use(s, err)
 	n.Link = link
@@ -150,12 +167,12 @@ func (k *Kit) On() *Node {
 	return k.Nodes[k.turn%len(k.Nodes)]
 }
 
-// Crash ends the scheduler without closing its store, and opens another scheduler on the committed data without
-// starting it. The results of runs in progress are lost.
+// Crash ends the scheduler, and opens another one on the data committed before, without starting it. The results of runs
+// in progress are lost.
 func (k *Kit) Crash(except ...string) {
-	left := k.Store.Reopen()
+	left := k.KV.Clone()
 	k.Kill()
-	k.Store = left
+	k.KV = left
 	k.Open(left, except...)
 }
 

@@ -64,6 +64,6 @@ func TestSentences(t *testing.T) {
 		fails(false, "no error", func() { k.Must(nil, nil) })
 		k.T = t
 	}
-	t.Run("store", func(t *testing.T) { kit.OnStore(t, run) })
+	t.Run("own engine", func(t *testing.T) { kit.OnOwn(t, run) })
 	t.Run("three nodes", func(t *testing.T) { kit.OnNodes(t, 3, run) })
 }

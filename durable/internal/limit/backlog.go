@@ -46,13 +46,12 @@ type Backlog struct {
 }
 
 const (
-	// MostQueued is the maximum number of tasks in a backlog. A backlog holds fewer if they reach queuedBytes. It is
-	// refilled when half of that is left, which keeps the workers busy while the keeper commits. If it were refilled at
-	// a quarter, workers would wait for the store and run a quarter fewer tasks. The number of tasks that have begun
-	// but are not yet stored stays below the keeper's countedStarts.
+	// MostQueued is the maximum number of tasks in a backlog. A backlog holds fewer if they reach queuedBytes, and fewer
+	// of a slow kind if those reach SlowBytes. It is refilled when half of that is left, which keeps the workers busy
+	// while tasks are claimed.
 	MostQueued  = 8192
 	queuedBytes = 16 << 20
-	slowBytes   = queuedBytes / 8
+	SlowBytes   = queuedBytes / 8
 	shareFor    = 2 * time.Second // for one of several nodes: see Share
 
 	// HireEvery is the interval at which the backlog looks for spare workers. catchUpBurst is how long an unused part
@@ -126,7 +125,7 @@ func (b *Backlog) removeLocked(t *Task) {
 		return
 	}
 	if kind := t.Rec.Kind; !b.full[kind].IsZero() {
-		if n, size := b.queue.Held(kind); 2*n <= b.SlowMost() && 2*size <= slowBytes {
+		if n, size := b.queue.Held(kind); 2*n <= b.SlowMost() && 2*size <= SlowBytes {
 			delete(b.full, kind)
 			b.wake()
 		}
@@ -151,18 +150,20 @@ func (b *Backlog) Len() int { return int(b.queued.Load()) }
 // Limited returns the number of tasks that all limiters hold, and their approximate size in bytes.
 func (b *Backlog) Limited() (n, size int) { return int(b.heldTasks.Load()), int(b.heldBytes.Load()) }
 
-// Room returns the number of tasks that the backlog has room for, or 0 if it is not yet time to refill it.
-func (b *Backlog) Room() int {
+// Room returns the number of tasks that the backlog has room for, and their total size in bytes, or 0 if it is not yet
+// time to refill it.
+func (b *Backlog) Room() (n, size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.roomLocked()
 }
 
-func (b *Backlog) roomLocked() int {
-	if n, size := b.usedLocked(); n <= b.most/2 && size <= queuedBytes/2 {
-		return b.most - n
+func (b *Backlog) roomLocked() (n, size int) {
+	n, size = b.usedLocked()
+	if n <= b.most/2 && size <= queuedBytes/2 {
+		return b.most - n, queuedBytes - size
 	}
-	return 0
+	return 0, 0
 }
 
 // usedLocked returns the number of tasks of kinds without a limit, and their approximate size in bytes. It does not
@@ -177,7 +178,7 @@ func (b *Backlog) usedLocked() (n, size int) {
 }
 
 // SlowMost returns the maximum number of tasks in the backlog of each kind that is not known to be quick. The backlog
-// holds fewer if they reach slowBytes.
+// holds fewer if they reach SlowBytes.
 func (b *Backlog) SlowMost() int { return max(b.Queue/8, 1) }
 
 // Takes reports whether the backlog accepts another task of the kind. If it does not, Wake receives a value when it
@@ -185,7 +186,7 @@ func (b *Backlog) SlowMost() int { return max(b.Queue/8, 1) }
 func (b *Backlog) Takes(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n, size := b.queue.Held(kind); b.full[kind].IsZero() && n < b.SlowMost() && size < slowBytes {
+	if n, size := b.queue.Held(kind); b.full[kind].IsZero() && n < b.SlowMost() && size < SlowBytes {
 		return true
 	}
 	if k := b.Kinds.Kind(kind); k == nil || k.Limiter != nil || k.IsQuick() {
@@ -325,9 +326,9 @@ func (b *Backlog) take() (t *Task, of *Kind) {
 		of.open.Store(now.UnixNano())
 	}
 	b.paid = b.paid.Add(b.each)
-	before := b.roomLocked()
+	before, _ := b.roomLocked()
 	b.removeLocked(t)
-	if before == 0 && b.roomLocked() > 0 {
+	if after, _ := b.roomLocked(); before == 0 && after > 0 {
 		b.wake()
 	}
 	return t, of

@@ -36,7 +36,7 @@ func (b *Backlog) Check(waiting []*Task, limiters []*Limiter) (wrong []string) {
 		if b.queue.Has(t) && (l == nil || !l.overdue.Has(t)) {
 			n, size = n+1, size+t.Rec.Size()
 		}
-		if l != nil && l.held.Has(t) { // otherwise the task was added before the limiter
+		if l != nil && l.holdsLocked(t) { // otherwise the task was added before the limiter
 			held[l]++
 			heldBytes[l] += t.Rec.Size()
 		}

@@ -16,7 +16,6 @@ type Config struct {
 	Tick    time.Duration   // resolution of the workers' timers
 	Rate    int             // overdue runs that may begin per second on all nodes together
 	Queue   int             // maximum number of overdue tasks in the backlog whose kinds have no limit
-	Held    int             // minimum capacity of a limiter, in tasks; 0 if other nodes can run the tasks
 	Wake    chan<- struct{} // receives a value when there is room again
 }
 

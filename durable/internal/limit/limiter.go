@@ -19,17 +19,17 @@ import (
 //   - A queued task still counts as waiting. If it is removed, replaced or moved, [Limiter.Remove] removes it from the
 //     queue.
 //
-// A limiter holds only some tasks of its kind, due or not. The other tasks stay in the store or engine until half of
+// A limiter holds only some tasks of its kind, due or not. The other tasks stay in the engine until half of
 // the held tasks have begun. Tasks that wait for a limit therefore take no room from other kinds.
 type Limiter struct {
 	kind    *Kind
 	backlog *Backlog
 	overdue Queue // overdue tasks in the backlog, protected by the backlog's mutex
 
-	mu      sync.Mutex // protects below
-	held    Window
-	bytes   int   // approximate size of the held tasks
-	queue   Queue // held tasks that wait for the limiter
+	mu      sync.Mutex           // protects below
+	held    *btree.BTreeG[*Task] // tasks in memory that have not begun, in due order
+	bytes   int                  // approximate size of the held tasks
+	queue   Queue                // held tasks that wait for the limiter
 	running int
 	part    Part     // this node's part of the bound for all nodes
 	most    int      // maximum number of concurrent runs
@@ -39,17 +39,6 @@ type Limiter struct {
 	waking  Timer    // asks for a worker when the next token is added; nil if none is needed
 	wanted  bool     // a wake-up is wanted when half of the held tasks have begun
 	looked  time.Time
-}
-
-// A Window is the set of tasks that a limiter holds. They are in memory and have not begun. The limiter's mutex
-// protects it.
-type Window interface {
-	Add(t *Task) (added bool) // reports false if t replaced a task at the same position
-	Remove(t *Task)           // t must be in the window
-	Has(t *Task) bool
-	Len() int
-	Lacks(group string) bool      // reports whether more tasks of the group should be read at once
-	Excess(most, bytes int) *Task // removes and returns a task if there are too many, or nil; bytes is their size
 }
 
 const (
@@ -64,38 +53,9 @@ const (
 	moreIfQuick = 64
 )
 
-// A window is a Window in due order. Its excess task is the one due last.
-type window struct{ *btree.BTreeG[*Task] }
-
-func (w window) Add(t *Task) bool {
-	_, had := w.ReplaceOrInsert(t)
-	return !had
-}
-
-func (w window) Remove(t *Task) { w.Delete(t) }
-
-func (w window) Has(t *Task) bool {
-	in, _ := w.Get(t)
-	return in == t
-}
-
-func (w window) Lacks(string) bool { return false }
-
-func (w window) Excess(most, _ int) *Task {
-	if w.Len() <= most {
-		return nil
-	}
-	last, _ := w.DeleteMax()
-	return last
-}
-
-// NewLimiter returns the limiter of a bounded kind for this node's part of the bound for all nodes. If held is nil, the
-// limiter holds the tasks that are due first.
-func NewLimiter(k *Kind, b *Backlog, held Window, p Part) *Limiter {
-	if held == nil {
-		held = window{NewTree(NewFreeList())}
-	}
-	l := &Limiter{kind: k, backlog: b, overdue: NewQueue(ByGroup), held: held, queue: NewQueue(ByGroup)}
+// NewLimiter returns the limiter of a bounded kind for this node's part of the bound for all nodes.
+func NewLimiter(k *Kind, b *Backlog, p Part) *Limiter {
+	l := &Limiter{kind: k, backlog: b, overdue: NewQueue(ByGroup), held: NewTree(NewFreeList()), queue: NewQueue(ByGroup)}
 	l.setPartLocked(p)
 	return l
 }
@@ -310,7 +270,7 @@ func (l *Limiter) Hold(t *Task) {
 }
 
 func (l *Limiter) holdLocked(t *Task) {
-	if !l.held.Has(t) && l.held.Add(t) {
+	if _, had := l.held.ReplaceOrInsert(t); !had {
 		l.countLocked(t, 1)
 	}
 }
@@ -319,16 +279,22 @@ func (l *Limiter) holdLocked(t *Task) {
 func (l *Limiter) Remove(t *Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held.Has(t) {
+	if l.holdsLocked(t) {
 		l.removeLocked(t)
 	}
 }
 
+// holdsLocked reports whether the task, and not another one at its position, is held.
+func (l *Limiter) holdsLocked(t *Task) bool {
+	is, _ := l.held.Get(t)
+	return is == t
+}
+
 func (l *Limiter) removeLocked(t *Task) {
-	l.held.Remove(t)
+	l.held.Delete(t)
 	l.queue.Remove(t)
 	l.countLocked(t, -1)
-	if l.wanted && (l.drainedLocked() || l.held.Lacks(t.Rec.Group)) {
+	if l.wanted && l.drainedLocked() {
 		l.wanted = false
 		l.backlog.wake()
 	}
@@ -352,7 +318,7 @@ func (l *Limiter) boundLocked() int {
 			bound = 0
 		}
 	}
-	return min(max(bound, l.backlog.Held), HeldTasks)
+	return min(bound, HeldTasks)
 }
 
 func (l *Limiter) drainedLocked() bool {
@@ -377,16 +343,17 @@ func (l *Limiter) IsDrained() bool {
 	return !l.wanted
 }
 
-// Excess removes and returns a held task that is to be dropped from memory. It returns nil if the limiter does not hold
-// too many tasks.
+// Excess removes and returns the held task that is due last, which is to be dropped from memory. It returns nil if the
+// limiter does not hold too many tasks.
 func (l *Limiter) Excess() *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.held.Excess(l.boundLocked(), l.bytes)
-	if t != nil {
-		l.queue.Remove(t)
-		l.countLocked(t, -1)
+	if l.held.Len() <= l.boundLocked() {
+		return nil
 	}
+	t, _ := l.held.DeleteMax()
+	l.queue.Remove(t)
+	l.countLocked(t, -1)
 	return t
 }
 

@@ -81,30 +81,14 @@ func AfterPrefix(prefix string) string {
 	return string(b)
 }
 
-// A Notebook reads and writes the notes of a store or an engine.
+// A Notebook reads and writes the notes of an engine.
 type Notebook interface {
 	Read(ctx context.Context, over engine.Range) iter.Seq2[engine.Record, error]
 	Write(ctx context.Context, notes []engine.Record) error // puts the notes, and deletes those without Data
 }
 
-// OfStore returns the notes of a store, or nil if it stores none.
-func OfStore(store engine.Store) Notebook {
-	if notes, ok := store.(engine.Noter); ok {
-		return ofStore{notes}
-	}
-	return nil
-}
-
 // OfEngine returns the notes of an engine.
 func OfEngine(e engine.Engine) Notebook { return ofEngine{e} }
-
-type ofStore struct{ engine.Noter }
-
-func (s ofStore) Read(_ context.Context, over engine.Range) iter.Seq2[engine.Record, error] {
-	return s.Notes(over)
-}
-
-func (s ofStore) Write(_ context.Context, notes []engine.Record) error { return s.SetNotes(notes) }
 
 type ofEngine struct{ engine.Engine }
 

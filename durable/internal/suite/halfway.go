@@ -18,7 +18,7 @@ import (
 // diesHalfway kills processes during Schedule, after each number of commits. The last commit fails, or only its answer
 // is lost. The next call leaves no mixture of two versions, whichever version it declares, and reports its own changes.
 func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Option) {
-	stays := k.Use(join(t, e, 1, opts...)[0], nil)
+	stays := k.Use(start(t, e, 1, opts...)[0], nil)
 	stays.Handle("k", ok)
 	set := func(prefix string, version int64) (durable.TaskSet, []string) {
 		const tasks = 300 // more than one commit changes
@@ -33,7 +33,7 @@ func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Opti
 	// dies declares a version in a process that dies at the commit with that number, and reports whether it has died.
 	dies := func(prefix string, version int64, at int, fault memengine.Fault) bool {
 		link := memengine.NewLink(e)
-		n := k.Use(join(t, link, 1, opts...)[0], nil)
+		n := k.Use(start(t, link, 1, opts...)[0], nil)
 		defer n.Kill()
 		n.Handle("k", ok)
 		commits, dead := 0, false

@@ -157,6 +157,7 @@ func limitedVerbs(t *testing.T, k *kit.Kit) {
 		}
 		return nil
 	}, durable.WithConcurrency(1))
+	k.After(time.Second)        // until each scheduler has claimed
 	for i, s := range k.Nodes { // each scheduler has one run in progress
 		k.Must(s.AddTask(ctx, durable.Task{Key: fmt.Sprint("0", i), Kind: "k", Delay: time.Second}))
 	}

@@ -119,9 +119,13 @@ func (o *operated) fill() {
 		count := o.count()
 		return count[durable.Running] == tasks && count[durable.Parked] == tasks && count[durable.Retrying] == tasks
 	})
-	o.until("all are counted", func() bool {
+	o.until("all are counted", func() bool { // a walk may show an end before it is acknowledged
 		c, err := o.next().Counts(context.Background())
-		return err == nil && c.Whole && len(c.Kinds) == 4
+		failing := 0
+		for _, k := range c.Kinds {
+			failing += k.Failing
+		}
+		return err == nil && c.Whole && len(c.Kinds) == 4 && failing == 2*tasks && o.next().Stats().Parked == tasks
 	})
 }
 

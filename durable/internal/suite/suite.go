@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package suite tests durable schedulers against the contract of all schedulers in this repository, with any store or
+// Package suite tests durable schedulers against the contract of all schedulers in this repository, with any
 // engine.
 package suite
 
@@ -23,48 +23,43 @@ import (
 
 var ctx = context.Background()
 
-// Test runs the suite shared by all schedulers on a scheduler of package durable. It calls open for each test, inside a
-// bubble of virtual time. The suite does not test where a durable scheduler differs from the wheel: a key becomes free
-// and a run is counted when the run is acknowledged, not when it begins.
-func Test(t *testing.T, open func(t *testing.T) engine.Store, opts ...durable.Option) {
+// Test runs the suite shared by all schedulers on the given number of schedulers of package durable that share an engine.
+// Each verb goes to the next scheduler in rotation, and all of them run due tasks. Test calls open for each test, inside a
+// bubble of virtual time or with real timers. The suite does not test where a durable scheduler differs from the wheel: a
+// key becomes free and a run is counted when the run is acknowledged, not when it begins.
+func Test(t *testing.T, schedulers int, open func(t *testing.T) engine.Engine, opts ...durable.Option) {
 	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
-		s, err := durable.New(open(t), append(opts,
-			durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize), durable.WithLogger(testkit.Quiet()))...)
-		if err != nil {
-			t.Fatal(err)
+		e := open(t)
+		s := newSubject(t, start(t, e, schedulers, append(opts, durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize))...)...)
+		if isOwn(e) {
+			return s
 		}
-		return newSubject(t, s)
+		return cluster{s}
 	})
 	testPromises(t, func(t *testing.T, more ...durable.Option) []*durable.Scheduler {
-		s, err := durable.New(open(t), slices.Concat(opts, more, []durable.Option{durable.WithTick(contract.Tick),
-			durable.WithLogger(testkit.Quiet())})...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []*durable.Scheduler{s}
-	})
-}
-
-// TestNodes runs the suite on the given number of nodes that share an engine. Each verb goes to the next node in
-// rotation, and all nodes run due tasks. TestNodes calls open for each test, inside a bubble of virtual time or with
-// real timers.
-func TestNodes(t *testing.T, nodes int, open func(t *testing.T) engine.Engine, opts ...durable.Option) {
-	contract.Test(t, func(t *testing.T, c contract.Config) contract.Subject {
-		return cluster{newSubject(t, join(t, open(t), nodes,
-			append(opts, durable.WithTick(c.Tick), durable.WithPoolSize(c.PoolSize))...)...)}
-	})
-	testPromises(t, func(t *testing.T, more ...durable.Option) []*durable.Scheduler {
-		return join(t, open(t), nodes, slices.Concat(opts, more, []durable.Option{durable.WithTick(contract.Tick)})...)
+		return start(t, open(t), schedulers, slices.Concat(opts, more, []durable.Option{durable.WithTick(contract.Tick)})...)
 	})
 	t.Run("a declared set whose process dies", func(t *testing.T) {
-		kit.In(t, func(t *testing.T, k *kit.Kit) { diesHalfway(t, k, open(t), opts...) })
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			if e := open(t); isOwn(e) {
+				k.Use(start(t, e, 1)[0], nil) // which closes it
+			} else {
+				diesHalfway(t, k, e, opts...)
+			}
+		})
 	})
 }
 
-// join returns the given number of nodes that share the engine.
-func join(t *testing.T, engine engine.Engine, nodes int, opts ...durable.Option) (all []*durable.Scheduler) {
-	for range nodes {
-		s, err := durable.Join(ctx, engine, append(opts, durable.WithLogger(testkit.Quiet()))...)
+// isOwn reports whether only one scheduler uses the engine.
+func isOwn(e engine.Engine) bool {
+	_, own := e.(engine.Exclusive)
+	return own
+}
+
+// start returns the given number of schedulers on the engine.
+func start(t *testing.T, engine engine.Engine, schedulers int, opts ...durable.Option) (all []*durable.Scheduler) {
+	for range schedulers {
+		s, err := durable.New(ctx, engine, append(opts, durable.WithLogger(testkit.Quiet()))...)
 		if err != nil {
 			t.Fatal(err)
 		}

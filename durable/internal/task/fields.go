@@ -23,7 +23,6 @@ var fields = [...]field{
 	{1, (*Record).encodeFailed, (*Record).decodeFailed},
 	text(2, func(r *Record) *string { return &r.Trace }),
 	count(3, func(r *Record) *int { return &r.Version }, 2, MostVersion),
-	count(4, func(r *Record) *int { return &r.Starts }, 1, math.MaxInt32),
 	text(5, func(r *Record) *string { return &r.Cron }),
 	instant(6, func(r *Record) *int64 { return &r.Paused }),
 	text(7, func(r *Record) *string { return &r.Group }),

@@ -41,7 +41,6 @@ type Record struct {
 	Deadline   int64         // latest due time of the first run, however often SetTask postpones it; 0 if there is no deadline
 	Snoozes    int           // how often a handler has postponed the run
 	Expires    time.Duration // how long after Grid an attempt may start; 0 means no limit
-	Starts     int           // starts of the run whose end is unknown; unused if an engine counts them
 }
 
 // Forever is the Times of a task that repeats until it is removed.

@@ -104,7 +104,7 @@ func FuzzRecord_decode(f *testing.F) {
 	f.Add((&Record{Key: "k", Kind: "kind", Times: Forever, Interval: 1, Generation: math.MaxUint64}).Encode())
 	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Failed: []Failure{{Text: "f"}}, Grid: Latest}).Encode())
 	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Trace: "trace"}).Encode())
-	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Version: 2, Starts: 3, Cron: "@daily",
+	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Version: 2, Cron: "@daily",
 		Paused: 9, Group: "g"}).Encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -143,7 +143,7 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 func TestRecord_optionalFields(t *testing.T) {
 	plain := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
 	all := plain
-	all.Version, all.Starts, all.Cron, all.Interval, all.Paused, all.Group = 2, 3, "@daily", 0, 9, "g"
+	all.Version, all.Cron, all.Interval, all.Paused, all.Group = 2, "@daily", 0, 9, "g"
 	all.Shift, all.Deadline, all.Note, all.Snoozes, all.GivenUp = 1<<63-1, Latest, "a note", 4, 2
 	for version, r := range map[byte]Record{recordVersion: plain, FieldsVersion: all} {
 		data := r.Encode()

@@ -68,7 +68,7 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 	next.Grid, next.Asof = r.realGrid(now), now
 	switch {
 	case o.Snooze:
-		next.Snoozes, next.Starts, next.Deadline = next.Snoozes+1, 0, 0
+		next.Snoozes, next.Deadline = next.Snoozes+1, 0
 		next.Due = Later(now, o.Wait)
 	case o.Failure == "" && !r.Repeats():
 		return nil
@@ -100,7 +100,6 @@ func (r *Record) Interrupted(starts int, of *Policy, now int64) *Record {
 		return r
 	}
 	next := *r
-	next.Starts = 0
 	for range starts {
 		next.fail("the process ended, or its lease expired, during the run", now)
 	}
@@ -258,7 +257,7 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 // begin starts a new run in the record, due at Grid.
 func (r *Record) begin() {
 	r.Seq++
-	r.Attempts, r.Starts, r.Snoozes, r.Failed, r.GivenUp, r.Deadline, r.Asof = 0, 0, 0, nil, 0, 0, 0
+	r.Attempts, r.Snoozes, r.Failed, r.GivenUp, r.Deadline, r.Asof = 0, 0, nil, 0, 0, 0
 	r.await()
 }
 
@@ -319,7 +318,7 @@ func NextOf(cron string, t int64, shift time.Duration) int64 {
 
 // Skippable reports whether the next run may be skipped if it is overdue: it has not begun, and other runs follow it.
 func (r *Record) Skippable() bool {
-	return r.Repeats() && r.Attempts == 0 && r.Starts == 0 && r.Snoozes == 0
+	return r.Repeats() && r.Attempts == 0 && r.Snoozes == 0
 }
 
 // LeastExpires is the shortest effective Expires, because a scheduler without a backlog may start a run that late.

@@ -23,19 +23,20 @@ type Tasks struct{ scheduler *durable.Scheduler }
 
 // Open opens the tasks in the directory. After Start, each task calls expire at least once when it is due.
 func Open(dir string, expire func(id string) error) (*Tasks, error) {
-	store, err := pebble.Open(dir)
+	ctx := context.Background()
+	e, err := pebble.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard) // errors are returned and end the program
-	s, err := durable.New(store, durable.WithLogger(quiet))
+	s, err := durable.New(ctx, e, durable.WithLogger(quiet))
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, e.Close())
 	}
 	err = s.Handle(kind, func(_ context.Context, run durable.Run) error { return expire(run.Key) })
 	if err != nil {
-		return nil, errors.Join(err, s.Shutdown(context.Background()))
+		return nil, errors.Join(err, s.Shutdown(ctx))
 	}
 	return &Tasks{s}, nil
 }

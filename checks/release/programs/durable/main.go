@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 func main() {
-	s, err := durable.New(memstore.New())
+	ctx := context.Background()
+	s, err := durable.New(ctx, memory.New().Engine())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -29,7 +30,6 @@ func main() {
 	if err := s.Start(); err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
 	if err := s.AddTask(ctx, durable.Task{Key: "hello", Kind: "greet", Delay: 10 * time.Millisecond}); err != nil {
 		log.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memstore"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/otel"
 )
 
 func main() {
-	s, err := durable.New(memstore.New(), otel.Option(noop.NewTracerProvider()))
+	s, err := durable.New(context.Background(), memory.New().Engine(), otel.Option(noop.NewTracerProvider()))
 	if err != nil {
 		log.Fatal(err)
 	}

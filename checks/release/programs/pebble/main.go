@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// This program is built with a durable scheduler and its store on disk, both installed as by a user.
+// This program is built with a durable scheduler and its engine on disk, both installed as by a user.
 package main
 
 import (
@@ -21,11 +21,12 @@ func main() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	store, err := pebble.Open(filepath.Join(dir, "tasks"))
+	ctx := context.Background()
+	e, err := pebble.Open(ctx, filepath.Join(dir, "tasks"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err := durable.New(store)
+	s, err := durable.New(ctx, e)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +41,6 @@ func main() {
 	if err := s.Start(); err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
 	if err := s.AddTask(ctx, durable.Task{Key: "hello", Kind: "greet", Delay: 10 * time.Millisecond}); err != nil {
 		log.Fatal(err)
 	}

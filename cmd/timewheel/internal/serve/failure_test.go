@@ -16,28 +16,37 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/memengine"
-	"github.com/seed581295f1/timewheel/durable/memstore"
 )
 
 var errDisk = errors.New("the disk is on fire")
 
 // A failing store refuses commits once it fails.
 type failing struct {
-	*memstore.Store
+	*memory.KV
 	fails atomic.Bool
 }
 
-func (f *failing) Commit(changes []engine.Change) error {
+func (f *failing) Exclusive() {}
+
+func (f *failing) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) {
 	if f.fails.Load() {
-		return errDisk
+		return nil, errDisk
 	}
-	return f.Store.Commit(changes)
+	return f.KV.Commit(ctx, txs...)
 }
 
 // on returns the place of a store.
-func on(store engine.Store) Place {
-	return Place{scheduler: func(opts []durable.Option) (*durable.Scheduler, error) { return durable.New(store, opts...) }}
+func on(store engine.KV) Place {
+	return Place{scheduler: func(opts []durable.Option) (*durable.Scheduler, error) {
+		e, err := kv.New(context.Background(), store)
+		if err != nil {
+			return nil, err
+		}
+		return durable.New(context.Background(), e, opts...)
+	}}
 }
 
 // refuses checks the answer of a service whose store fails.
@@ -81,7 +90,7 @@ func TestStoreFails_requestsAndHealthSayWhy_andNoWebhookIsCalled(t *testing.T) {
 		<-end
 	})
 	cfg := config(t, at, strings.Replace(admin, `"retry"`, `"concurrency": 1, "retry"`, 1))
-	store := &failing{Store: memstore.New()}
+	store := &failing{KV: memory.New()}
 	srv, err := Open(t.Context(), cfg, on(store), slog.New(slog.DiscardHandler))
 	check(t, err)
 	defer srv.closeListeners()
@@ -119,7 +128,7 @@ func TestStoreFails_requestsAndHealthSayWhy_andNoWebhookIsCalled(t *testing.T) {
 
 // A service whose store fails ends by itself with the cause, after it has answered the request that met it.
 func TestRun_whenTheStoreFails_endsWithTheCause(t *testing.T) {
-	store := &failing{Store: memstore.New()}
+	store := &failing{KV: memory.New()}
 	srv, err := Open(t.Context(), config(t, receiver(t, fail(t)), admin), on(store), slog.New(slog.DiscardHandler))
 	check(t, err)
 	ended := make(chan error, 1)
@@ -138,7 +147,7 @@ func TestDatabaseAway_requestsAndReadinessSayIt_untilItIsBack(t *testing.T) {
 	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
 	link := memengine.NewLink(memengine.New())
 	r := startOn(t, config(t, at, admin), Place{scheduler: func(opts []durable.Option) (*durable.Scheduler, error) {
-		return durable.Join(context.Background(), link, opts...)
+		return durable.New(context.Background(), link, opts...)
 	}})
 	operators := "http://" + r.srv.AdminAddr().String()
 	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)

