@@ -309,6 +309,9 @@ func TestCatchUp_memory_isBounded(t *testing.T) {
 		"large, slow": {200, 1 << 20, 5000, hour, 20, 20 << 20, looks * 40},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "large" && name != "many, slow" {
+				t.Skip("not in short mode")
+			}
 			kit.In(t, func(t *testing.T, k *kit.Kit) {
 				on := &counting{KV: memory.New()}
 				s := k.Use(durable.New(ctx, kit.Own(on), durable.WithLogger(testkit.Quiet()), durable.WithPoolSize(4), durable.WithCatchUp(c.rate))).Scheduler

@@ -35,7 +35,7 @@ func (c Counts) sum() (tasks, parked int) {
 func (n *node) census(ctx context.Context) (Counts, error) {
 	if n.alone {
 		kinds, whole := n.owned.Counted()
-		return newCensus(n.now(), whole, byKind(kinds)), n.Err()
+		return newCensus(n.now(), whole, byKind(kinds)), nil
 	}
 	era := n.era()
 	counted := n.counts.Ask(era, func(ctx context.Context) (Counts, error) {
@@ -65,7 +65,7 @@ func (n *node) era() uint64 { return n.outages.Load() }
 // total returns the number of tasks and of parked tasks, as far as they have been counted.
 func (n *node) total() (tasks, parked int) {
 	counts, err := n.census(n.life)
-	if err != nil && !n.alone {
+	if err != nil {
 		counts = n.counts.Last(n.era()).Value
 	}
 	tasks, parked = counts.sum()

@@ -38,6 +38,9 @@ const reapEvery = 250 * time.Millisecond
 // keepMember maintains the node's membership. It returns how long to wait before the next call.
 func (n *node) keepMember() time.Duration {
 	n.wakeAfterJump()
+	if t := n.current(); t != nil && n.needsNothing() && n.own()-t.sent < int64(n.cfg.lease) {
+		return n.cfg.lease / 4
+	}
 	if t := n.tend(); t != nil {
 		n.sendUnsent()
 		n.unstick(t)

@@ -133,8 +133,11 @@ func TestOwned_failedCommit_endsChangesAndRuns(t *testing.T) {
 				t.Errorf("Exist(%q) = %v, %v", key, ok, err)
 			}
 		}
-		if st := k.Stats(); st.Added != 2 || st.Removed != 0 {
+		if st := k.Stats(); st.Added != 2 || st.Removed != 0 || st.Pending != 2 {
 			t.Errorf("the accounts are %+v", st)
+		}
+		if c, err := k.Counts(ctx); err != nil || !c.Whole || len(c.Kinds) != 1 || c.Kinds[0].Tasks != 2 {
+			t.Errorf("the counts are %+v, %v", c, err)
 		}
 	})
 }

@@ -117,7 +117,7 @@ func TestPauseKind_withoutAHandler_isNoAlarm(t *testing.T) {
 // no pauses.
 func TestPauseKind_randomWalk_agreesWithTheEngine(t *testing.T) {
 	testkit.NotForRaces(t)
-	walks(t, 60, 15, 15, func(t *testing.T, seed uint64) {
+	walks(t, 60, 6, 6, func(t *testing.T, seed uint64) {
 		kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 			rnd := rand.New(rand.NewPCG(seed, 8))
 			kinds := []string{"a", "b", "c"}

@@ -28,7 +28,7 @@ const restMost = time.Minute
 // others if the engine belongs to it alone.
 func (n *node) pace(every time.Duration) time.Duration {
 	if n.alone {
-		return n.cfg.lease / 4
+		return n.cfg.lease
 	}
 	return every
 }
@@ -91,7 +91,7 @@ func (n *node) wakeAfterJump() {
 func (n *node) needsNothing() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.alone && !n.doubt && n.unsent == nil && n.own() >= n.recheck && !n.leavesLocked()
+	return n.alone && !n.away && !n.doubt && n.unsent == nil && n.own() >= n.recheck && !n.leavesLocked()
 }
 
 // attend makes the membership goroutine look at a change, if it rests; see pace.

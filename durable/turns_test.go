@@ -27,6 +27,14 @@ func addGroup(k *kit.Kit, group string, n int, delay time.Duration) {
 	k.Add(tasks...)
 }
 
+func notInShortMode(t *testing.T) {
+	t.Helper()
+	testkit.NotForRaces(t)
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+}
+
 // groupOf returns the group of a call for a task of addGroup.
 func groupOf(c kit.Call) string { return c.Key[:strings.IndexByte(c.Key, ':')] }
 
@@ -36,6 +44,9 @@ func TestLimit_ofAGroupWithMany_delaysNoOther(t *testing.T) {
 	testkit.NotForRaces(t)
 	const many, groups, few = 5 * gateMost, 5, 10
 	for _, name := range []string{"many", ""} {
+		if testing.Short() && name == "" {
+			continue
+		}
 		work := func(k *kit.Kit) { k.Handle("k", sleeper(sec/10), durable.WithConcurrency(1)) }
 		add := func(k *kit.Kit) {
 			addGroup(k, name, many, sec)
@@ -226,7 +237,7 @@ func TestLimit_ofManyGroups(t *testing.T) {
 
 // While a group has more due tasks than are held, later tasks of other groups take no room from it.
 func TestLimit_ofWhatIsDueLater(t *testing.T) {
-	testkit.NotForRaces(t)
+	notInShortMode(t)
 	const many, others, took = 5 * gateMost, 3 * gateMost, 10 * time.Millisecond
 	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", sleeper(took), durable.WithConcurrency(10))
@@ -247,6 +258,7 @@ func TestLimit_ofWhatIsDueLater(t *testing.T) {
 
 // A group whose tasks fall due while another has more due tasks than are held takes its turns from then on.
 func TestLimit_ofWhatIsDueLater_takesTurns(t *testing.T) {
+	notInShortMode(t)
 	const many, others = 5 * gateMost, 2 * gateMost
 	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", sleeper(sec/10), durable.WithConcurrency(10))

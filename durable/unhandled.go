@@ -67,6 +67,18 @@ func (n *node) keepUnhandled() time.Duration {
 func (n *node) unhandled() (found map[string]int, ok bool) {
 	ctx, cancel := context.WithTimeout(n.life, claimTimeout)
 	defer cancel()
+	here := make(map[string]bool) // by class
+	for _, name := range n.kinds.names() {
+		for _, class := range n.kinds.get(name).policy.Classes(name) {
+			here[class] = true
+		}
+	}
+	found = make(map[string]int)
+	if n.alone {
+		if kinds, whole := n.owned.Counted(); whole && !slices.ContainsFunc(kinds, func(k engine.KindCount) bool { return !here[k.Kind] }) {
+			return found, true // without a look at the tasks
+		}
+	}
 	members, _, err := n.engine.Renew(ctx, 0, nil)
 	if err != nil {
 		n.trouble(err)
@@ -84,18 +96,6 @@ func (n *node) unhandled() (found map[string]int, ok bool) {
 		}
 		for _, kind := range r.Kinds {
 			elsewhere[kind] = true
-		}
-	}
-	here := make(map[string]bool) // by class
-	for _, name := range n.kinds.names() {
-		for _, class := range n.kinds.get(name).policy.Classes(name) {
-			here[class] = true
-		}
-	}
-	found = make(map[string]int)
-	if n.alone {
-		if kinds, whole := n.owned.Counted(); whole && !slices.ContainsFunc(kinds, func(k engine.KindCount) bool { return !here[k.Kind] }) {
-			return found, true // without a look at the tasks
 		}
 	}
 	pauses := n.kinds.pauses()

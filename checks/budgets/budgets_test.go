@@ -39,7 +39,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 18929, "durable": 10445,
+	"all": 18932, "durable": 10448,
 	"durable/memengine/memengine.go": 600,
 	"durable.node":                   34, "durable.Info": 26, "durable.Stats": 26,
 }

@@ -29,8 +29,8 @@ import (
 // New returns an Engine on the KV. No other Engine may use an [engine.Exclusive] KV at the same time. On such a KV, New
 // starts a goroutine that scans the tasks once and does not stop when ctx is done, but when the Engine is closed. Once
 // the scan is complete, adding a task with an unused key reads nothing, and counting reads no tasks. If the scan finds
-// damage, the Engine fails: calls return the error, apart from Get, Walk and Count. On such a KV, the Engine is also an
-// [io.Closer] and an [engine.FailureReporter].
+// damage, the Engine fails: calls return the error, apart from Get, Walk and Count. On such a KV, the Engine is an
+// [engine.Owned].
 func New(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	if _, ok := kv.(engine.Exclusive); ok {
 		return newAlone(ctx, kv)

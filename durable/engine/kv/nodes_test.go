@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// Schedulers on an Engine on a KV keep the contract of every scheduler.
+// Schedulers on a shared Engine on a KV keep the contract of every scheduler. Package durable tests an exclusive one.
 func TestNodes_keepTheContract(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -20,7 +20,6 @@ func TestNodes_keepTheContract(t *testing.T) {
 	}{
 		{"three", 3, func(m *memory.KV) engine.KV { return m }},
 		{"no clock", 2, func(m *memory.KV) engine.KV { return memory.NoClock(m) }},
-		{"exclusive", 1, func(m *memory.KV) engine.KV { return memory.Exclusive(m) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.nodes == 3 {
