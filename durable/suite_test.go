@@ -16,6 +16,7 @@ import (
 func TestContract(t *testing.T) {
 	shared := func(*testing.T) engine.Engine { return memengine.New() }
 	t.Run("own engine", func(t *testing.T) {
+		testkit.NotForRaces(t) // its hours of virtual time take gigabytes there
 		suite.Test(t, 1, func(*testing.T) engine.Engine { return memory.New().Engine() })
 	})
 	t.Run("one node", func(t *testing.T) {
