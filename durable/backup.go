@@ -17,14 +17,15 @@ func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.reads.enter() {
-		return stopped(ErrStopped, "Backup", "")
+	if !s.reads.Enter() {
+		return failed(ErrStopped, "Backup", "")
 	}
-	defer s.reads.leave()
-	if !s.node.alone {
+	defer s.reads.Leave()
+	own := s.node.Owned()
+	if own == nil {
 		return fmt.Errorf("durable: a shared engine is not copied by a scheduler: %w", errors.ErrUnsupported)
 	}
-	return s.node.owned.Backup(ctx, backupWriter{ctx, s, w})
+	return own.Backup(ctx, backupWriter{ctx, s, w})
 }
 
 // A backupWriter forwards a backup to an io.Writer until the context is done or the scheduler shuts down.
@@ -38,7 +39,7 @@ func (w backupWriter) Write(b []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if w.s.reads.stopped() {
+	if w.s.reads.Stopped() {
 		return 0, ErrStopped
 	}
 	return w.to.Write(b)

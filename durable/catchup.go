@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/internal/task"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 
 	"github.com/seed581295f1/timewheel/internal/recent"
 )
@@ -27,10 +27,8 @@ type catchingUp struct {
 	under *overdue   // progress of the current count, or the last count if none is in progress
 }
 
-const (
-	countTimeout   = time.Minute      // time limit for a census
-	overdueTimeout = 10 * time.Minute // time limit for a count of overdue tasks, which reads them one by one
-)
+// overdueTimeout is the time limit for a count of overdue tasks, which reads them one by one.
+const overdueTimeout = 10 * time.Minute
 
 var errOverdueTimeout = fmt.Errorf("durable: the overdue tasks were not counted within %v", overdueTimeout)
 
@@ -48,13 +46,13 @@ type overdueKind struct {
 }
 
 func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
-	if !s.reads.enter() {
+	if !s.reads.Enter() {
 		return CatchUp{}, ErrStopped
 	}
-	defer s.reads.leave()
-	c, era := &s.behind, s.node.era()
+	defer s.reads.Leave()
+	c, era := &s.behind, s.node.Era()
 	for again := false; ; again = true {
-		if err := await(ctx, c.count.Ask(era, s.countOverdue)); err != nil {
+		if err := node.Await(ctx, c.count.Ask(era, s.countOverdue)); err != nil {
 			return CatchUp{}, err
 		}
 		last := c.count.Last(era)
@@ -65,7 +63,7 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 			return c.cut(), nil
 		}
 		left, spent := s.left(last.Value)
-		few := left.Left > 0 && recent.Since(last.Value.at) >= recent.Stale/3 && s.node.caughtUp()
+		few := left.Left > 0 && recent.Since(last.Value.at) >= recent.Stale/3 && s.node.CaughtUp()
 		if !spent && !few || again {
 			return left, nil
 		}
@@ -73,19 +71,6 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 		// them than the average, and a new count is quick, because only other nodes still hold some.
 		c.count.Expire()
 	}
-}
-
-// await waits until the channel is closed or lookFor has passed. It returns ctx.Err() if ctx is done first.
-func await(ctx context.Context, done <-chan struct{}) error {
-	timer := time.NewTimer(lookFor)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
 }
 
 // cut returns the progress of the first count, without subtracting any starts.
@@ -108,12 +93,12 @@ func (c *catchingUp) cut() CatchUp {
 // counted kind if there are several nodes.
 func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 	is.At = of.at
-	nodes := s.node.nodeCount()
-	paused := s.kinds.pauses()
+	nodes := s.node.NodeCount()
+	paused := s.kinds.Pauses()
 	counted, known := 0, true
 	spent = true
 	for name, kind := range of.kinds {
-		k := s.kinds.get(name)
+		k := s.kind(name)
 		if k == nil || paused.Has(name) || kind.Left == 0 {
 			continue
 		}
@@ -129,7 +114,7 @@ func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 		}
 		if perSecond, ok := k.overdue.rate.read(); ok && perSecond > 0 {
 			left := float64(now.Left) / (perSecond * float64(nodes)) * float64(time.Second)
-			now.Done = time.Unix(0, s.node.now()).Add(time.Duration(left))
+			now.Done = time.Unix(0, s.node.Now()).Add(time.Duration(left))
 		}
 		known = known && !now.Done.IsZero()
 		if now.Done.After(is.Done) {
@@ -158,9 +143,9 @@ func (c *CatchUp) sort() {
 // countOverdue counts the overdue tasks that could run here. Such a task is not running, its kind is not paused, and
 // the kind has a handler here that accepts the payload.
 func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
-	is := overdue{at: time.Now(), until: s.node.overdueUntil(), kinds: make(map[string]*overdueKind)}
-	for _, name := range s.kinds.names() {
-		k := &s.kinds.get(name).overdue
+	is := overdue{at: time.Now(), until: s.node.OverdueUntil(), kinds: make(map[string]*overdueKind)}
+	for _, name := range s.kinds.Names() {
+		k := &s.kind(name).overdue
 		k.until.Store(is.until)
 		k.passed.Store(engine.None)
 		is.kinds[name] = &overdueKind{
@@ -169,7 +154,7 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	}
 	defer func() {
 		for name, kind := range is.kinds {
-			kind.started += s.kinds.get(name).overdue.missed.Load() - kind.missed
+			kind.started += s.kind(name).overdue.missed.Load() - kind.missed
 		}
 	}()
 	found := overdue{at: is.at, kinds: make(map[string]*overdueKind)}
@@ -180,21 +165,21 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	if len(is.kinds) == 0 {
 		return is, nil
 	}
-	over := stretch{after: engine.Position{Due: engine.None}, until: is.until}
-	_, err := s.look(ctx, &over, Query{}, s.node.now(), 0, func(v view) bool {
-		kind := is.kinds[v.rec.Kind]
+	over := node.Stretch{After: engine.Position{Due: engine.None}, Until: is.until}
+	_, err := s.look(ctx, &over, Query{}, s.node.Now(), 0, func(v node.View) bool {
+		kind := is.kinds[v.Rec.Kind]
 		if kind == nil {
 			return true
 		}
-		s.kinds.get(v.rec.Kind).overdue.passed.Store(v.rec.Due)
-		if v.running || s.kinds.of(v.rec) == nil {
+		s.kind(v.Rec.Kind).overdue.passed.Store(v.Rec.Due)
+		if v.Running || s.kinds.Of(v.Rec) == nil {
 			return true
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if kind.Left++; kind.Left == 1 {
-			kind.Oldest = time.Unix(0, v.rec.Due)
-			found.kinds[v.rec.Kind] = kind
+			kind.Oldest = time.Unix(0, v.Rec.Due)
+			found.kinds[v.Rec.Kind] = kind
 		}
 		return true
 	})
@@ -213,11 +198,12 @@ type overdueStarts struct {
 	missed  atomic.Uint64 // counted starts of tasks that a count will not find, because it had not come to them
 }
 
-func (o *overdueStarts) note(rec *task.Record, now time.Time) {
+// note counts the start of a task that was due at the given time.
+func (o *overdueStarts) note(due int64, now time.Time) {
 	o.rate.note(now)
-	if rec.Due <= o.until.Load() {
+	if due <= o.until.Load() {
 		o.counted.Add(1)
-		if rec.Due > o.passed.Load() {
+		if due > o.passed.Load() {
 			o.missed.Add(1)
 		}
 	}

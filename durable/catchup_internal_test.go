@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // If a task became overdue after the last count, its start is not subtracted from that count.
@@ -16,7 +14,7 @@ func TestOverdueStarts_ofTasksThatWereNotCounted(t *testing.T) {
 	now := time.Now()
 	o.until.Store(100)
 	for due := range int64(200) {
-		o.note(&task.Record{Due: due + 1}, now)
+		o.note(due+1, now)
 	}
 	if n := o.counted.Load(); n != 100 {
 		t.Errorf("%d are subtracted, want 100", n)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed581295f1/timewheel/durable/internal/task"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
 
 // A TaskSet contains the repeating tasks that a program declares with [Scheduler.Schedule].
@@ -76,53 +76,16 @@ func (s *Scheduler) Schedule(ctx context.Context, set TaskSet) (SetResult, error
 	if err := ctx.Err(); err != nil {
 		return SetResult{}, err
 	}
-	if !s.reads.enter() {
-		return SetResult{}, stopped(ErrStopped, "Schedule", set.Prefix)
+	if !s.reads.Enter() {
+		return SetResult{}, failed(ErrStopped, "Schedule", set.Prefix)
 	}
-	defer s.reads.leave()
-	r, err := s.node.declare(ctx, d)
-	return r, stopped(err, "Schedule", set.Prefix)
+	defer s.reads.Leave()
+	r, err := s.node.Declare(ctx, d)
+	return SetResult(r), failed(err, "Schedule", set.Prefix)
 }
 
-// A declaration is a validated TaskSet.
-type declaration struct {
-	prefix  string
-	version int64
-	tasks   []Task
-	records []*task.Record // of the tasks, without generations; see timed
-	kinds   *kinds
-	named   map[string]bool // their keys, without duplicates
-	size    int
-	again   bool // the version is already stored; set by declare
-}
-
-// overlap returns an error if the set would remove the task with the key, which belongs to the other set, or the other
-// set would remove tasks of this one.
-func (d *declaration) overlap(other, key string) error {
-	removed := !d.named[key]
-	if len(other) < len(d.prefix) {
-		removed = !strings.HasPrefix(key, d.prefix) // otherwise this set has taken over the task
-	}
-	if !removed {
-		return nil
-	}
-	return fmt.Errorf("%w: set %q: it overlaps with the set %q, which has the task %q", ErrInvalidTask, d.prefix, other, key)
-}
-
-// tell reports changes to a set whose version has not increased.
-func (d *declaration) tell(to *reporter, r SetResult) {
-	if d.again && r.Changed+r.Removed > 0 {
-		to.note(func(n *notices) { n.set = d.prefix })
-	}
-}
-
-// overlaps reports whether the prefix of the set begins that of the other, or the other way round.
-func (d *declaration) overlaps(other string) bool {
-	return other != d.prefix && (strings.HasPrefix(other, d.prefix) || strings.HasPrefix(d.prefix, other))
-}
-
-func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
-	invalid := func(format string, args ...any) (*declaration, error) {
+func (s *Scheduler) declaration(set TaskSet) (*node.Set, error) {
+	invalid := func(format string, args ...any) (*node.Set, error) {
 		return nil, fmt.Errorf("%w: set %q: %s", ErrInvalidTask, set.Prefix, fmt.Sprintf(format, args...))
 	}
 	switch {
@@ -133,8 +96,7 @@ func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
 	case set.Version < 0:
 		return invalid("version %d is negative", set.Version)
 	}
-	size, err := s.check(set.Tasks)
-	if err != nil {
+	if _, err := s.check(set.Tasks); err != nil {
 		return nil, err
 	}
 	tasks := slices.Clone(set.Tasks)
@@ -155,60 +117,5 @@ func (s *Scheduler) declaration(set TaskSet) (*declaration, error) {
 		}
 		named[t.Key], t.Times = true, Forever
 	}
-	return &declaration{prefix: set.Prefix, version: set.Version, tasks: tasks, kinds: &s.kinds, named: named, size: size}, nil
-}
-
-// timed computes the records of the tasks as of the given time.
-func (d *declaration) timed(now int64) { d.records = recordsOf(d.tasks, d.kinds, now) }
-
-// An existing is a task under the prefix of a set. rec is nil if there is none.
-type existing struct {
-	rec      *task.Record
-	running  bool
-	revision int64
-	started  bool // a start of the run was counted
-}
-
-// A redeclared is a task before and after a declaration. next is nil if the task is removed.
-type redeclared struct {
-	key  string
-	was  existing
-	next *task.Record
-}
-
-// count counts the change.
-func (c *redeclared) count(r *SetResult) {
-	switch {
-	case c.was.rec == nil:
-		r.Added++
-	case c.next == nil:
-		r.Removed++
-	default:
-		r.Changed++
-	}
-}
-
-// plan returns the changes that turn the existing tasks into the declared ones. number reserves n generations and
-// returns the first.
-func (d *declaration) plan(exist map[string]existing, now int64, number func(n int) uint64) (changes []redeclared) {
-	for _, rec := range d.records {
-		switch was := exist[rec.Key]; {
-		case was.rec == nil:
-			next := *rec
-			next.Generation = number(1)
-			changes = append(changes, redeclared{rec.Key, was, &next})
-		case !was.rec.IsDefinedAs(rec):
-			changes = append(changes, redeclared{rec.Key, was, was.rec.Redefined(rec, was.running, now)})
-		}
-	}
-	for key, was := range exist {
-		if !d.named[key] {
-			changes = append(changes, redeclared{key: key, was: was})
-		}
-	}
-	return changes
-}
-
-func tooManyTasks(prefix string) error {
-	return fmt.Errorf("%w: set %q: more than %d tasks have the prefix", ErrInvalidTask, prefix, MaxSet)
+	return &node.Set{Prefix: set.Prefix, Version: set.Version, Make: s.recordsOf(tasks), Named: named}, nil
 }

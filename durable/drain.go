@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
 
 // Drain prevents nodes with the given name from starting further runs until [Scheduler.Undrain] is called. The drain
@@ -21,31 +23,31 @@ import (
 // Drain deletes drains that are more than a day old and do not match the name of any node. Draining a drained node only
 // renews its drain. If no node has the name, the error wraps ErrUnknownNode. On an own engine, no other node could take over
 // the tasks, so the error wraps [errors.ErrUnsupported].
-func (s *Scheduler) Drain(ctx context.Context, node string) error {
-	if !s.reads.enter() {
-		return stopped(ErrStopped, "Drain", node)
+func (s *Scheduler) Drain(ctx context.Context, name string) error {
+	if !s.reads.Enter() {
+		return failed(ErrStopped, "Drain", name)
 	}
-	defer s.reads.leave()
+	defer s.reads.Leave()
 	if err := s.canDrain(); err != nil {
 		return err
 	}
-	nodes, err := s.node.nodes(ctx)
+	nodes, err := s.node.Nodes(ctx)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(nodes, func(i NodeInfo) bool { return i.Name == node }) {
-		return fmt.Errorf("%w %q", ErrUnknownNode, node)
+	if !slices.ContainsFunc(nodes, func(i node.Info) bool { return i.Name == name }) {
+		return fmt.Errorf("%w %q", ErrUnknownNode, name)
 	}
-	now := s.node.now()
-	return stopped(s.drain(ctx, func(names map[string]int64) {
-		for name, at := range names {
-			here := slices.ContainsFunc(nodes, func(i NodeInfo) bool { return i.Name == name })
+	now := s.node.Now()
+	return failed(s.drain(ctx, func(names map[string]int64) {
+		for old, at := range names {
+			here := slices.ContainsFunc(nodes, func(i node.Info) bool { return i.Name == old })
 			if !here && at < now-int64(drainedFor) {
-				delete(names, name)
+				delete(names, old)
 			}
 		}
-		names[node] = now
-	}), "Drain", node)
+		names[name] = now
+	}), "Drain", name)
 }
 
 // drainedFor is how long the name of a drained node is kept while no node has it.
@@ -53,12 +55,12 @@ const drainedFor = 24 * time.Hour
 
 // Undrain undoes the effect of Drain. Within two seconds, nodes with the given name resume starting runs. For a limit
 // across all nodes, such a node counts as a new member. If the name is not drained, Undrain has no effect.
-func (s *Scheduler) Undrain(ctx context.Context, node string) error {
-	return stopped(s.drain(ctx, func(names map[string]int64) { delete(names, node) }), "Undrain", node)
+func (s *Scheduler) Undrain(ctx context.Context, name string) error {
+	return failed(s.drain(ctx, func(names map[string]int64) { delete(names, name) }), "Undrain", name)
 }
 
 func (s *Scheduler) canDrain() error {
-	if s.node.alone {
+	if s.node.Owned() != nil {
 		return fmt.Errorf("durable: this engine has one node: %w", errors.ErrUnsupported)
 	}
 	return nil
@@ -72,10 +74,10 @@ func (s *Scheduler) drain(ctx context.Context, change func(names map[string]int6
 	if err := s.canDrain(); err != nil {
 		return err
 	}
-	return s.node.setAll(ctx, func(to *settings) {
-		names := make(map[string]int64, len(to.drained))
-		maps.Copy(names, to.drained)
+	return s.node.Change(ctx, func(to *node.Settings) {
+		names := make(map[string]int64, len(to.Drained))
+		maps.Copy(names, to.Drained)
 		change(names)
-		to.drained = names
+		to.Drained = names
 	})
 }

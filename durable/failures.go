@@ -6,8 +6,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
 
 // mostGroups is the maximum number of failure groups.
@@ -17,13 +18,13 @@ func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
 	type name struct{ kind, text string }
 	groups := make(map[name]*FailureGroup)
 	left := false
-	over := stretch{order: byFailing}
-	end, err := s.look(ctx, &over, Query{}, s.node.now(), lookFor, func(v view) bool {
-		r := v.rec
+	over := node.Stretch{Order: node.ByFailing}
+	end, err := s.look(ctx, &over, Query{}, s.node.Now(), node.LookFor, func(v node.View) bool {
+		r := v.Rec
 		if r.Paused != 0 { // as in the census
 			return true
 		}
-		of := name{r.Kind, groupText(r.Failure())}
+		of := name{r.Kind, node.GroupText(r.Failure())}
 		g := groups[of]
 		if g == nil {
 			if len(groups) == mostGroups {
@@ -58,24 +59,4 @@ func (s *Scheduler) failures(ctx context.Context) (f Failures, err error) {
 		return cmp.Or(-cmp.Compare(a.Tasks, b.Tasks), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text))
 	})
 	return f, nil
-}
-
-// groupText returns the text of an error with each number replaced by #.
-func groupText(s string) string {
-	isDigit := func(r rune) bool { return r >= '0' && r <= '9' }
-	if !strings.ContainsFunc(s, isDigit) {
-		return s
-	}
-	var b strings.Builder
-	digit := false
-	for _, r := range s {
-		switch {
-		case !isDigit(r):
-			b.WriteRune(r)
-		case !digit:
-			b.WriteByte('#')
-		}
-		digit = isDigit(r)
-	}
-	return b.String()
 }

@@ -9,48 +9,33 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 const (
 	pageLimit = 100
-	lookFor   = 150 * time.Millisecond
 
 	// lookGrace is how long the engine may still take to answer after the time is up.
 	lookGrace = 40 * time.Millisecond
 )
 
-// within returns a context that is done when the given time has passed since the first call of begin. A search calls
-// begin at its first task. A limit for the first task as well would end every search of a slow engine where it began.
-func within(ctx context.Context, most time.Duration) (limited context.Context, begin func(), cancel context.CancelFunc) {
-	limited, end := context.WithCancelCause(ctx)
-	var once sync.Once
-	begin = func() {
-		once.Do(func() {
-			timer := time.AfterFunc(most, func() { end(context.DeadlineExceeded) })
-			context.AfterFunc(limited, func() { timer.Stop() })
-		})
-	}
-	return limited, begin, func() { end(nil) }
-}
-
 func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
 	if q.Limit < 0 {
 		return Found{}, fmt.Errorf("%w: Limit %d is negative", ErrInvalidTask, q.Limit)
 	}
-	now := s.node.now()
+	now := s.node.Now()
 	over := q.stretch(now)
-	if err := over.resume(q.After); err != nil {
+	if err := resume(&over, q.After); err != nil {
 		return Found{}, err
 	}
 	var f Found
 	limit := cmp.Or(q.Limit, pageLimit)
-	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, lookFor), func(v view) bool {
-		f.Tasks = append(f.Tasks, v.info(now))
+	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, node.LookFor), func(v node.View) bool {
+		f.Tasks = append(f.Tasks, infoOfView(v, now))
 		return len(f.Tasks) < limit
 	})
 	if err != nil {
@@ -58,44 +43,44 @@ func (s *Scheduler) find(ctx context.Context, q Query) (Found, error) {
 	}
 	f.Looked = end.looked
 	if !end.whole {
-		f.Next = over.cursor()
+		f.Next = cursorOfStretch(&over)
 		f.Cut = len(f.Tasks) < limit
 	}
 	return f, nil
 }
 
 // stretch returns the smallest stretch that contains all tasks that match the query.
-func (q Query) stretch(now int64) stretch {
+func (q Query) stretch(now int64) node.Stretch {
 	failing := q.Failing || q.Failure != "" || q.State == Retrying || q.State == Parked && q.Prefix != ""
 	switch {
 	case q.State == Running:
-		return stretch{order: byRunning, from: q.Prefix}
+		return node.Stretch{Order: node.ByRunning, From: q.Prefix}
 	case failing:
-		return stretch{order: byFailing, from: q.Prefix}
+		return node.Stretch{Order: node.ByFailing, From: q.Prefix}
 	case q.Prefix != "":
-		return stretch{order: byKey, from: q.Prefix}
+		return node.Stretch{Order: node.ByKey, From: q.Prefix}
 	case q.State == Waiting:
-		return stretch{after: engine.Position{Due: engine.None}, until: now}
+		return node.Stretch{After: engine.Position{Due: engine.None}, Until: now}
 	case q.State == Scheduled:
-		return stretch{after: end(now), until: task.Latest}
+		return node.Stretch{After: node.AfterDue(now), Until: task.Latest}
 	case q.State == Paused:
-		return stretch{after: end(task.Latest), until: task.PausedDue}
+		return node.Stretch{After: node.AfterDue(task.Latest), Until: task.PausedDue}
 	case q.State == Parked:
-		return stretch{after: end(task.PausedDue), until: task.Never}
+		return node.Stretch{After: node.AfterDue(task.PausedDue), Until: task.Never}
 	}
-	return stretch{after: engine.Position{Due: engine.None}, until: task.Never}
+	return node.Stretch{After: engine.Position{Due: engine.None}, Until: task.Never}
 }
 
 // fits reports whether the task matches the query.
-func (q Query) fits(v view, now int64) bool {
-	return q.suits(v.rec) && (q.State == AnyState || q.State == v.state(now))
+func (q Query) fits(v node.View, now int64) bool {
+	return q.suits(v.Rec) && (q.State == AnyState || q.State == stateOfView(v, now))
 }
 
 // suits is like fits, but ignores the state.
 func (q Query) suits(r *task.Record) bool {
 	return strings.HasPrefix(r.Key, q.Prefix) && (q.Kind == "" || q.Kind == r.Kind) &&
 		(q.Group == "" || q.Group == r.Group) && (!q.Repeating || r.Repeats()) && (!q.Failing || r.Failing() && r.Paused == 0) &&
-		(q.Failure == "" || strings.Contains(r.Failure(), q.Failure) || groupText(r.Failure()) == q.Failure)
+		node.FailsWith(r, q.Failure)
 }
 
 // An ending describes how a look ended.
@@ -106,10 +91,10 @@ type ending struct {
 
 // look calls the given function for each matching task in the stretch, until the function returns false or the time since
 // the first task is up. A time of 0 means no limit. look moves the beginning of the stretch to the position where the next look starts.
-func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64, most time.Duration,
-	each func(view) (more bool),
+func (s *Scheduler) look(ctx context.Context, over *node.Stretch, q Query, now int64, most time.Duration,
+	each func(node.View) (more bool),
 ) (e ending, err error) {
-	limited, begin, cancel := within(ctx, most+lookGrace)
+	limited, begin, cancel := node.Within(ctx, most+lookGrace)
 	defer cancel()
 	var began time.Time
 	more := true
@@ -124,15 +109,15 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 			began = time.Now()
 			begin()
 		}
-		if over.order != byDue && !strings.HasPrefix(v.rec.Key, q.Prefix) {
+		if over.Order != node.ByDue && !strings.HasPrefix(v.Rec.Key, q.Prefix) {
 			break
 		}
 		if !more || e.looked > 0 && most > 0 && time.Since(began) >= most {
 			return e, nil
 		}
-		over.pass(v.rec)
+		over.Pass(v.Rec)
 		e.looked++
-		if over.order == byFailing && !v.rec.Failing() {
+		if over.Order == node.ByFailing && !v.Rec.Failing() {
 			continue // an earlier version of this program wrote the record
 		}
 		if q.fits(v, now) {
@@ -143,46 +128,37 @@ func (s *Scheduler) look(ctx context.Context, over *stretch, q Query, now int64,
 	return e, nil
 }
 
-// pass moves the beginning of the stretch past the task.
-func (o *stretch) pass(r *task.Record) {
-	if o.order == byDue {
-		o.after = r.Position()
-		return
-	}
-	o.from = r.Key + "\x00"
-}
-
 // The first byte of a cursor identifies its order.
 const (
 	cursorDue = 'd'
 	cursorKey = 'k'
 )
 
-// cursor returns the beginning of the stretch as text. resume sets the beginning from that text.
-func (o *stretch) cursor() string {
+// cursorOfStretch returns the beginning of the stretch as text. resume sets the beginning from that text.
+func cursorOfStretch(o *node.Stretch) string {
 	b := []byte{cursorKey}
-	if o.order == byDue {
-		b = binary.BigEndian.AppendUint64([]byte{cursorDue}, uint64(o.after.Due))
-		b = append(b, o.after.Key...)
+	if o.Order == node.ByDue {
+		b = binary.BigEndian.AppendUint64([]byte{cursorDue}, uint64(o.After.Due))
+		b = append(b, o.After.Key...)
 	} else {
-		b = append(b, o.from...)
+		b = append(b, o.From...)
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func (o *stretch) resume(cursor string) error {
+func resume(o *node.Stretch, cursor string) error {
 	if cursor == "" {
 		return nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	switch {
-	case err == nil && o.order == byDue && len(b) > 8 && b[0] == cursorDue:
+	case err == nil && o.Order == node.ByDue && len(b) > 8 && b[0] == cursorDue:
 		at := engine.Position{Due: int64(binary.BigEndian.Uint64(b[1:])), Key: string(b[9:])}
-		if o.after.Before(at) {
-			o.after = at
+		if o.After.Before(at) {
+			o.After = at
 		}
-	case err == nil && o.order != byDue && len(b) > 0 && b[0] == cursorKey:
-		o.from = max(o.from, string(b[1:]))
+	case err == nil && o.Order != node.ByDue && len(b) > 0 && b[0] == cursorKey:
+		o.From = max(o.From, string(b[1:]))
 	default:
 		return fmt.Errorf("%w: After %q is not the Next of a page of this query", ErrInvalidTask, cursor)
 	}

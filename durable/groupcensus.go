@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
 
 const (
@@ -25,17 +27,17 @@ func (g *GroupCounts) add(more GroupCounts) {
 }
 
 func (s *Scheduler) groups(ctx context.Context, q Query) (g Groups, err error) {
-	now := s.node.now()
+	now := s.node.Now()
 	over := q.stretch(now)
 	type name struct{ kind, group string }
 	groups := make(map[name]*GroupCounts)
 	further := false
-	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, lookFor), func(v view) bool {
+	end, err := s.look(ctx, &over, q, now, cmp.Or(q.For, node.LookFor), func(v node.View) bool {
 		one := GroupCounts{Tasks: 1}
-		if v.state(now) == Waiting {
-			one.Due, one.Oldest = 1, time.Unix(0, v.rec.Due)
+		if stateOfView(v, now) == Waiting {
+			one.Due, one.Oldest = 1, time.Unix(0, v.Rec.Due)
 		}
-		of := name{v.rec.Kind, v.rec.Group}
+		of := name{v.Rec.Kind, v.Rec.Group}
 		group := groups[of]
 		switch {
 		case group != nil:

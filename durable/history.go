@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
@@ -155,14 +156,11 @@ func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error
 	if err != nil {
 		return History{}, err
 	}
-	if !s.reads.enter() {
-		return History{}, stopped(ErrStopped, "History", q.Key)
+	if !s.reads.Enter() {
+		return History{}, failed(ErrStopped, "History", q.Key)
 	}
-	defer s.reads.leave()
-	notes := s.node.notebook()
-	if notes == nil {
-		return History{}, nil
-	}
+	defer s.reads.Leave()
+	notes := s.node.Notebook()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.past.Life(), func() { cancel(ErrStopped) })() // Shutdown waits for reads
@@ -175,7 +173,7 @@ func (s *Scheduler) History(ctx context.Context, q HistoryQuery) (History, error
 		if s.past.Life().Err() != nil {
 			err = ErrStopped
 		}
-		return History{}, stopped(err, "History", q.Key)
+		return History{}, failed(err, "History", q.Key)
 	}
 	var h History
 	for _, e := range found[:min(len(found), limit)] {
@@ -228,10 +226,8 @@ func pastRun(e past.Entry) PastRun {
 	}
 }
 
-func newPast(n *node, cfg config) *past.Writer {
-	return past.NewWriter(n.notebook(), cfg.name, n.now, func(err error) {
-		n.report.note(func(n *notices) { n.history = err })
-	})
+func newPast(n *node.Node, cfg config) *past.Writer {
+	return past.NewWriter(n.Notebook(), cfg.Name, n.Now, n.Reporter().HistoryFailed)
 }
 
 // keepAttempt adds an attempt that has just ended to the history, if the kind has one.

@@ -6,13 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/internal/limit"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
@@ -43,7 +40,7 @@ type Run struct {
 	called int64 // when the handler was called, by the clock of Due
 	rec    *task.Record
 	of     *kind
-	ends   *runEnd
+	ends   *node.Ending
 }
 
 // Lateness returns how long after Due the handler was called. It is correct even if the clocks of the process and the
@@ -97,7 +94,7 @@ func WithRetry(attempts int, least, most time.Duration) KindOption {
 			return fmt.Errorf("durable: retry of %d attempts with waits from %v to %v: "+
 				"attempts and the first wait must be positive, and the waits must not decrease", attempts, least, most)
 		}
-		k.policy.Attempts, k.policy.Least, k.policy.Most = uint64(attempts), least, most
+		k.Policy.Attempts, k.Policy.Least, k.Policy.Most = uint64(attempts), least, most
 		return nil
 	}
 }
@@ -107,7 +104,7 @@ func WithRetry(attempts int, least, most time.Duration) KindOption {
 // further runs is parked.
 func WithParkRepeating() KindOption {
 	return func(k *kind) error {
-		k.policy.ParkRepeating = true
+		k.Policy.ParkRepeating = true
 		return nil
 	}
 }
@@ -118,7 +115,7 @@ func WithMissed(m Missed) KindOption {
 		if m < MissedOnce || m > MissedAll {
 			return fmt.Errorf("durable: unknown policy %d for missed runs", m)
 		}
-		k.policy.Missed = task.Missed(m)
+		k.Policy.Missed = task.Missed(m)
 		return nil
 	}
 }
@@ -131,7 +128,7 @@ func WithMissed(m Missed) KindOption {
 // have no timeout. d must be positive.
 func WithTimeout(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.policy.Timeout = d
+		k.Policy.Timeout = d
 		return positive("timeout", d)
 	}
 }
@@ -141,22 +138,19 @@ func WithTimeout(d time.Duration) KindOption {
 // performed regardless of age. By default there is no maximum. d must be positive.
 func WithMissedAge(d time.Duration) KindOption {
 	return func(k *kind) error {
-		k.policy.MissedAge = d
+		k.Policy.MissedAge = d
 		return positive("age of a missed run", d)
 	}
 }
 
-// A kind holds the handler, options and counters of one kind of task.
+// A kind holds the handler, options and counters of one kind of task. It is the node.Runner of its node.Kind.
 type kind struct {
-	limit.Kind
-	name    string
+	node.Kind
 	handler Handler
 	wrapped Handler // the handler within its middleware, on which runs call
 	within  []Middleware
-	policy  task.Policy
 	typed   bool // the handler is that of a Kind, for which an empty payload needs no upgrade
-
-	since atomic.Int64 // when the kind got its handler or was last resumed after Start, by the node's clock; see isOld
+	tell    *teller
 
 	overdue overdueStarts
 	past    *past.Kind // the history; nil if the kind has none
@@ -164,18 +158,14 @@ type kind struct {
 	keeps    int // as in WithHistory; 0 if the kind has no history
 	keepsFor time.Duration
 
-	// The node uses and protects the fields below if the kind has a limit. See [node.divideLocked].
-	claimed  cursor
-	crowded  atomic.Bool // more tasks may be due than were claimed, so the groups take turns
-	group    string      // group after which the next turn begins
-	reported int64       // when other nodes could first see that this node has the kind, by its own clock; 0 if they cannot
-
 	// for KindInfo
 	started, succeeded, failed, snoozed, cancelled, parked, givenUp, givenUpAgain atomic.Uint64
 }
 
 func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
-	k := &kind{name: name, handler: h, policy: task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}}
+	k := &kind{handler: h}
+	k.Name, k.Runner = name, k
+	k.Policy = task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}
 	for _, o := range opts {
 		if o == nil {
 			return nil, errors.New("durable: nil option")
@@ -184,194 +174,18 @@ func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
 			return nil, err
 		}
 	}
-	k.crowded.Store(true)
-	if h != nil && k.policy.Version > 1 && k.policy.Upgrade == nil {
-		return nil, fmt.Errorf("durable: the upgrade to version %d is nil", k.policy.Version)
+	if h != nil && k.Policy.Version > 1 && k.Policy.Upgrade == nil {
+		return nil, fmt.Errorf("durable: the upgrade to version %d is nil", k.Policy.Version)
 	}
 	return k, nil
 }
 
 var errNoHandler = errors.New("durable: handler is nil")
 
-// kinds holds the registered kinds.
-type kinds struct {
-	mu       sync.RWMutex // protects named, declared and paused
-	named    map[string]*kind
-	declared map[string]task.Policy // payload versions of kinds without a handler, for the tasks that this process adds
-	paused   Pauses
-	bounded  atomic.Pointer[[]*kind] // kinds with a limit
-}
-
-func (k *kinds) get(name string) *kind {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	return k.named[name]
-}
-
-// of returns the task's kind, or nil if the kind is paused or has no handler here that accepts the payload.
-func (k *kinds) of(r *task.Record) *kind {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	if kind := k.named[r.Kind]; kind != nil && kind.policy.Takes(r) && !k.paused.Has(r.Kind) {
-		return kind
+// kind returns the kind with the given name, or nil if it has no handler here.
+func (s *Scheduler) kind(name string) *kind {
+	if k := s.kinds.Get(name); k != nil {
+		return k.Runner.(*kind)
 	}
 	return nil
-}
-
-// version returns the payload version for new tasks of the kind. known reports whether the kind has a handler here or
-// is declared.
-func (k *kinds) version(name string) (version int, known bool) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	if kind := k.named[name]; kind != nil {
-		return kind.policy.Version, true
-	}
-	d, known := k.declared[name]
-	return d.Version, known
-}
-
-// payloads returns the payload version of the kind, and its upgrade, which may be nil.
-func (k *kinds) payloads(name string) (version int, upgrade func([]byte, int) ([]byte, error)) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	if kind := k.named[name]; kind != nil {
-		return kind.policy.Version, kind.policy.Upgrade
-	}
-	d := k.declared[name]
-	return d.Version, d.Upgrade
-}
-
-// declare declares a kind with the payload version of a policy.
-func (k *kinds) declare(name string, p task.Policy) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.declared == nil {
-		k.declared = make(map[string]task.Policy)
-	}
-	k.declared[name] = p
-}
-
-// policy returns the policy of the task's kind. It returns nil whenever kinds.of does.
-func (k *kinds) policy(r *task.Record) *task.Policy {
-	if kind := k.of(r); kind != nil {
-		return &kind.policy
-	}
-	return nil
-}
-
-// pauses returns the current pauses. The caller must not modify them.
-func (k *kinds) pauses() Pauses {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	return k.paused
-}
-
-// pause sets the pauses and returns the previous ones.
-func (k *kinds) pause(p Pauses, now int64) (was Pauses) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	was, k.paused = k.paused, p
-	for name, kind := range k.named {
-		if was.Has(name) && !p.Has(name) {
-			kind.since.Store(now)
-		}
-	}
-	return was
-}
-
-// limited returns the task's kind, or nil if the kind has no limit or has no handler here that accepts the payload.
-func (k *kinds) limited(r *task.Record) *kind {
-	if k.bounded.Load() == nil {
-		return nil
-	}
-	if kind := k.get(r.Kind); kind != nil && kind.Limiter != nil && kind.policy.Takes(r) {
-		return kind
-	}
-	return nil
-}
-
-// Limiter returns the limiter of the task's kind, or nil if the kind has no limit or has no handler here that accepts
-// the payload.
-func (k *kinds) Limiter(r *task.Record) *limit.Limiter {
-	if kind := k.limited(r); kind != nil {
-		return kind.Limiter
-	}
-	return nil
-}
-
-// Kind returns the kind with the given name, or nil if it has no handler here.
-func (k *kinds) Kind(name string) *limit.Kind {
-	if kind := k.get(name); kind != nil {
-		return &kind.Kind
-	}
-	return nil
-}
-
-// Runs reports whether the task's kind is not paused and has a handler here that accepts the payload.
-func (k *kinds) Runs(r *task.Record) bool { return k.of(r) != nil }
-
-// allLimited returns the kinds with a limit.
-func (k *kinds) allLimited() []*kind {
-	if all := k.bounded.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-// shared returns the kinds with a limit for all nodes together.
-func (k *kinds) shared() (some []*kind) {
-	for _, kind := range k.allLimited() {
-		if kind.Cluster != (limit.Bound{}) {
-			some = append(some, kind)
-		}
-	}
-	return some
-}
-
-// unlimited returns the kinds without a limit that are not paused.
-func (k *kinds) unlimited() map[string]*kind {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	some := make(map[string]*kind)
-	for name, kind := range k.named {
-		if kind.Limiter == nil && !k.paused.Has(name) {
-			some[name] = kind
-		}
-	}
-	return some
-}
-
-// names returns the names of all kinds.
-func (k *kinds) names() []string {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	return slices.Collect(maps.Keys(k.named))
-}
-
-// add adds the kind, and begins its history, if it has one.
-func (k *kinds) add(name string, added *kind, histories *past.Writer) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.named[name] != nil {
-		return fmt.Errorf("durable: kind %q already has a handler", name)
-	}
-	if added.keeps > 0 {
-		added.past = histories.Kind(name, added.keeps, added.keepsFor) // nil after Shutdown; then nothing runs
-	}
-	if k.named == nil {
-		k.named = make(map[string]*kind)
-	}
-	k.named[name] = added
-	if added.Limiter != nil {
-		all := append(slices.Clone(k.allLimited()), added)
-		k.bounded.Store(&all)
-	}
-	return nil
-}
-
-// isOld reports whether a task was due before Start, or before the kind got its handler or was resumed. If the clock was
-// ahead at that time, no task counts as old: otherwise tasks would be skipped until the clock shows that time again.
-func (k *kind) isOld(due, started, now int64) bool {
-	since := max(started, k.since.Load())
-	return due <= since && since-now <= int64(task.MostAhead)
 }

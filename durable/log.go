@@ -25,7 +25,7 @@ func WithLogger(l logrus.FieldLogger) Option {
 		if l == nil {
 			return errors.New("durable: logger is nil")
 		}
-		c.log = l
+		c.Log = l
 		return nil
 	}
 }
@@ -41,7 +41,7 @@ func WithSlog(l *slog.Logger) Option {
 		log.SetFormatter(unformatted{})
 		log.SetLevel(logrus.TraceLevel) // l applies its own level
 		log.AddHook(slogHook{l})
-		c.log = log
+		c.Log = log
 		return nil
 	}
 }

@@ -5,13 +5,9 @@ package durable
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/internal/clock"
-	"github.com/seed581295f1/timewheel/durable/internal/lane"
-	"github.com/seed581295f1/timewheel/durable/internal/limit"
-	"github.com/seed581295f1/timewheel/internal/recent"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -28,17 +24,7 @@ import (
 // starts. If the outage lasts longer than the lease ([WithLease]), the contexts of running handlers are cancelled with
 // ErrFenced as the cause, because another node may take over their tasks.
 func New(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(ctx, e, opts, (*node).join)
-	if err != nil {
-		return nil, err
-	}
-	n.keep(0, n.look, n.keepMember)
-	n.keep(0, n.wake, n.claim)
-	n.keep(0, n.behind, n.claimOverdue)
-	n.keep(0, n.hire, n.backlog.Hire)
-	n.keep(freeEvery, nil, n.keepLookout)
-	n.keep(unhandledFirst, n.recount, n.keepUnhandled)
-	return s, nil
+	return open(ctx, e, opts, false)
 }
 
 // Connect returns a scheduler on which every verb and look-up works but which runs no tasks: Start returns an error.
@@ -50,70 +36,29 @@ func New(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, erro
 // As on a node, AddTask and SetTask refuse an unknown kind. A program that only adds tasks declares their kinds with
 // [KindOf] or [Scheduler.Declare].
 func Connect(ctx context.Context, e engine.Engine, opts ...Option) (*Scheduler, error) {
-	s, n, err := reach(ctx, e, opts, (*node).askTime)
+	return open(ctx, e, opts, true)
+}
+
+func open(ctx context.Context, e engine.Engine, opts []Option, client bool) (*Scheduler, error) {
+	if e == nil {
+		return nil, errors.New("durable: engine is nil")
+	}
+	cfg, err := newConfig(opts)
 	if err != nil {
 		return nil, err
 	}
-	n.client = true
-	n.keep(n.cfg.lease/4, nil, n.keepTime)
+	wheel, err := timewheel.New(cfg.Tick, slots, timewheel.WithPoolSize(cfg.PoolSize), timewheel.WithLogger(cfg.Log))
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{wheel: wheel, within: cfg.middleware, ended: make(chan struct{})}
+	s.behind.count.Limit = overdueTimeout
+	s.node, err = node.Open(ctx, e, wheel, &s.kinds, cfg.Config, client)
+	if err != nil {
+		wheel.Stop()
+		return nil, err
+	}
+	s.teller = newTeller(cfg, s.node)
+	s.past = newPast(s.node, cfg)
 	return s, nil
-}
-
-// reach returns a scheduler that uses the engine. It makes a first call to the engine, and then reads the pauses.
-func reach(ctx context.Context, engine engine.Engine, opts []Option, first func(*node, context.Context) error,
-) (*Scheduler, *node, error) {
-	if engine == nil {
-		return nil, nil, errors.New("durable: engine is nil")
-	}
-	s, cfg, err := newScheduler(opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	n := newNode(engine, s.wheel, &s.kinds, cfg)
-	err = first(n, ctx)
-	if err == nil {
-		_, _, err = n.readSettings(ctx)
-	}
-	if err != nil {
-		n.stop()
-		n.leave()
-		s.wheel.Stop()
-		n.end()
-		if !n.alone {
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		return nil, nil, err
-	}
-	n.watchFailure()
-	n.keep(settingsEvery, n.reread, n.keepSettings)
-	s.node = n
-	s.past = newPast(n, cfg)
-	return s, n, nil
-}
-
-func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *kinds, cfg config) *node {
-	signal := func() chan struct{} { return make(chan struct{}, 1) }
-	n := &node{
-		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: reporter{log: cfg.log}, clock: clock.New(cfg.clocks),
-		lifetimes: lifetimes{wake: signal(), behind: signal(), hire: signal(), look: signal(), reread: signal()},
-		joining:   signal(),
-		forgotten: forgotten{recount: signal(), named: make(map[string]bool)},
-		holding:   holding{held: make(map[string]*live), each: MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
-		counts:    recent.Of[Counts]{Limit: countTimeout},
-	}
-	n.teller = newTeller(&n.cfg, n.now, &n.report)
-	n.life, n.end = context.WithCancel(context.Background())
-	n.sends, n.endSends = context.WithCancel(n.life)
-	n.asks, n.endAsks = context.WithCancel(n.life)
-	n.runs, n.endRuns = context.WithCancelCause(context.Background())
-	pool := min(cfg.poolSize, mostHeld/4)
-	queue, few := min(limit.MostQueued, 2*pool), fewWait // another node can run the remaining tasks
-	if n.possess(); n.alone {
-		queue, few = max(limit.MostQueued, 4*pool), 1
-	}
-	n.writes = lane.New(few, splitChanges, n.commit)
-	n.starts = lane.New(min(fewWait, cfg.poolSize), splitStarts, n.confirm)
-	n.backlog = newBacklog(wheel, kinds, cfg, queue, n.wake)
-	n.free.Store(engine.None)
-	return n
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
 
 // Queries and bulk actions for operators. A query performs a bounded number of reads, or reports that it was cut.
@@ -88,7 +89,7 @@ type Found struct {
 // wraps ErrInvalidTask.
 func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) {
 	f, err := s.find(ctx, q)
-	return f, stopped(err, "Find", "")
+	return f, failed(err, "Find", "")
 }
 
 // Counts holds the number of tasks of each kind.
@@ -115,15 +116,15 @@ type KindCounts struct {
 // Counts returns the result of the previous count. Whole is false if there is no previous count, or if the engine has
 // been unavailable since then. In these cases the counts are 0 or out of date.
 func (s *Scheduler) Counts(ctx context.Context) (Counts, error) {
-	if !s.reads.enter() {
-		return Counts{}, stopped(ErrStopped, "Counts", "")
+	if !s.reads.Enter() {
+		return Counts{}, failed(ErrStopped, "Counts", "")
 	}
-	defer s.reads.leave()
-	c, err := s.node.census(ctx)
-	paused := s.kinds.pauses()
-	c.Kinds = slices.Clone(c.Kinds)
-	for i := range c.Kinds {
-		c.Kinds[i].KindPaused = paused.Has(c.Kinds[i].Kind)
+	defer s.reads.Leave()
+	is, err := s.node.Census(ctx)
+	c := Counts{At: is.At, Whole: is.Whole}
+	paused := s.kinds.Pauses()
+	for _, k := range is.Kinds {
+		c.Kinds = append(c.Kinds, KindCounts{k.Kind, k.Tasks, k.Failing, k.Parked, k.Paused, paused.Has(k.Kind)})
 	}
 	return c, err
 }
@@ -150,7 +151,7 @@ type Failures struct {
 // Failures groups the failing tasks, as in [KindCounts], by kind and error. It reads tasks for at most 150 ms.
 func (s *Scheduler) Failures(ctx context.Context) (Failures, error) {
 	f, err := s.failures(ctx)
-	return f, stopped(err, "Failures", "")
+	return f, failed(err, "Failures", "")
 }
 
 // GroupCounts holds the task counts of one group.
@@ -176,7 +177,7 @@ type Groups struct {
 // For the state [Waiting], Groups reads only due tasks, oldest first, so it finds the group that floods a kind.
 func (s *Scheduler) Groups(ctx context.Context, q Query) (Groups, error) {
 	g, err := s.groups(ctx, q)
-	return g, stopped(err, "Groups", "")
+	return g, failed(err, "Groups", "")
 }
 
 // A NodeInfo describes a node as the other nodes see it.
@@ -229,11 +230,12 @@ type Takeover struct {
 
 // Nodes returns the members of the engine, ordered by name and ID. On an own engine it returns only this scheduler.
 func (s *Scheduler) Nodes(ctx context.Context) ([]NodeInfo, error) {
-	if !s.reads.enter() {
-		return nil, stopped(ErrStopped, "Nodes", "")
+	if !s.reads.Enter() {
+		return nil, failed(ErrStopped, "Nodes", "")
 	}
-	defer s.reads.leave()
-	return s.node.nodes(ctx)
+	defer s.reads.Leave()
+	nodes, err := s.node.Nodes(ctx)
+	return infosOf(nodes), err
 }
 
 // A KindInfo describes a kind with a handler on this scheduler. Its counters cover the time since New.
@@ -297,7 +299,7 @@ type KindCatchUp struct {
 // order, so kinds whose tasks are due later may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {
 	c, err := s.catchUp(ctx)
-	return c, stopped(err, "CatchUp", "")
+	return c, failed(err, "CatchUp", "")
 }
 
 // An Action is an operation that [Scheduler.Bulk] applies to tasks.
@@ -324,15 +326,15 @@ const (
 // If any node runs version 0.1, which does not support DoCancel, Bulk returns an error.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	n, _, err := s.bulk(ctx, q, do, 0)
-	return n, stopped(err, "Bulk", "")
+	return n, failed(err, "Bulk", "")
 }
 
 // BulkStep performs one step of a Bulk. It reads tasks for q.For, but always reads at least one. It returns the number
 // of tasks that it changed, and the value of After for the next step with the same query and action. That value is
 // empty after the last step. DoCancel takes a single step.
 func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, next string, err error) {
-	n, next, err = s.bulk(ctx, q, do, cmp.Or(q.For, lookFor))
-	return n, next, stopped(err, "BulkStep", "")
+	n, next, err = s.bulk(ctx, q, do, cmp.Or(q.For, node.LookFor))
+	return n, next, failed(err, "BulkStep", "")
 }
 
 // BulkReschedule reschedules all tasks that match the query, as [Scheduler.Reschedule] does. Each task becomes due
@@ -341,7 +343,7 @@ func (s *Scheduler) BulkStep(ctx context.Context, q Query, do Action) (n int, ne
 // Otherwise BulkReschedule is like [Scheduler.Bulk], but another call reschedules all of the tasks again.
 func (s *Scheduler) BulkReschedule(ctx context.Context, q Query, after func(i int) time.Duration) (int, error) {
 	n, err := s.reschedule(ctx, q, after)
-	return n, stopped(err, "BulkReschedule", "")
+	return n, failed(err, "BulkReschedule", "")
 }
 
 // An Attempt describes a handler call that has ended.

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/sirupsen/logrus"
 )
 
@@ -20,35 +21,20 @@ type Option func(*config) error
 
 // config holds the values that the options set.
 type config struct {
-	tick     time.Duration
-	poolSize int
-	catchUp  int
-	log      logrus.FieldLogger
-
+	node.Config
 	observers  []func(Attempt)
 	middleware []Middleware
-	version    string    // version of this package
-	made       time.Time // when the scheduler was created
-
-	name  string
-	lease time.Duration
-	draw  func() float64 // returns a number from 0 to 1, for the waits between attempts
-
-	clocks func() (mono, wall int64) // the clocks of the process; nil except in tests
 }
-
-// age returns the age of the scheduler at the given time, in nanoseconds.
-func (c *config) age(at time.Time) int64 { return int64(at.Sub(c.made)) }
 
 // slots is the number of slots of the wheel. With the default tick, one circle takes ten seconds.
 const slots = 1024
 
 func newConfig(opts []Option) (config, error) {
-	c := config{
-		tick: 10 * time.Millisecond, poolSize: 1024, catchUp: 10_000,
-		log: logrus.StandardLogger(), name: nodeName(), lease: 5 * time.Second, draw: rand.Float64,
-		version: buildVersion(), made: time.Now(),
-	}
+	c := config{Config: node.Config{
+		Tick: 10 * time.Millisecond, PoolSize: 1024, CatchUp: 10_000,
+		Log: logrus.StandardLogger(), Name: nodeName(), Lease: 5 * time.Second, Draw: rand.Float64,
+		Version: buildVersion(), Made: time.Now(),
+	}}
 	for _, o := range opts {
 		if o == nil {
 			return c, errors.New("durable: nil option")
@@ -57,7 +43,7 @@ func newConfig(opts []Option) (config, error) {
 			return c, err
 		}
 	}
-	c.catchUp = min(c.catchUp, mostCatchUp)
+	c.CatchUp = min(c.CatchUp, mostCatchUp)
 	return c, nil
 }
 
@@ -66,7 +52,7 @@ const mostCatchUp = 1_000_000
 // WithTick sets the wheel's tick. The default is 10 ms. d must be positive.
 func WithTick(d time.Duration) Option {
 	return func(c *config) error {
-		c.tick = d
+		c.Tick = d
 		return positive("tick", d)
 	}
 }
@@ -74,7 +60,7 @@ func WithTick(d time.Duration) Option {
 // WithPoolSize sets how many handlers may run at once. The default is 1,024. n must be positive.
 func WithPoolSize(n int) Option {
 	return func(c *config) error {
-		c.poolSize = n
+		c.PoolSize = n
 		return positive("pool size", n)
 	}
 }
@@ -84,7 +70,7 @@ func WithPoolSize(n int) Option {
 // now: they always go first, because overdue tasks run only on spare workers. n must be positive.
 func WithCatchUp(n int) Option {
 	return func(c *config) error {
-		c.catchUp = n
+		c.CatchUp = n
 		return positive("catch-up rate", n)
 	}
 }
@@ -100,7 +86,7 @@ func WithNodeName(name string) Option {
 		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
 			return fmt.Errorf("durable: name of the node %q is not UTF-8 text without a zero byte", name)
 		}
-		c.name = name
+		c.Name = name
 		return nil
 	}
 }
@@ -133,7 +119,7 @@ func WithLease(d time.Duration) Option {
 		if d < leastLease {
 			return fmt.Errorf("durable: lease %v is less than %v", d, leastLease)
 		}
-		c.lease = d
+		c.Lease = d
 		return nil
 	}
 }

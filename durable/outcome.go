@@ -5,9 +5,9 @@ package durable
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -55,14 +55,8 @@ func IsSnooze(err error) bool {
 // last call counts. Complete has no effect once the handler has returned, or on a Run that a scheduler did not create.
 func (r Run) Complete(note string) {
 	if r.ends != nil {
-		r.ends.note.Store(&note)
+		r.ends.Note.Store(&note)
 	}
-}
-
-// A runEnd records how a handler ends its run, apart from its return value.
-type runEnd struct {
-	note    atomic.Pointer[string] // the note from Complete; nil until Complete is called
-	written atomic.Bool            // a user's write completes the run; see [Run.Completion]
 }
 
 // A verdict is an error that decides what happens to the task. The first verdict in an error's tree counts.
@@ -77,9 +71,9 @@ func (v *verdict) Unwrap() error { return v.error }
 
 // judge returns the outcome of an attempt whose handler has returned. It is called on the worker, because the methods
 // of a user's error may block.
-func (e *runEnd) judge(err error) (o task.Outcome) {
+func judge(e *node.Ending, err error) (o task.Outcome) {
 	if err == nil {
-		if note := e.note.Load(); note != nil {
+		if note := e.Note.Load(); note != nil {
 			return task.Outcome{Done: true, Note: task.Clip(*note)}
 		}
 		return task.Outcome{}

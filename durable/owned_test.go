@@ -29,12 +29,13 @@ var (
 )
 
 // An ownKV is an exclusive KV. While its flags are set, its calls fail, Get only for tasks. They fail with errDisk or, if
-// damaged is set, errDamage.
+// damaged is set, errDamage. Each Scan takes the time scanTakes.
 // While hangs is set, Commit hangs. It reports a failure when failed is closed.
 type ownKV struct {
 	*memory.KV
 	commit, get, scan, damaged, hangs atomic.Bool
 	commits, scans, closed            atomic.Int32
+	scanTakes                         time.Duration
 	failed                            chan struct{}
 }
 
@@ -73,6 +74,7 @@ func (f *ownKV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entr
 	if f.scan.Load() {
 		return func(yield func(engine.Entry, error) bool) { yield(engine.Entry{}, f.err()) }
 	}
+	time.Sleep(f.scanTakes)
 	return f.KV.Scan(ctx, from, to)
 }
 
@@ -517,6 +519,24 @@ func TestOwned_rests_whateverItsKinds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A scheduler does not rest before it has claimed all tasks that are due within its look-ahead, even if its engine is slow
+// and the last of them are more than a claim has room for.
+func TestOwned_rests_afterTheLastTask(t *testing.T) {
+	const tasks = 5000
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		joinOwn(k, &ownKV{KV: memory.New(), failed: make(chan struct{}), scanTakes: 20 * time.Millisecond})
+		k.Start()
+		all := make([]durable.Task, tasks)
+		for i := range all {
+			all[i] = durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: 5*sec + time.Duration(i)*time.Microsecond}
+		}
+		k.Add(all...)
+		if n := len(k.RunsAfter(8 * sec)); n != tasks {
+			t.Errorf("%d runs", n)
+		}
+	})
 }
 
 // A backlog is worked off without a rest.

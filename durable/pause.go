@@ -2,7 +2,11 @@
 
 package durable
 
-import "context"
+import (
+	"context"
+
+	"github.com/seed581295f1/timewheel/durable/internal/node"
+)
 
 // Pause prevents the task from running until [Scheduler.Resume] is called. The pause is stored with the task and
 // survives a restart of the process. No run of the task starts after Pause has returned nil. A run in progress is not
@@ -12,7 +16,7 @@ import "context"
 // Reschedule sets the due time of a paused task and leaves the task paused. SetTask replaces a paused task with a task
 // that is not paused.
 func (s *Scheduler) Pause(ctx context.Context, key string) error {
-	return stopped(s.node.do(ctx, &verb{what: toPause, key: key, size: MaxKey}), "Pause", key)
+	return failed(s.node.Do(ctx, &node.Verb{What: node.ToPause, Key: key, Size: MaxKey}), "Pause", key)
 }
 
 // Resume restores the due time of a paused task. If that time has passed, the task is due at once. Missed runs of a
@@ -21,6 +25,6 @@ func (s *Scheduler) Pause(ctx context.Context, key string) error {
 // [Connect], one run takes place even if the kind skips missed runs ([MissedSkip]), because the scheduler does not have
 // that setting. Resuming a task that is not paused has no effect.
 func (s *Scheduler) Resume(ctx context.Context, key string) error {
-	v := &verb{what: toResume, key: key, kinds: &s.kinds, size: MaxKey}
-	return stopped(s.node.do(ctx, v), "Resume", key)
+	v := &node.Verb{What: node.ToResume, Key: key, Size: MaxKey}
+	return failed(s.node.Do(ctx, v), "Resume", key)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -18,13 +19,7 @@ type Pauses struct {
 }
 
 // Has reports whether the kind is paused, either individually or by All.
-func (p Pauses) Has(kind string) bool {
-	if p.All || len(p.Kinds) == 0 {
-		return p.All
-	}
-	_, paused := slices.BinarySearch(p.Kinds, kind)
-	return paused
-}
+func (p Pauses) Has(kind string) bool { return node.Pauses(p).Has(kind) }
 
 // PauseKind prevents the tasks of a kind from running until [Scheduler.ResumeKind] is called. The pause is stored with
 // the tasks and survives a restart of the process. Once PauseKind has returned nil, no run of the kind starts on this
@@ -41,33 +36,33 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
 	if err := checkKind(kind); err != nil {
 		return err
 	}
-	err := s.node.setAll(ctx, func(to *settings) {
-		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); !paused {
-			to.pauses.Kinds = slices.Insert(slices.Clone(to.pauses.Kinds), i, kind)
+	err := s.node.Change(ctx, func(to *node.Settings) {
+		if i, paused := slices.BinarySearch(to.Pauses.Kinds, kind); !paused {
+			to.Pauses.Kinds = slices.Insert(slices.Clone(to.Pauses.Kinds), i, kind)
 		}
 	})
-	return stopped(err, "PauseKind", kind)
+	return failed(err, "PauseKind", kind)
 }
 
 // ResumeKind ends the pause set by PauseKind. If PauseAll is also in effect, the kind stays paused until ResumeAll is
 // called. Resuming a kind that is not paused has no effect.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
-	err := s.node.setAll(ctx, func(to *settings) {
-		if i, paused := slices.BinarySearch(to.pauses.Kinds, kind); paused {
-			to.pauses.Kinds = slices.Delete(slices.Clone(to.pauses.Kinds), i, i+1)
+	err := s.node.Change(ctx, func(to *node.Settings) {
+		if i, paused := slices.BinarySearch(to.Pauses.Kinds, kind); paused {
+			to.Pauses.Kinds = slices.Delete(slices.Clone(to.Pauses.Kinds), i, i+1)
 		}
 	})
-	return stopped(err, "ResumeKind", kind)
+	return failed(err, "ResumeKind", kind)
 }
 
 // PauseAll prevents all tasks from running until [Scheduler.ResumeAll] is called, as PauseKind does for one kind.
 func (s *Scheduler) PauseAll(ctx context.Context) error {
-	return stopped(s.node.setAll(ctx, func(to *settings) { to.pauses.All = true }), "PauseAll", "")
+	return failed(s.node.Change(ctx, func(to *node.Settings) { to.Pauses.All = true }), "PauseAll", "")
 }
 
 // ResumeAll ends the pause set by PauseAll. A kind paused by PauseKind stays paused.
 func (s *Scheduler) ResumeAll(ctx context.Context) error {
-	return stopped(s.node.setAll(ctx, func(to *settings) { to.pauses.All = false }), "ResumeAll", "")
+	return failed(s.node.Change(ctx, func(to *node.Settings) { to.Pauses.All = false }), "ResumeAll", "")
 }
 
 // Paused returns the current pauses. A node reads them from the engine.
@@ -75,13 +70,12 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	if err := ctx.Err(); err != nil {
 		return Pauses{}, err
 	}
-	if !s.reads.enter() {
-		return Pauses{}, stopped(ErrStopped, "Paused", "")
+	if !s.reads.Enter() {
+		return Pauses{}, failed(ErrStopped, "Paused", "")
 	}
-	defer s.reads.leave()
-	p, err := s.node.paused(ctx)
-	p.Kinds = slices.Clone(p.Kinds)
-	return p, err
+	defer s.reads.Leave()
+	p, err := s.node.Paused(ctx)
+	return Pauses{p.All, slices.Clone(p.Kinds)}, err
 }
 
 // checkKind returns an error that wraps ErrInvalidTask if name is not a valid name for a kind.
@@ -96,5 +90,3 @@ func checkKind(name string) error {
 	}
 	return nil
 }
-
-func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }

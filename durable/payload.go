@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -43,7 +42,7 @@ func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]b
 		if version < 2 || version > task.MostVersion {
 			return fmt.Errorf("durable: version %d of the payload; 2 to %d are allowed", version, task.MostVersion)
 		}
-		k.policy.Version, k.policy.Upgrade = version, upgrade
+		k.Policy.Version, k.Policy.Upgrade = version, upgrade
 		return nil
 	}
 }
@@ -51,7 +50,7 @@ func WithPayloadVersion(version int, upgrade func(payload []byte, from int) ([]b
 // call calls the handler, with the payload upgraded to the handler's version if necessary.
 func (k *kind) call(ctx context.Context, run Run) (err error) {
 	if !k.typed || len(run.Payload) > 0 {
-		if run.Payload, err = upgraded(run.Payload, run.rec.Version, k.policy.Version, k.policy.Upgrade); err != nil {
+		if run.Payload, err = upgraded(run.Payload, run.rec.Version, k.Policy.Version, k.Policy.Upgrade); err != nil {
 			return Park(err)
 		}
 	}
@@ -135,22 +134,4 @@ func fieldPath(t reflect.Type, path string) string {
 		known, t = append(known, name), fields[i].Type
 	}
 	return strings.Join(known, ".")
-}
-
-// byKind combines an engine's counts, which are by class, into counts by kind.
-func byKind(classes []engine.KindCount) (kinds []KindCounts) {
-	of := make(map[string]int)
-	for _, c := range classes {
-		kind, _, _ := strings.Cut(c.Kind, task.ClassMark)
-		i, known := of[kind]
-		if !known {
-			i = len(kinds)
-			of[kind] = i
-			kinds = append(kinds, KindCounts{Kind: kind})
-		}
-		k := &kinds[i]
-		k.Tasks, k.Failing = k.Tasks+c.Tasks, k.Failing+c.Failing
-		k.Parked, k.Paused = k.Parked+c.Parked, k.Paused+c.Paused
-	}
-	return kinds
 }

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
 
 // RemovePrefix removes the tasks whose keys begin with prefix, as [Scheduler.RemoveTask] does, and returns the number
@@ -18,8 +20,8 @@ import (
 //
 // To remove the tasks that match a [Query], use [Scheduler.Bulk].
 func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error) {
-	return s.eachPrefix(ctx, "RemovePrefix", prefix, func(v *view) *verb {
-		return &verb{what: toRemove, key: v.rec.Key, size: MaxKey}
+	return s.eachPrefix(ctx, "RemovePrefix", prefix, func(v *node.View) *node.Verb {
+		return &node.Verb{What: node.ToRemove, Key: v.Rec.Key, Size: MaxKey}
 	})
 }
 
@@ -27,31 +29,31 @@ func (s *Scheduler) RemovePrefix(ctx context.Context, prefix string) (int, error
 // its next run is due after d. It returns the number of tasks that it moved. In other respects it is like
 // [Scheduler.RemovePrefix], but calling it again does not resume: it reschedules all of the tasks again.
 func (s *Scheduler) ReschedulePrefix(ctx context.Context, prefix string, d time.Duration) (int, error) {
-	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *view) *verb {
-		return &verb{what: toMove, key: v.rec.Key, after: max(d, 0), found: v, size: v.rec.Size()}
+	return s.eachPrefix(ctx, "ReschedulePrefix", prefix, func(v *node.View) *node.Verb {
+		return &node.Verb{What: node.ToMove, Key: v.Rec.Key, After: max(d, 0), Found: v, Size: v.Rec.Size()}
 	})
 }
 
 // eachPrefix applies a verb to each task whose key begins with prefix, and returns the number of tasks that it changed.
-func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb func(*view) *verb) (int, error) {
+func (s *Scheduler) eachPrefix(ctx context.Context, name, prefix string, verb func(*node.View) *node.Verb) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	over := stretch{order: byKey, from: prefix}
-	n, _, err := s.each(ctx, &over, Query{Prefix: prefix}, s.node.now(), 0, verb)
-	return n, stopped(err, name, prefix)
+	over := node.Stretch{Order: node.ByKey, From: prefix}
+	n, _, err := s.each(ctx, &over, Query{Prefix: prefix}, s.node.Now(), 0, verb)
+	return n, failed(err, name, prefix)
 }
 
 // AllPrefix returns an iterator over the tasks whose keys begin with prefix and are greater than after, in key order.
 // To continue an earlier walk, set after to the last key of that walk. AllPrefix is otherwise like [Scheduler.All].
 func (s *Scheduler) AllPrefix(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for found, err := range s.walk(ctx, ctx, stretch{order: byKey, from: max(prefix, after+"\x00")}) {
+		for found, err := range s.walk(ctx, ctx, node.Stretch{Order: node.ByKey, From: max(prefix, after+"\x00")}) {
 			if err != nil {
-				yield(Info{}, stopped(err, "AllPrefix", prefix))
+				yield(Info{}, failed(err, "AllPrefix", prefix))
 				return
 			}
-			if !strings.HasPrefix(found.rec.Key, prefix) || !yield(found.info(s.node.now()), nil) {
+			if !strings.HasPrefix(found.Rec.Key, prefix) || !yield(infoOfView(found, s.node.Now()), nil) {
 				return
 			}
 		}
@@ -67,21 +69,21 @@ func (s *Scheduler) GetMany(ctx context.Context, keys ...string) ([]Info, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !s.reads.enter() {
-		return nil, stopped(ErrStopped, "GetMany", "")
+	if !s.reads.Enter() {
+		return nil, failed(ErrStopped, "GetMany", "")
 	}
-	defer s.reads.leave()
+	defer s.reads.Leave()
 	var infos []Info
 	for len(keys) > 0 {
 		some := keys[:min(len(keys), manyAtOnce)]
 		keys = keys[len(some):]
-		found, err := s.node.getMany(ctx, some)
+		found, err := s.node.GetMany(ctx, some)
 		if err != nil {
 			return nil, err
 		}
 		for _, key := range some {
 			if v, ok := found[key]; ok {
-				infos = append(infos, v.info(s.node.now()))
+				infos = append(infos, infoOfView(v, s.node.Now()))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -38,8 +39,8 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 	if len(recs) == 0 {
 		return nil
 	}
-	recs, twice := distinct(recs)
-	return stopped(s.node.do(ctx, &verb{what: toAdd, records: recs, numbered: true, twice: twice, size: size}), "Restore", "")
+	recs, twice := node.Distinct(recs)
+	return failed(s.node.Do(ctx, &node.Verb{What: node.ToAdd, Records: recs, Numbered: true, Twice: twice, Size: size}), "Restore", "")
 }
 
 // checkRecord returns an error if a decoded record describes an impossible task.

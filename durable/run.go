@@ -9,26 +9,20 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// began takes a rate token for a run whose handler is about to be called, if the kind's limiter has a rate.
-func (k *kind) began(l *live) {
-	if k.Limiter != nil {
-		k.Limiter.Began(&l.Task)
+// Run calls the handler. It ends the run with the result before it calls the observers and the logger, which may also panic.
+func (k *kind) Run(ctx context.Context, h *node.Run) {
+	if h.Overdue {
+		k.overdue.note(h.Due, h.Began)
 	}
-}
-
-// attempt calls the handler. It then calls after with the outcome and the engine's time, which returns the task as it is after the
-// attempt, and end with the result. Both are called regardless of what the handler does, and before the observers and the
-// logger, which may also panic.
-func (k *kind) attempt(ctx context.Context, began time.Time, run Run, tell *teller,
-	after func(o task.Outcome, now int64) *task.Record, end func(task.Outcome, result),
-) {
+	run := k.toRun(h)
 	whole := ctx
-	if k.policy.Timeout > 0 {
+	if k.Policy.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, k.policy.Timeout)
+		ctx, cancel = context.WithTimeout(ctx, k.Policy.Timeout)
 		defer cancel()
 	}
 	o := task.FailedFor("handler called runtime.Goexit") // unless the handler returns
@@ -36,46 +30,52 @@ func (k *kind) attempt(ctx context.Context, began time.Time, run Run, tell *tell
 	defer func() {
 		value := recover()
 		ended := time.Now()
-		took := ended.Sub(began)
+		took := ended.Sub(h.Began)
 		k.Took(took)
 		if value != nil {
 			o = task.FailedFor(explain(func() string { return fmt.Sprint("handler panicked: ", value) }))
 		}
-		if k.policy.Timeout > 0 && took >= k.policy.Timeout { // the context may have ended earlier for another reason
-			o = o.Late(k.policy.Timeout, took)
+		if k.Policy.Timeout > 0 && took >= k.Policy.Timeout { // the context may have ended earlier for another reason
+			o = o.Late(k.Policy.Timeout, took)
 		}
-		now := tell.now()
-		r := result{next: after(o, now)}
-		if r.next != nil {
-			final := o
-			r.asof, r.again = now, func(now int64) *task.Record { return after(final, now) }
-		}
-		r.tally = attempted(o, run.rec, r.next)
+		now := k.tell.now()
+		r := k.after(h.Rec, o, now)
 		ahead := time.Duration(now - ended.UnixNano()) // of the process's clock
 		cancelled := o.Failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
 		a := Attempt{
-			Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, run.rec.AttemptDue()),
-			Started: began.Add(ahead), Ended: ended.Add(ahead), Failure: o.Failure, Note: o.Note,
+			Token: run.Token, Kind: run.Kind, Attempt: run.Attempt, Due: time.Unix(0, h.Rec.AttemptDue()),
+			Started: h.Began.Add(ahead), Ended: ended.Add(ahead), Failure: o.Failure, Note: o.Note,
 			Snoozed: o.Snooze, Cancelled: cancelled,
 		}
-		last := r.tally.isLast()
+		last := r.Tally.IsLast()
 		if last {
-			r = tell.ended(k, a, run.rec, r)
+			r = k.tell.ended(k, a, h.Rec, r)
 		}
-		end(o, r)
+		h.End(o, r)
 		k.note(o, cancelled)
 		if !last {
-			tell.attempted(k, a, run.rec)
+			k.tell.attempted(k, a, h.Rec)
 		}
 		if o.Note != "" {
-			tell.cfg.log.WithField("task", run.Key).WithField("note", o.Note).Info("durable: a run is done")
+			k.tell.cfg.Log.WithField("task", run.Key).WithField("note", o.Note).Info("durable: a run is done")
 		}
 		if value != nil {
-			tell.cfg.log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).
+			k.tell.cfg.Log.WithField("task", run.Key).WithField("stack", string(debug.Stack())).
 				Error("durable: " + o.Failure)
 		}
 	}()
-	o = run.ends.judge(k.wrapped(ctx, run))
+	o = judge(&h.Ending, k.wrapped(ctx, run))
+}
+
+// after returns the result of an attempt, given its outcome.
+func (k *kind) after(rec *task.Record, o task.Outcome, now int64) node.Result {
+	again := func(now int64) *task.Record { return rec.After(o, &k.Policy, now, k.tell.cfg.Draw()) }
+	r := node.Result{Next: again(now)}
+	if r.Next != nil {
+		r.Asof, r.Again = now, again
+	}
+	r.Tally = node.Attempted(o, rec, r.Next)
+	return r
 }
 
 // note counts an attempt.
@@ -93,7 +93,8 @@ func (k *kind) note(o task.Outcome, cancelled bool) {
 	}
 }
 
-func (k *kind) toRun(r *task.Record, fence, now int64, ends *runEnd) Run {
+func (k *kind) toRun(h *node.Run) Run {
+	r := h.Rec
 	times := int(r.Times)
 	if times != Forever {
 		times--
@@ -107,10 +108,10 @@ func (k *kind) toRun(r *task.Record, fence, now int64, ends *runEnd) Run {
 		Attempt: int(r.Attempts) + 1,
 		Missed:  r.Missed,
 		Trace:   r.Trace,
-		Fence:   fence,
-		called:  now,
+		Fence:   h.Fence,
+		called:  h.Called,
 		rec:     r,
 		of:      k,
-		ends:    ends,
+		ends:    &h.Ending,
 	}
 }

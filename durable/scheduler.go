@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/past"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
@@ -25,31 +26,19 @@ import (
 // they return ErrBroken with the cause. While a shared engine is unavailable, they return ErrUnavailable.
 type Scheduler struct {
 	wheel *timewheel.TimeWheel
-	kinds kinds
-	node  *node
+	kinds node.Kinds
+	node  *node.Node
 
 	within []Middleware
+	teller *teller
 	past   *past.Writer
 
-	reads  readers
+	reads  node.Gate
 	behind catchingUp
 
 	ending atomic.Bool
 	ended  chan struct{}
 	result error // the error of the first Shutdown; valid once ended is closed
-}
-
-// newScheduler returns a scheduler without a node.
-func newScheduler(opts []Option) (*Scheduler, config, error) {
-	cfg, err := newConfig(opts)
-	if err != nil {
-		return nil, cfg, err
-	}
-	wheel, err := timewheel.New(cfg.tick, slots,
-		timewheel.WithPoolSize(cfg.poolSize), timewheel.WithLogger(cfg.log))
-	s := &Scheduler{wheel: wheel, within: cfg.middleware, ended: make(chan struct{})}
-	s.behind.count.Limit = overdueTimeout
-	return s, cfg, err
 }
 
 // Handle registers h as the handler for tasks of a kind. AddTask refuses tasks whose kind has no handler and is not
@@ -71,22 +60,20 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 		return err
 	}
 	if s.ending.Load() {
-		return stopped(ErrStopped, "Handle", name)
+		return failed(ErrStopped, "Handle", name)
 	}
-	if k.IsBounded() {
-		s.node.limit(k)
-	}
-	if err := s.kinds.add(name, k, s.past); err != nil {
-		return err
-	}
-	s.node.handled(name)
-	return nil
+	k.tell = s.teller
+	return s.node.Handle(&k.Kind, func() {
+		if k.keeps > 0 {
+			k.past = s.past.Kind(name, k.keeps, k.keepsFor) // nil after Shutdown; then nothing runs
+		}
+	})
 }
 
 // Start begins running tasks. A second call has no effect.
 func (s *Scheduler) Start() error {
-	if err := s.node.start(); err != nil {
-		return stopped(err, "Start", "")
+	if err := s.node.Start(); err != nil {
+		return failed(err, "Start", "")
 	}
 	s.wheel.Start()
 	return nil
@@ -113,38 +100,39 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		}
 	}
 	defer close(s.ended)
-	s.node.stop()
+	s.node.Stop()
 	if s.wheel.Shutdown(ctx) != nil {
 		s.result = fmt.Errorf("durable: shutdown: runs that have not ended: %d: %w", s.wheel.Stats().Running, context.Cause(ctx))
 	}
-	s.node.cancel()
+	s.node.Cancel()
 	closed := make(chan error, 1)
 	go func() {
-		s.node.finish()
+		s.node.Finish()
+		s.teller.wait()
 		s.past.Stop()
-		idle := s.reads.stop()
+		idle := s.reads.Stop()
 		s.behind.count.Stop()
 		<-idle
-		closed <- s.node.release()
+		closed <- s.node.Release()
 	}()
-	failed := s.node.failing()
+	failed := s.node.Failing()
 	var patience <-chan time.Time
 	for {
 		select {
 		case err := <-closed:
 			s.result = errors.Join(s.result, err, s.Err())
 			select {
-			case <-s.node.written():
+			case <-s.node.Reporter().Written():
 			case <-time.After(logGrace):
 			}
 			return s.result
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
-			patience = time.After(closeGrace)
+			patience = time.After(node.CloseGrace)
 		case <-failed: // the engine may never return from its current call
 			failed = nil
 			if patience == nil {
-				patience = time.After(closeGrace)
+				patience = time.After(node.CloseGrace)
 			}
 		case <-patience:
 			s.result = errors.Join(s.result, s.Err(), s.unclosed())
@@ -155,19 +143,14 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 
 // unclosed returns the error of a Shutdown that waits no longer.
 func (s *Scheduler) unclosed() error {
-	if s.node.failing() == nil {
+	if s.node.Failing() == nil {
 		return errors.New("durable: shutdown: the engine has not answered, and the node has not left it yet")
 	}
 	return errors.New("durable: shutdown: the engine is being written or read, and not closed yet")
 }
 
-const (
-	// closeGrace is how long Shutdown waits for the engine after its context is done or the engine has failed.
-	closeGrace = 5 * time.Second
-
-	// logGrace is how long Shutdown waits for the logger to write the pending notices.
-	logGrace = time.Second
-)
+// logGrace is how long Shutdown waits for the logger to write the pending notices.
+const logGrace = time.Second
 
 // Err returns the error that made the scheduler's own engine fail, or nil. The possible causes are a failed commit, a read
 // of damaged data ([ErrCorrupt]), a failed read by the scheduler itself, and a failure that the engine reports
@@ -186,28 +169,7 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if err != nil || len(tasks) == 0 {
 		return err
 	}
-	return stopped(s.node.do(ctx, &verb{what: toAdd, tasks: tasks, kinds: &s.kinds, size: size}), "AddTask", tasks[0].Key)
-}
-
-// distinct returns the first record of each key, and the keys with more than one record.
-func distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool) {
-	if len(recs) == 1 {
-		return recs, nil
-	}
-	seen := make(map[string]struct{}, len(recs))
-	first = recs[:0]
-	for _, rec := range recs {
-		before := len(seen)
-		if seen[rec.Key] = struct{}{}; len(seen) > before {
-			first = append(first, rec)
-			continue
-		}
-		if twice == nil {
-			twice = make(map[string]bool)
-		}
-		twice[rec.Key] = true
-	}
-	return first, twice
+	return failed(s.node.Do(ctx, &node.Verb{What: node.ToAdd, Make: s.recordsOf(tasks), Size: size}), "AddTask", tasks[0].Key)
 }
 
 // SetTask adds the task, or replaces the existing task with the same key. With MaxDelay, SetTask postpones the task's
@@ -218,7 +180,7 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	if err != nil {
 		return err
 	}
-	return stopped(s.node.do(ctx, &verb{what: toSet, tasks: tasks, kinds: &s.kinds, size: size}), "SetTask", task.Key)
+	return failed(s.node.Do(ctx, &node.Verb{What: node.ToSet, Make: s.recordsOf(tasks), Size: size}), "SetTask", task.Key)
 }
 
 // check returns the total size of the tasks in bytes, or an error if one of them is invalid or they are too large.
@@ -228,7 +190,7 @@ func (s *Scheduler) check(tasks []Task) (size int, err error) {
 		if err := t.validate(); err != nil {
 			return 0, err
 		}
-		if _, known := s.kinds.version(t.Kind); !known {
+		if _, _, known := s.kinds.Payloads(t.Kind); !known {
 			return 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
 		if size += t.size(); size > MaxBatch {
@@ -236,6 +198,22 @@ func (s *Scheduler) check(tasks []Task) (size int, err error) {
 		}
 	}
 	return size, nil
+}
+
+// recordsOf returns a function that returns the records of valid tasks that are added at the given time, without
+// generations.
+func (s *Scheduler) recordsOf(tasks []Task) func(now int64) []*task.Record {
+	return func(now int64) []*task.Record {
+		recs := make([]*task.Record, len(tasks))
+		for i := range tasks {
+			t := &tasks[i]
+			recs[i] = t.record(now)
+			if t.PayloadVersion == 0 {
+				recs[i].Version, _, _ = s.kinds.Payloads(t.Kind)
+			}
+		}
+		return recs
+	}
 }
 
 func tooMuch() error {
@@ -246,7 +224,7 @@ func tooMuch() error {
 // progress is not interrupted, and may still have its effect. [Scheduler.RemoveTaskWait] waits for it and reports that
 // there was one.
 func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
-	return stopped(s.node.do(ctx, &verb{what: toRemove, key: key, size: MaxKey}), "RemoveTask", key)
+	return failed(s.node.Do(ctx, &node.Verb{What: node.ToRemove, Key: key, Size: MaxKey}), "RemoveTask", key)
 }
 
 // Reschedule makes the next run of the task due after d, or at once if d is not positive. Later runs follow at the
@@ -255,7 +233,7 @@ func (s *Scheduler) RemoveTask(ctx context.Context, key string) error {
 // that run ends. Reschedule makes a parked task run again, with its full number of attempts. The next run is a new run
 // with another token, even if the earlier one was parked or was waiting for a retry.
 func (s *Scheduler) Reschedule(ctx context.Context, key string, d time.Duration) error {
-	return stopped(s.node.do(ctx, &verb{what: toMove, key: key, after: max(d, 0), size: MaxKey}), "Reschedule", key)
+	return failed(s.node.Do(ctx, &node.Verb{What: node.ToMove, Key: key, After: max(d, 0), Size: MaxKey}), "Reschedule", key)
 }
 
 // Exist reports whether there is a task with the key. A task exists until its last run is acknowledged.
@@ -281,15 +259,15 @@ func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, erro
 	if err := ctx.Err(); err != nil {
 		return Info{}, false, err
 	}
-	if !s.reads.enter() {
-		return Info{}, false, stopped(ErrStopped, verb, key)
+	if !s.reads.Enter() {
+		return Info{}, false, failed(ErrStopped, verb, key)
 	}
-	defer s.reads.leave()
-	found, ok, err := s.node.get(ctx, key)
+	defer s.reads.Leave()
+	found, ok, err := s.node.Get(ctx, key)
 	if err != nil || !ok {
 		return Info{}, false, err
 	}
-	return found.info(s.node.now()), true, nil
+	return infoOfView(found, s.node.Now()), true, nil
 }
 
 // All returns an iterator over the tasks in due order, with parked tasks last. It yields every task that exists
@@ -297,32 +275,31 @@ func (s *Scheduler) get(ctx context.Context, verb, key string) (Info, bool, erro
 // call to Shutdown ends the walk.
 func (s *Scheduler) All(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for found, err := range s.walk(ctx, ctx, stretch{after: engine.Position{Due: engine.None}, until: task.Never}) {
+		for found, err := range s.walk(ctx, ctx, node.Stretch{After: engine.Position{Due: engine.None}, Until: task.Never}) {
 			if err != nil {
-				yield(Info{}, stopped(err, "All", ""))
+				yield(Info{}, failed(err, "All", ""))
 				return
 			}
-			if !yield(found.info(s.node.now()), nil) {
+			if !yield(infoOfView(found, s.node.Now()), nil) {
 				return
 			}
 		}
 	}
 }
 
-// walk is the backend's walk. It ends when ctx is done or Shutdown is called. within is the context of the backend's
-// calls.
-func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[view, error] {
-	return func(yield func(view, error) bool) {
-		if !s.reads.enter() {
-			yield(view{}, ErrStopped)
+// walk is the node's walk. It ends when ctx is done or Shutdown is called. within is the context of the node's calls.
+func (s *Scheduler) walk(ctx, within context.Context, over node.Stretch) iter.Seq2[node.View, error] {
+	return func(yield func(node.View, error) bool) {
+		if !s.reads.Enter() {
+			yield(node.View{}, ErrStopped)
 			return
 		}
-		defer s.reads.leave()
-		for found, err := range s.node.walk(within, over) {
+		defer s.reads.Leave()
+		for found, err := range s.node.Walk(within, over) {
 			if err == nil {
 				err = ctx.Err()
 			}
-			if err == nil && s.reads.stopped() {
+			if err == nil && s.reads.Stopped() {
 				err = ErrStopped
 			}
 			if !yield(found, err) || err != nil {
@@ -334,10 +311,10 @@ func (s *Scheduler) walk(ctx, within context.Context, over stretch) iter.Seq2[vi
 
 // Len returns the number of tasks, or 0 after Shutdown. On a shared engine, the number comes from [Scheduler.Counts].
 func (s *Scheduler) Len() int {
-	if !s.reads.enter() {
+	if !s.reads.Enter() {
 		return 0
 	}
-	defer s.reads.leave()
-	tasks, _ := s.node.total()
+	defer s.reads.Leave()
+	tasks, _ := s.node.Total()
 	return tasks
 }

@@ -5,10 +5,9 @@ package durable
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/internal/task"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
 
 // Stats holds the statistics of a scheduler: first its current state, and then counters since New.
@@ -126,118 +125,38 @@ type Timing struct {
 const TimingBuckets = 18
 
 // TimingBound returns the upper bound of a bucket: 100 µs for the first bucket, doubling with each further bucket.
-func TimingBound(bucket int) time.Duration { return 100 * time.Microsecond << bucket }
-
-// A timing accumulates a Timing.
-type timing struct {
-	total   atomic.Int64
-	buckets [TimingBuckets + 1]atomic.Uint64 // the last bucket is for longer calls
-}
-
-func (t *timing) add(d time.Duration) {
-	i := 0
-	for i < TimingBuckets && d > TimingBound(i) {
-		i++
-	}
-	t.buckets[i].Add(1)
-	t.total.Add(int64(d))
-}
-
-func (t *timing) read() Timing {
-	r := Timing{Total: time.Duration(t.total.Load())}
-	for i := range t.buckets {
-		n := t.buckets[i].Load()
-		if r.Count += n; i < TimingBuckets {
-			r.Buckets[i] = n
-		}
-	}
-	return r
-}
-
-// A counter holds the counters of a scheduler's Stats.
-type counter struct {
-	added, removed, parkedTotal, givenUp, started, succeeded, failed atomic.Uint64
-	unhandled                                                        atomic.Int64
-	retried, changes, expired, snoozed                               atomic.Uint64
-	commits                                                          timing
-	lastStart                                                        atomic.Int64 // the scheduler's age at the last start; 0 before the first start
-
-	calls                                                   timing
-	callsFailed, claimed, taken, startsRefused, endsRefused atomic.Uint64
-	renewed, confirm                                        atomic.Int64 // when the last answered renewal was sent; how long the last confirmation took
-}
-
-// start counts a handler call at the given age of the scheduler.
-func (c *counter) start(rec *task.Record, age int64) {
-	c.lastStart.Store(max(age, 1))
-	c.started.Add(1)
-	if rec.Attempts > 0 {
-		c.retried.Add(1)
-	}
-}
-
-func (c *counter) commit(changes int, took time.Duration) {
-	c.changes.Add(uint64(changes))
-	c.commits.add(took)
-}
-
-func (c *counter) add(t tally) {
-	c.added.Add(t.added)
-	c.removed.Add(t.removed)
-	c.parkedTotal.Add(t.parked)
-	c.givenUp.Add(t.givenUp)
-	c.expired.Add(t.expired)
-	c.succeeded.Add(t.succeeded)
-	c.failed.Add(t.failed)
-	c.snoozed.Add(t.snoozed)
-}
-
-// sinceStart returns how long ago a handler was last called, or 0 if no handler has been called.
-func (c *counter) sinceStart(age int64) time.Duration {
-	if last := c.lastStart.Load(); last > 0 {
-		return time.Duration(max(age-last, 1))
-	}
-	return 0
-}
-
-// fill sets the counters in s.
-func (c *counter) fill(s *Stats) {
-	s.Unhandled = int(c.unhandled.Load())
-	s.Added = c.added.Load()
-	s.Removed = c.removed.Load()
-	s.ParkedTotal = c.parkedTotal.Load()
-	s.GivenUp = c.givenUp.Load()
-	s.Expired = c.expired.Load()
-	s.Started = c.started.Load()
-	s.Succeeded = c.succeeded.Load()
-	s.Failed = c.failed.Load()
-	s.Snoozed = c.snoozed.Load()
-	s.Retried = c.retried.Load()
-	s.Changes = c.changes.Load()
-	s.Commits = c.commits.read()
-}
+func TimingBound(bucket int) time.Duration { return node.TimingBound(bucket) }
 
 // Stats returns the statistics of the scheduler.
 func (s *Scheduler) Stats() Stats {
-	w := s.node.work()
+	w := s.node.Work()
 	all := Stats{
 		Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, OldestWait: w.OldestWait,
-		LongestRun: w.longest, SinceStart: w.sinceStart,
+		LongestRun: w.Longest, SinceStart: w.SinceStart,
 	}
-	paused := s.kinds.pauses()
-	for _, k := range s.kinds.allLimited() {
-		if !paused.Has(k.name) {
+	paused := s.kinds.Pauses()
+	for _, k := range s.kinds.AllLimited() {
+		if !paused.Has(k.Name) {
 			all.Limited += k.Limiter.Waiting()
 		}
 	}
-	if s.reads.enter() {
-		defer s.reads.leave()
-		all.Pending, all.Parked = s.node.total()
-		if s.node.alone {
-			all.StoreSize = s.node.owned.Size()
-			all.DiskFree, all.DiskSize = s.node.owned.Space()
+	if s.reads.Enter() {
+		defer s.reads.Leave()
+		all.Pending, all.Parked = s.node.Total()
+		if own := s.node.Owned(); own != nil {
+			all.StoreSize = own.Size()
+			all.DiskFree, all.DiskSize = own.Space()
 		}
 	}
-	s.node.fill(&all) // includes the calls of total
+	c := s.node.Stats() // includes the calls of Total
+	all.Unhandled, all.Added, all.Removed, all.ParkedTotal, all.GivenUp, all.Expired = c.Unhandled, c.Added, c.Removed, c.Parked, c.GivenUp, c.Expired
+	all.Started, all.Retried, all.Succeeded, all.Failed, all.Snoozed = c.Started, c.Retried, c.Succeeded, c.Failed, c.Snoozed
+	all.Commits, all.Changes = Timing(c.Commits), c.Changes
+	if s.node.Owned() == nil {
+		all.Node = &NodeStats{
+			Lease: c.Lease, LeaseAge: c.LeaseAge, Away: c.Away, Calls: Timing(c.Calls), CallsFailed: c.CallsFailed,
+			Claimed: c.Claimed, TakenOver: c.TakenOver, StartsRefused: c.StartsRefused, EndsRefused: c.EndsRefused,
+		}
+	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/timewheel"
 
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -27,6 +28,9 @@ const (
 	MaxCron    = 1 << 8
 	MaxBatch   = 64 << 20 // all tasks in one AddTask
 )
+
+// The node has the same bounds.
+var _ = [1]struct{}{}[MaxKey-task.MaxKey|MaxPayload-task.MaxPayload|MaxSet-node.MaxSet|MaxNodeName-node.MaxName]
 
 // A Task describes a task to add with [Scheduler.AddTask]. Without Interval, Cron, Delay or At, it is due at once.
 //

@@ -78,7 +78,7 @@ func (k Kind[T]) Task(key string, payload T, opts ...TaskOption) (Task, error) {
 		return Task{}, errZeroKind
 	}
 	task := Task{Key: key, Kind: k.name}
-	task.PayloadVersion, _ = k.s.kinds.version(k.name)
+	task.PayloadVersion, _, _ = k.s.kinds.Payloads(k.name)
 	if err := task.setJSON(payload); err != nil {
 		return Task{}, err
 	}
@@ -104,7 +104,7 @@ func (k Kind[T]) Payload(info Info) (payload T, err error) {
 	}
 	text := info.Payload
 	if len(text) > 0 {
-		version, upgrade := k.s.kinds.payloads(k.name)
+		version, upgrade, _ := k.s.kinds.Payloads(k.name)
 		if text, err = upgraded(text, info.PayloadVersion, version, upgrade); err != nil {
 			return payload, fmt.Errorf("%w: %q: %w", ErrInvalidTask, info.Key, err)
 		}
@@ -173,8 +173,8 @@ func (s *Scheduler) Declare(name string, opts ...KindOption) error {
 		return err
 	}
 	if s.ending.Load() {
-		return stopped(ErrStopped, "Declare", name)
+		return failed(ErrStopped, "Declare", name)
 	}
-	s.kinds.declare(name, k.policy)
+	s.kinds.Declare(name, k.Policy)
 	return nil
 }

@@ -5,16 +5,13 @@ package durable
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // ErrCancelled is the cancellation cause of a run's context after [Scheduler.Cancel] has cancelled the run.
-var ErrCancelled = errors.New("durable: the run was cancelled")
+var ErrCancelled = node.ErrCancelled
 
 // A RunningError is the error that RemoveTaskWait returns if a run has not ended in time. It wraps the context's error
 // or ErrStopped.
@@ -25,10 +22,7 @@ type RunningError struct {
 }
 
 func (e *RunningError) Error() string {
-	if e.Node == "" {
-		return fmt.Sprintf("durable: %q is removed and still running: %v", e.Key, e.err)
-	}
-	return fmt.Sprintf("durable: %q is removed and still running on node %q: %v", e.Key, e.Node, e.err)
+	return (&node.RunningError{Token: task.Token(e.Token), Node: e.Node, Err: e.err}).Error()
 }
 
 func (e *RunningError) Unwrap() error { return e.err }
@@ -48,13 +42,13 @@ func (e *RunningError) Unwrap() error { return e.err }
 // may still be running. On an engine, another node may take up to half a second to answer, and the wait ends after
 // twelve hours. A handler or observer that calls RemoveTaskWait with its own key waits for itself until ctx is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
-	removed := s.node.do(ctx, &verb{what: toRemove, key: key, size: MaxKey})
+	removed := s.node.Do(ctx, &node.Verb{What: node.ToRemove, Key: key, Size: MaxKey})
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
-		return false, stopped(removed, "RemoveTaskWait", key)
+		return false, failed(removed, "RemoveTaskWait", key)
 	}
-	runs, err := s.node.inquire(ctx, question{Key: []byte(key)})
+	runs, err := s.node.Inquire(ctx, node.Question{Key: []byte(key)})
 	if err != nil || runs > 0 {
-		return runs > 0, stopped(err, "RemoveTaskWait", key)
+		return runs > 0, failed(err, "RemoveTaskWait", key)
 	}
 	return false, removed
 }
@@ -74,13 +68,13 @@ func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	runs, err := s.cancelRuns(ctx, question{Key: []byte(key), Cancel: true})
-	return runs > 0, stopped(err, "Cancel", key)
+	runs, err := s.cancelRuns(ctx, node.Question{Key: []byte(key), Cancel: true})
+	return runs > 0, failed(err, "Cancel", key)
 }
 
 // cancelRuns cancels the runs that the question is about, on all nodes. If the caller is one of them, its context is then
 // done, which does not end the wait for the other nodes.
-func (s *Scheduler) cancelRuns(ctx context.Context, q question) (runs int, err error) {
+func (s *Scheduler) cancelRuns(ctx context.Context, q node.Question) (runs int, err error) {
 	waits, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -88,9 +82,9 @@ func (s *Scheduler) cancelRuns(ctx context.Context, q question) (runs int, err e
 			cancel()
 		}
 	})()
-	runs, err = s.node.inquire(waits, q)
+	runs, err = s.node.Inquire(waits, q)
 	if err != nil && waits.Err() != nil {
-		err = stillRunning(nil, ctx.Err())
+		err = node.NotAnswered(ctx.Err())
 	}
 	return runs, err
 }
@@ -102,212 +96,8 @@ func (s *Scheduler) cancelAll(ctx context.Context, q Query) (n int, err error) {
 	if err := ctx.Err(); err != nil || none {
 		return 0, err
 	}
-	n, err = s.cancelRuns(ctx, question{Cancel: true, All: &filter{
+	n, err = s.cancelRuns(ctx, node.Question{Cancel: true, All: &node.Filter{
 		Repeating: q.Repeating, Prefix: []byte(q.Prefix), Kind: []byte(q.Kind), Group: []byte(q.Group), Failure: []byte(q.Failure),
 	}})
 	return n, err
-}
-
-// A question is about the runs of a key, or about all runs that match a filter. A node sends it to the other nodes
-// through the engine.
-type question struct {
-	Key    []byte  `json:"key,omitempty"` // as bytes, because JSON changes text that is not UTF-8
-	Cancel bool    `json:"cancel,omitempty"`
-	All    *filter `json:"all,omitempty"` // in place of Key, and only with Cancel
-}
-
-// A filter is the part of a [Query] that concerns the task rather than its state.
-type filter struct {
-	Repeating bool   `json:"repeating,omitempty"`
-	Prefix    []byte `json:"prefix,omitempty"`
-	Kind      []byte `json:"kind,omitempty"`
-	Group     []byte `json:"group,omitempty"`
-	Failure   []byte `json:"failure,omitempty"`
-}
-
-// about returns a function that reports whether the question is about a task.
-func (q question) about() func(*task.Record) bool {
-	if q.All == nil {
-		return func(r *task.Record) bool { return r.Key == string(q.Key) }
-	}
-	return Query{
-		Repeating: q.All.Repeating, Prefix: string(q.All.Prefix), Kind: string(q.All.Kind), Group: string(q.All.Group),
-		Failure: string(q.All.Failure),
-	}.suits
-}
-
-// A reply is a node's answer.
-type reply struct {
-	Ran        bool   `json:"ran,omitempty"`
-	Runs       *int   `json:"runs,omitempty"` // the answer to All; nil from version 0.1, which does not support All
-	Running    bool   `json:"running,omitempty"`
-	Generation uint64 `json:"generation,omitempty"` // generation of the running task
-	Seq        uint64 `json:"seq,omitempty"`
-}
-
-// reply returns the reply to a question about the handlings. A run that was cancelled before its start counts.
-func (r *handlings) reply(some []*handling, cancelled bool) reply {
-	if cancelled {
-		n := len(some)
-		return reply{Ran: n > 0, Runs: &n}
-	}
-	ran, running := r.look(some)
-	if running == nil {
-		return reply{Ran: ran}
-	}
-	return reply{Ran: ran, Running: true, Generation: running.of.Rec.Generation, Seq: running.of.Rec.Seq}
-}
-
-// one returns 1 for true and 0 for false.
-func one(there bool) int {
-	if there {
-		return 1
-	}
-	return 0
-}
-
-const (
-	// askEvery is how often a node checks for answers, or checks whether a run that it was asked about has ended.
-	askEvery = 100 * time.Millisecond
-
-	// askFor is how long a node waits for answers. An engine keeps a question longer than that.
-	askFor = 12 * time.Hour
-)
-
-// inquire asks the workers of this node and, through the engine, all other nodes.
-func (n *node) inquire(ctx context.Context, q question) (runs int, err error) {
-	if err := n.enter(); err != nil {
-		return 0, err
-	}
-	defer n.verbs.leave()
-	ctx, cancel := context.WithTimeout(ctx, askFor)
-	defer cancel()
-	some := n.handlings.watch(q.about(), q.Cancel)
-	asked, err := n.askOthers(ctx, q)
-	if err != nil {
-		return 0, n.unavailable(ctx, err)
-	}
-	defer n.forgetQuestion(asked)
-	if q.Cancel {
-		runs = len(some)
-	} else {
-		ran, err := n.handlings.wait(ctx, n.asks.Done(), some)
-		runs = one(ran)
-		if err != nil {
-			err.(*RunningError).Node = n.cfg.name
-			return runs, err
-		}
-	}
-	elsewhere, err := n.await(ctx, asked)
-	return runs + elsewhere, err
-}
-
-// await waits until all other nodes have given their final answers to a question, and returns the number of runs that
-// they reported.
-func (n *node) await(ctx context.Context, q *asked) (runs int, err error) {
-	timer := time.NewTimer(1) // see keep
-	defer timer.Stop()
-	var running error // the last report of a run in progress
-	for {
-		select {
-		case <-timer.C:
-		case <-n.asks.Done():
-			return runs, stillRunning(running, ErrStopped)
-		case <-ctx.Done():
-			return runs, stillRunning(running, ctx.Err())
-		}
-		answers, err := n.answers(ctx, q)
-		if err == nil {
-			some, last, waits := judgeAnswers(answers, string(q.Question.Key))
-			runs, running = max(runs, some), waits // a node that leaves takes its answer with it
-			if last {
-				return runs, unknowing(answers, q.Question)
-			}
-		} else if ctx.Err() == nil {
-			n.trouble(err)
-		}
-		timer.Reset(askEvery)
-	}
-}
-
-// unknowing returns an error if a node of an earlier version did not understand the question.
-func unknowing(answers []answer, q question) error {
-	for _, a := range answers {
-		if q.All != nil && a.Runs == nil {
-			return fmt.Errorf("durable: node %q has an earlier version, which cancels runs only by key", a.node)
-		}
-	}
-	return nil
-}
-
-// stillRunning returns the error of a question that was abandoned for the given reason. running describes a run that
-// has not ended, or is nil if no such run is known.
-func stillRunning(running error, reason error) error {
-	if e, ok := running.(*RunningError); ok {
-		e.err = reason
-		return e
-	}
-	return fmt.Errorf("durable: not every node has answered: %w", reason)
-}
-
-// judgeAnswers returns the number of runs that the answers report, and whether all answers are final. If a run has not
-// ended, the error running describes it.
-func judgeAnswers(answers []answer, key string) (runs int, last bool, running error) {
-	last = true
-	for _, a := range answers {
-		if a.Runs != nil {
-			runs += *a.Runs
-		} else {
-			runs += one(a.Ran)
-		}
-		last = last && a.given && !a.Running
-		if a.Running {
-			running = &RunningError{Token: Token{key, a.Generation, a.Seq}, Node: a.node}
-		}
-	}
-	return runs, last, running
-}
-
-// An inquiry is the state that this node keeps for another node's question.
-type inquiry struct {
-	about    []*handling // the matching handlings when the question was read
-	cancel   bool
-	answered bool  // answered at least once
-	last     bool  // the final answer has been given
-	revision int64 // revision of the last known answer; 0 before the first answer
-}
-
-// answer replies to each question from another node whose answer has changed on this node.
-func (n *node) answer(questions []engine.Stored) {
-	t := n.current()
-	if t == nil {
-		n.answering = nil
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.life, n.reading.allow(settingsEvery, settingsFor)) // limited: a node with old settings starts nothing
-	defer cancel()
-	if n.answering == nil {
-		n.answering = make(map[string]*inquiry)
-	}
-	open := make(map[string]bool)
-	for _, q := range n.asked(questions, t.id) {
-		open[q.id] = true
-		i := n.answering[q.id]
-		if i == nil {
-			i = &inquiry{about: n.handlings.watch(q.Question.about(), q.Question.Cancel), cancel: q.Question.Cancel}
-			n.answering[q.id] = i
-		}
-		if i.last {
-			continue
-		}
-		r := n.handlings.reply(i.about, i.cancel)
-		if i.answered && r.Running {
-			continue
-		}
-		if err := n.reply(ctx, t.id, q, i, r); err != nil {
-			n.failed(t, err)
-			return
-		}
-	}
-	maps.DeleteFunc(n.answering, func(id string, _ *inquiry) bool { return !open[id] })
 }

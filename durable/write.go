@@ -18,7 +18,7 @@ func NewWrite(t Task, now int64) (engine.Write, error) {
 		return engine.Write{}, err
 	}
 	rec := t.record(now)
-	rec.Generation = generationAt(now, rand.Uint64())
+	rec.Generation = task.GenerationAt(now, rand.Uint64())
 	return rec.Write(engine.IfAbsent, 0), nil
 }
 
@@ -40,24 +40,6 @@ func (r Run) Completion(now int64) engine.Write {
 	if r.rec == nil {
 		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}
 	}
-	r.ends.written.Store(true)
-	return completion(r.rec.After(r.ends.judge(nil), &r.of.policy, now, 0), r.rec, r.Fence)
-}
-
-// completion returns the write that puts next in place of was, at its revision. next is nil if the task ends.
-func completion(next, was *task.Record, fence int64) engine.Write {
-	if next == nil {
-		return engine.Write{Record: engine.Record{Key: was.Key}, If: engine.IfUnchanged, Revision: fence}
-	}
-	return next.Write(engine.IfUnchanged, fence)
-}
-
-// generationBits is the number of low bits of a generation that are not part of the time. They distinguish tasks that
-// are added at the same instant by several processes, or after a clock has been set back.
-const generationBits = 10
-
-// generationAt returns a generation for the given time, with its low bits taken from low.
-func generationAt(now int64, low uint64) uint64 {
-	const mask = 1<<generationBits - 1
-	return uint64(now)&^mask | low&mask
+	r.ends.Written.Store(true)
+	return task.Completion(r.rec.After(judge(r.ends, nil), &r.of.Policy, now, 0), r.rec, r.Fence)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -42,7 +43,7 @@ func TestNewWrite(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if since := got.Generation - uint64(now); since > 1<<generationBits && -since > 1<<generationBits {
+		if since := got.Generation - uint64(now); since > 1<<10 && -since > 1<<10 {
 			t.Errorf("%s: the generation %d is far from %d", name, got.Generation, now)
 		}
 		c.want.Key, c.want.Kind, c.want.Due, c.want.Generation = "k", "x", c.due, got.Generation
@@ -80,7 +81,7 @@ func TestRun_completion(t *testing.T) {
 		"long after, all": {rec, MissedAll, 145, "2 8 110 0 0"},
 		"the last":        {&last, MissedOnce, 105, ""},
 	} {
-		w := (&kind{policy: task.Policy{Attempts: 3, Missed: task.Missed(c.missed)}}).toRun(c.rec, 42, 0, new(runEnd)).Completion(c.now)
+		w := (&kind{Kind: node.Kind{Policy: task.Policy{Attempts: 3, Missed: task.Missed(c.missed)}}}).toRun(&node.Run{Rec: c.rec, Fence: 42}).Completion(c.now)
 		got := ""
 		if w.Data != nil {
 			next, err := task.Decode(w.Record)

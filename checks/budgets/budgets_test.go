@@ -32,22 +32,22 @@ const (
 // all are the packages that together have mostAll lines.
 var all = []string{
 	"durable", "durable/engine", "durable/engine/kv", "durable/engine/memory", "durable/internal/clock", "durable/internal/fingerprint",
-	"durable/internal/lane", "durable/internal/limit", "durable/internal/past",
+	"durable/internal/lane", "durable/internal/limit", "durable/internal/node", "durable/internal/past",
 	"durable/internal/task", "durable/internal/valid", "durable/memengine",
 }
 
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 18932, "durable": 10448,
+	"all": 19395, "durable": 4447, "durable/internal/node": 6435,
 	"durable/memengine/memengine.go": 600,
-	"durable.node":                   34, "durable.Info": 26, "durable.Stats": 26,
+	"durable.Info":                   26, "durable.Stats": 26,
 }
 
 // order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of
 // durable.
 var order = []string{
-	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable/internal/fingerprint", "durable/internal/clock", "durable/internal/lane", "durable/internal/past", "durable",
+	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable/internal/fingerprint", "durable/internal/clock", "durable/internal/lane", "durable/internal/past", "durable/internal/node", "durable",
 	"durable/internal/valid", "durable/engine/kv", "durable/engine/memory",
 }
 

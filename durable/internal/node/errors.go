@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// The errors that verbs wrap. Package durable has them with the same names, and documents them.
+var (
+	ErrInvalidTask      error = likeOfWheel{"durable: invalid task", timewheel.ErrInvalidTask}
+	ErrDuplicateTaskKey error = likeOfWheel{"durable: duplicate task key", timewheel.ErrDuplicateTaskKey}
+	ErrTaskKeyNotFound  error = likeOfWheel{"durable: task key not found", timewheel.ErrTaskKeyNotFound}
+	ErrStopped          error = likeOfWheel{"durable: stopped", timewheel.ErrStopped}
+
+	ErrBroken      = errors.New("durable: the store has failed")
+	ErrVersion     = engine.ErrVersion
+	ErrCorrupt     = engine.ErrCorrupt
+	ErrUnavailable = errors.New("durable: the engine is unavailable")
+	ErrFenced      = errors.New("durable: this node no longer holds the run")
+	ErrCancelled   = errors.New("durable: the run was cancelled")
+)
+
+// A likeOfWheel is an error that also matches the corresponding error of package timewheel.
+type likeOfWheel struct {
+	text string
+	of   error
+}
+
+func (e likeOfWheel) Error() string { return e.text }
+func (e likeOfWheel) Unwrap() error { return e.of }
+
+// A DuplicateKeysError wraps ErrDuplicateTaskKey. It has all keys that were already in use or that the caller gave more
+// than once.
+type DuplicateKeysError struct{ Keys []string }
+
+func (e *DuplicateKeysError) Error() string {
+	const most = 8
+	var b strings.Builder
+	fmt.Fprint(&b, ErrDuplicateTaskKey, ": ")
+	for i, key := range e.Keys {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(e.Keys)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", key)
+	}
+	return b.String()
+}
+
+func (e *DuplicateKeysError) Unwrap() error { return ErrDuplicateTaskKey }
+
+// A RunningError says that a run has not ended in time. It wraps the context's error or ErrStopped.
+type RunningError struct {
+	task.Token
+	Node string // the node on which the run is in progress
+	Err  error
+}
+
+func (e *RunningError) Error() string {
+	if e.Node == "" {
+		return fmt.Sprintf("durable: %q is removed and still running: %v", e.Key, e.Err)
+	}
+	return fmt.Sprintf("durable: %q is removed and still running on node %q: %v", e.Key, e.Node, e.Err)
+}
+
+func (e *RunningError) Unwrap() error { return e.Err }
+
+func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }

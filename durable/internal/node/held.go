@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+package node
+
+import (
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// heldLocked returns the held tasks that satisfy the predicate.
+func (n *Node) heldLocked(is func(l *live) bool) (some []*live) {
+	for _, l := range n.held {
+		if is(l) {
+			some = append(some, l)
+		}
+	}
+	return some
+}
+
+// giveUp releases the given tasks that are still waiting. If the engine may have counted the start of a task, giveUp
+// writes the task's record, so that the start does not count as an attempt.
+func (n *Node) giveUp(t *term, some []*live) {
+	var asked []*live
+	var claims []engine.Claim
+	n.mu.Lock()
+	for _, l := range some {
+		switch {
+		case n.term != t || !n.withdrawLocked(l, begun):
+		case l.asked:
+			asked = append(asked, l)
+		default:
+			n.dropLocked(l)
+			claims = append(claims, l.toRelease())
+		}
+	}
+	n.mu.Unlock()
+	for _, l := range asked {
+		n.takeBack(l)
+	}
+	n.giveBack(t, claims)
+}
+
+// toRelease returns the claim to pass to the engine's Release method.
+func (l *live) toRelease() engine.Claim {
+	return engine.Claim{Key: l.Rec.Key, Revision: l.claim.revision, Starts: l.claim.starts}
+}
+
+// giveBack releases claims whose tasks are not in memory.
+func (n *Node) giveBack(t *term, claims []engine.Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	if err := n.engine.Release(ctx, t.id, claims); err != nil {
+		n.failed(t, err)
+		return
+	}
+	n.mu.Lock()
+	n.doubt = true // the member still holds tasks that a user's transaction has locked
+	n.mu.Unlock()
+	n.attend()
+}
+
+// placeLocked puts a claimed task in memory, unless a later claim of the same task is already there.
+func (n *Node) placeLocked(rec *task.Record, c claim, overdue bool) {
+	if n.term != c.term {
+		return
+	}
+	if old := n.held[rec.Key]; old != nil {
+		if old.claim.revision >= c.revision {
+			return
+		}
+		n.dropLocked(old)
+	}
+	l := newLive(rec, n)
+	l.overdue, l.claim = overdue, c
+	n.held[rec.Key] = l
+	n.bytes += rec.Size()
+	if of := n.kinds.Limiter(rec); of != nil {
+		of.Hold(&l.Task)
+	}
+	if overdue {
+		n.backlog.Add(&l.Task)
+		call(n.hire)
+		return
+	}
+	n.awaitLocked(l, 0)
+}
+
+// awaitLocked puts the live in the wheel until it is due, or for the given minimum delay if that is longer.
+func (n *Node) awaitLocked(l *live, least time.Duration) {
+	d := max(time.Duration(l.Rec.Due-n.clock.Earliest(n.own())), least, 1)
+	// SetTask fails only if the wheel has stopped. In that case nothing runs here, and other nodes take over.
+	_ = n.wheel.SetTask(&timewheel.Task{Key: l.Rec.Key, Interval: d, Job: jobOf(l, n.backlog)})
+}
+
+// dropLocked removes the live from memory. If its run has begun, the run continues.
+func (n *Node) dropLocked(l *live) {
+	if n.held[l.Rec.Key] != l {
+		return
+	}
+	delete(n.held, l.Rec.Key)
+	n.bytes -= l.Rec.Size()
+	n.withdrawLocked(l, gone)
+}
+
+// withdrawLocked removes a waiting live from the wheel or the backlog, and sets its state. It reports whether the live
+// was still waiting.
+func (n *Node) withdrawLocked(l *live, state uint32) bool {
+	if !l.state.CompareAndSwap(waits, state) {
+		return false
+	}
+	if of := n.kinds.Limiter(l.Rec); of != nil {
+		of.Remove(&l.Task)
+	}
+	if l.overdue {
+		n.backlog.Remove(&l.Task)
+	} else {
+		_ = n.wheel.RemoveTask(l.Rec.Key) // fails if the task was just dispatched; its run then does nothing
+	}
+	return true
+}
+
+func (n *Node) drop(l *live) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropLocked(l)
+}

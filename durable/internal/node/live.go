@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+package node
+
+import (
+	"sync/atomic"
+
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+	"github.com/seed581295f1/timewheel/timewheel"
+)
+
+// A live represents a task that is in the wheel, in the backlog or running. The node owns every field except state.
+type live struct {
+	limit.Task
+	by        *Node
+	state     atomic.Uint32 // leaves waits by compare-and-swap, so that either a run or a removal wins
+	ran       atomic.Bool   // the handler was called; the worker sets it after began
+	overdue   bool          // the task went to the backlog instead of the wheel
+	cancelled bool          // the run is cancelled as soon as it begins; see handlings
+	asked     bool          // the engine was asked to confirm the start, and may have counted it
+	began     int64         // when the handler was called, by the wall clock
+	claim     claim
+}
+
+func newLive(rec *task.Record, by *Node) *live {
+	l := &live{by: by}
+	l.Task = limit.Task{Rec: rec, Runner: l}
+	return l
+}
+
+// Waits reports whether the task is still waiting: its run has not begun, and the task has not been removed, replaced
+// or moved.
+func (l *live) Waits() bool { return l.state.Load() == waits }
+
+// Run runs the task and reports whether its handler was called.
+func (l *live) Run() (called bool) {
+	l.by.runTask(l)
+	return l.ran.Load()
+}
+
+const (
+	waits uint32 = iota // the task waits until it is due, or for a worker
+	begun               // the run has begun
+	gone                // the task was removed, replaced or moved before its run began
+)
+
+// jobOf returns the job that the wheel runs when the task is due.
+func jobOf(l *live, b *limit.Backlog) timewheel.Job {
+	return func(*timewheel.Task) { b.Do(&l.Task) }
+}

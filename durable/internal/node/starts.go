@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+// A start is a worker's request to confirm a claim.
+type start struct {
+	l     *live
+	ended chan struct{} // closed when the decision is set
+	decision
+}
+
+// A decision is the answer to a start.
+type decision struct {
+	held  bool
+	now   int64 // the engine's time at the decision
+	asked int64 // the node's own time before the request
+	err   error
+}
+
+const (
+	// confirmMost is how many claims one call confirms.
+	confirmMost = 512
+
+	// gatherStarts is how long a start waits for other starts to share its call. The wait is shorter if the last
+	// confirmation took less time than this. Workers ask for the tasks of one tick within this time.
+	gatherStarts = time.Millisecond
+)
+
+func splitStarts(waiting []*start) (group, left []*start) {
+	most := min(len(waiting), confirmMost)
+	return waiting[:most:most], waiting[most:]
+}
+
+// confirm asks the engine to confirm the starts.
+func (n *Node) confirm(group []*start) {
+	n.mu.Lock()
+	t, leased := n.term, n.leasedLocked()
+	n.mu.Unlock()
+	asking, claims := group[:0], make([]engine.Claim, 0, len(group))
+	for _, s := range group {
+		if !leased || s.l.claim.term != t {
+			s.err = ErrFenced
+			close(s.ended)
+			continue
+		}
+		asking = append(asking, s)
+		claims = append(claims, engine.Claim{Key: s.l.Rec.Key, Revision: s.l.claim.revision, Starts: s.l.claim.starts})
+	}
+	if len(asking) == 0 {
+		return
+	}
+	ctx, cancel := n.callContext()
+	defer cancel()
+	asked := n.own()
+	held, now, err := n.engine.Confirm(ctx, t.id, claims)
+	if err != nil {
+		n.failed(t, err)
+	} else {
+		n.heard(asked, now)
+		n.count.confirm.Store(n.own() - asked)
+	}
+	for i, s := range asking {
+		if s.now, s.asked, s.err = now, asked, err; err == nil {
+			if s.held = held[i]; !s.held {
+				n.count.startsRefused.Add(1)
+			}
+		}
+		close(s.ended)
+	}
+}
+
+// runTask runs a task on the calling worker, if the engine confirms the start.
+func (n *Node) runTask(l *live) {
+	if !l.state.CompareAndSwap(waits, begun) {
+		return
+	}
+	h := n.handlings.begin(l)
+	defer n.handlings.end(h)
+	kind := n.kinds.Of(l.Rec)
+	switch leaves := kind == nil || n.leaves(); {
+	case leaves && l.asked:
+		n.takeBack(l)
+		return
+	case leaves:
+		n.drop(l)
+		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
+		return
+	}
+	rec := l.Rec
+	if l.claim.starts > 0 {
+		ended := n.interrupted(l, kind)
+		if ended.Tally.IsLast() {
+			n.conclude(l, ended, false)
+			return
+		}
+		rec = ended.Next
+	}
+	if n.skips(l, rec, kind) {
+		return
+	}
+	if !n.isSettled() {
+		n.back(l, startAgain)
+		return
+	}
+	if !n.ask(l) {
+		return
+	}
+	if n.kinds.Of(l.Rec) == nil || !n.isSettled() || n.leaves() { // the kind was paused or the node drained during the confirmation
+		n.takeBack(l)
+		return
+	}
+	// The confirmation may have taken long, or shown that the machine was suspended.
+	if n.skips(l, rec, kind) {
+		return
+	}
+	switch expired := rec.IsExpired(n.Now(), n.cfg.Tick); {
+	case expired && n.clock.IsUnsure(): // the wall clock may have been set
+		n.back(l, startAgain)
+		return
+	case expired:
+		n.conclude(l, kind.Runner.Expired(rec), false)
+		return
+	}
+	ctx, ok := n.begin(l)
+	if !ok {
+		return
+	}
+	if kind.Limiter != nil {
+		kind.Limiter.Began(&l.Task) // takes a token of its rate
+	}
+	began := time.Now()
+	n.count.start(rec, n.cfg.age(began))
+	h.Rec, h.Fence, h.Called = rec, l.claim.revision, n.Now()
+	h.Due, h.Overdue = l.Rec.Due, l.overdue || rec.Due <= n.OverdueUntil()
+	kind.Runner.Run(h.context(ctx, began), h)
+}
+
+const (
+	// freshStart is how old a confirmation may be when the handler is called, because the task may have been removed
+	// since. If startTries confirmations are older than this, the engine takes longer than this to answer, and the last
+	// confirmation counts.
+	freshStart = 100 * time.Millisecond
+	startTries = 3
+
+	// startAgain is how long after a failed confirmation the start is retried.
+	startAgain = 100 * time.Millisecond
+)
+
+// takeBack writes the record of a task whose run does not begin after all. This prevents a start that the engine may
+// have counted from counting as an attempt.
+func (n *Node) takeBack(l *live) {
+	n.conclude(l, n.interrupted(l, n.kinds.Get(l.Rec.Kind)), false)
+}
+
+// interrupted returns the task after the starts whose end is unknown.
+func (n *Node) interrupted(l *live, of *Kind) Result {
+	after := func(now int64) *task.Record { return l.Rec.Interrupted(l.claim.starts, &of.Policy, now) }
+	now := n.Now()
+	r := of.Runner.Interrupted(l.Rec, after(now), l.claim.starts)
+	r.Asof, r.Again = now, after
+	return r
+}
+
+// decide asks the engine to confirm a start. It combines the request with those of other workers, unless the engine is in
+// this process and does not store the start.
+func (n *Node) decide(l *live) decision {
+	if n.starter != nil {
+		asked := n.own()
+		if held, now, ok := n.starter.Start(l.claim.term.id, l.toRelease()); ok {
+			if !held {
+				n.count.startsRefused.Add(1)
+			}
+			return decision{held, now, asked, nil}
+		}
+	}
+	s := &start{l: l, ended: make(chan struct{})}
+	switch {
+	case n.alone && !l.overdue:
+		n.confirm([]*start{s})
+	case l.overdue || n.kinds.Limiter(l.Rec) != nil:
+		n.starts.Post(s)
+	default:
+		n.starts.Gather(s, min(gatherStarts, time.Duration(n.count.confirm.Load())))
+	}
+	<-s.ended
+	return s.decision
+}
+
+// ask asks the engine to confirm the claim, and reports whether the run may start. If the run may not start, ask puts
+// the task back into the waiting state.
+func (n *Node) ask(l *live) bool {
+	l.asked = true
+	for range startTries {
+		s := n.decide(l)
+		switch {
+		case s.err != nil:
+			n.back(l, startAgain)
+			return false
+		case !s.held:
+			// The node may still hold the task: a user's transaction may have locked it, or the lease may have expired.
+			// The live records which start was counted, so it stays until the claims are checked, within reapEvery.
+			n.back(l, reapEvery+startAgain)
+			n.mu.Lock()
+			n.doubt = true
+			n.mu.Unlock()
+			n.attend()
+			return false
+		case s.now < l.Rec.Due: // the engine's clock was set back
+			n.back(l, 0)
+			return false
+		case n.own()-s.asked <= int64(freshStart):
+			return true
+		}
+	}
+	return true
+}
+
+// back makes the live wait again, for at least the given time, unless it has been dropped since.
+func (n *Node) back(l *live, least time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.held[l.Rec.Key] == l {
+		l.overdue = false
+		l.state.Store(waits)
+		n.awaitLocked(l, least)
+	}
+}
+
+// begin returns the context for a confirmed run. It returns false if the lease has expired or the live has been
+// dropped.
+func (n *Node) begin(l *live) (context.Context, bool) {
+	n.mu.Lock()
+	leased := n.leasedLocked()
+	if leased && n.held[l.Rec.Key] == l {
+		defer n.mu.Unlock()
+		return n.term.ctx, true
+	}
+	n.mu.Unlock()
+	if !leased {
+		n.back(l, startAgain)
+	}
+	return nil, false
+}
+
+// skips skips the run if its kind skips it, and reports whether it did.
+func (n *Node) skips(l *live, rec *task.Record, of *Kind) bool {
+	if n.skipsTo(l, of) == engine.None {
+		return false
+	}
+	after := func(now int64) *task.Record {
+		to := n.skipsTo(l, of)
+		if to == engine.None { // the time was too late before
+			return rec
+		}
+		return rec.Skipped(to, now)
+	}
+	now := n.Now()
+	n.conclude(l, Result{Next: after(now), Asof: now, Again: after}, false)
+	return true
+}
+
+// skipsTo returns the time up to which runs of the task are skipped because its kind skips runs that were missed before
+// Start or runs that are too old. It returns None if no runs are skipped.
+func (n *Node) skipsTo(l *live, of *Kind) int64 {
+	if !l.Rec.Skippable() || l.claim.starts > 0 {
+		return engine.None
+	}
+	now := n.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return of.Policy.PassesOver(l.Rec.Due, now, of.isOld(l.Rec.Due, n.since, now))
+}
+
+func (n *Node) leaves() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leavesLocked()
+}
