@@ -40,6 +40,7 @@ type alone struct {
 	counted  int             // number of starts written by count
 	wake     chan<- struct{} // as in Wake, and nil before the first call
 	wakeFor  int64           // the latest due time for which it receives a value
+	leasts   lows            // the due times before which a kind has no free task; a Claim raises them
 	broken   error           // why the engine has failed; returned by every later call that does not only read
 }
 
@@ -77,9 +78,9 @@ const revisions = 1 << 28
 func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	e := &alone{
 		base: newBase(kv), states: make(map[string]*state), reads: make(map[*changed]struct{}), wakeFor: engine.None,
-		members: make(map[engine.MemberID]*mate), all: newIndex(), failed: make(chan struct{}), writing: make(turn, 1),
+		members: make(map[engine.MemberID]*mate), leasts: make(lows), all: newIndex(), failed: make(chan struct{}), writing: make(turn, 1),
 	}
-	e.alone, e.look, e.walkDue, e.walkHeld, e.free = true, e.read, e.byDue, e.held, e.isFree
+	e.alone, e.look, e.walkDue, e.walkHeld, e.free, e.least = true, e.read, e.byDue, e.held, e.isFree, e.leastOf
 	at, err := e.moment(ctx)
 	if err != nil {
 		return nil, err
@@ -420,7 +421,7 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 				e.states[w.Key] = &held
 			}
 			if after != nil && after.Owner == 0 {
-				e.freed(after.Due)
+				e.freed(after.Kind, after.Due)
 			}
 		}
 	}

@@ -163,17 +163,21 @@ func (b *base) claim(ctx context.Context, r engine.ClaimRequest, take func([]can
 	return got, "", nil
 }
 
+// leastDue is where a claim from the beginning starts.
+const leastDue = engine.None + 2
+
 // earliest returns up to most candidates after the position, the earliest first.
 func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine.Position, most int,
 ) (found []candidate, err error) {
 	m := &merge{}
 	defer m.stop()
 	for _, kind := range r.Kinds {
+		least := b.least(kind)
 		for _, grouped := range []bool{false, true} {
 			prefix := freeOf(kind, grouped)
-			from, to := between(prefix, after.Due, r.Until)
+			from, to := between(prefix, max(after.Due, least-1), r.Until)
 			if after.Key != "" {
-				from = prefix + afterKey(after)
+				from = prefix + max(ordered(least), afterKey(after))
 			}
 			m.add(b.kv.Scan(ctx, from, to), len(prefix))
 		}

@@ -24,12 +24,54 @@ func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Cl
 	e.mu.Unlock()
 	defer e.unwatch(seen)
 	got.Now, got.Next = at.now, r.Group
-	if leased && r.Most > 0 {
-		got.Tasks, got.Next, err = e.claim(ctx, r, func(found []candidate) ([]engine.Stored, error) {
-			return e.give(ctx, r, found, seen)
-		})
+	if !leased || r.Most <= 0 {
+		return got, nil
+	}
+	got.Tasks, got.Next, err = e.claim(ctx, r, func(found []candidate) ([]engine.Stored, error) {
+		return e.give(ctx, r, found, seen)
+	})
+	if err == nil && !r.Fair && r.Readable == math.MaxUint8 {
+		e.raise(r, got.Tasks, seen)
 	}
 	return got, err
+}
+
+// lows are due times by kind. Without one, leastDue counts.
+type lows map[string]int64
+
+func (l lows) of(kind string) int64 {
+	if due, ok := l[kind]; ok {
+		return due
+	}
+	return leastDue
+}
+
+// leastOf returns a due time before which the kind has no free task. A claim begins there, and so does not read again
+// the rows of the tasks that the node holds.
+func (e *alone) leastOf(kind string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leasts.of(kind)
+}
+
+// raise raises the due times before which the kinds of a claim have no free task. The claim has got all that were free up
+// to its last one or, if there was room for more, to its end, apart from those that became free meanwhile.
+func (e *alone) raise(r engine.ClaimRequest, got []engine.Stored, seen *changed) {
+	end := r.Until + 1
+	if len(got) == r.Most {
+		end = got[r.Most-1].Due
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, kind := range r.Kinds {
+		least, due := e.leasts.of(kind), end
+		if freed, ok := seen.freed[kind]; ok {
+			due = min(due, freed)
+		}
+		if r.After < least && due > least { // otherwise the claim has left a gap
+			e.leasts[kind] = due
+		}
+	}
 }
 
 // give claims the wanted tasks for the member that are still free and have not changed since they were read.
@@ -129,11 +171,19 @@ func (e *alone) release(key string, s *state) {
 	next := *s
 	next.Owner, next.Revision = 0, e.next()
 	e.states[key] = &next
-	e.freed(next.Due)
+	e.freed(next.Kind, next.Due)
 }
 
-// freed wakes the node if it waits for a task that is due then.
-func (e *alone) freed(due int64) {
+// freed records that a task has become free, and wakes the node if it waits for one that is due then.
+func (e *alone) freed(kind string, due int64) {
+	if due < e.leasts.of(kind) {
+		e.leasts[kind] = due
+	}
+	for c := range e.reads {
+		if least, ok := c.freed[kind]; !ok || due < least {
+			c.freed[kind] = due
+		}
+	}
 	if due > e.wakeFor {
 		return
 	}

@@ -56,11 +56,14 @@ type base struct {
 
 	// free reports whether a task that has a free row may be free.
 	free func(key string) bool
+
+	// least returns a due time before which the kind has no free task.
+	least func(kind string) int64
 }
 
 func newBase(kv engine.KV) base {
 	clock, _ := kv.(engine.Clock)
-	return base{kv: kv, clock: clock, limits: kv.Limits()}
+	return base{kv: kv, clock: clock, limits: kv.Limits(), least: func(string) int64 { return leastDue }}
 }
 
 // A moment is the time of a call, according to both the engine's clock and the process's own.

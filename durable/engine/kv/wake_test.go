@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,62 @@ func TestWake_missesNothing(t *testing.T) {
 			ok(t, err)
 			if time.Sleep(time.Second); due != 20 && len(wake) == 0 {
 				t.Fatalf("%d: the next task is due at %d, and nothing wakes", i, due)
+			}
+		}
+	})
+}
+
+// Claims that do not begin at the beginning, writes and releases overlap. Afterwards a claim finds every free task.
+func TestClaim_missesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kinds := []string{"a", "b"}
+		for i := range 300 {
+			e := open(t, dawdling{memory.New()})
+			id := join(t, e, "a", 1000*time.Hour)
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() {
+					for range 20 {
+						w := add(fmt.Sprint(rand.IntN(6)))
+						w.If, w.Due, w.Kind, w.Hold = engine.Always, rand.Int64N(40), kinds[rand.IntN(2)], rand.IntN(3) == 0
+						if rand.IntN(4) == 0 {
+							w.Group = "g"
+						}
+						if rand.IntN(5) == 0 {
+							w = remove(w.Key)
+							w.If = engine.Always
+						}
+						write(t, e, id, w)
+					}
+				})
+				all.Go(func() {
+					for range 20 {
+						after := int64(engine.None)
+						if rand.IntN(2) == 0 {
+							after = rand.Int64N(40)
+						}
+						got, err := e.Claim(t.Context(), engine.ClaimRequest{
+							By: id, Kinds: kinds[:1+rand.IntN(2)], After: after, Until: rand.Int64N(40), Most: 1 + rand.IntN(4),
+							Fair: rand.IntN(4) == 0, Readable: byte(255 * rand.IntN(2)),
+						})
+						ok(t, err)
+						time.Sleep(rand.N(time.Millisecond))
+						if rand.IntN(2) == 0 {
+							ok(t, e.Release(t.Context(), id, claims(got.Tasks)))
+						}
+					}
+				})
+			}
+			all.Wait()
+			for more := true; more; {
+				got, err := e.Claim(t.Context(), engine.ClaimRequest{By: id, Kinds: kinds, After: engine.None, Until: 40, Most: 2, Readable: 255})
+				ok(t, err)
+				more = len(got.Tasks) > 0
+			}
+			for s, err := range e.Walk(t.Context(), engine.Range{Order: engine.ByKey}) {
+				if ok(t, err); s.Owner == 0 {
+					t.Fatalf("%d: no claim finds %q, due at %d", i, s.Key, s.Due)
+				}
 			}
 		}
 	})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package node is the scheduler of package durable without what its users see: it holds tasks, starts their runs, and
-// writes what becomes of them, on one engine. It knows neither handlers nor options. A [Runner] of package durable runs
+// writes their outcomes, on one engine. It knows neither handlers nor options. A [Runner] of package durable runs
 // the tasks of a kind, and [Run.End] gives the node the result.
 package node
 
