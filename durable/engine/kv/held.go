@@ -55,7 +55,7 @@ func (e *alone) leastOf(kind string) int64 {
 }
 
 // raise raises the due times before which the kinds of a claim have no free task. The claim has got all that were free up
-// to its last one or, if there was room for more, to its end, apart from those that became free meanwhile.
+// to its last one or, if there was room for more, to its end, apart from any that became free meanwhile.
 func (e *alone) raise(r engine.ClaimRequest, got []engine.Stored, seen *changed) {
 	end := r.Until + 1
 	if len(got) == r.Most {
