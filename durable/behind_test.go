@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -49,7 +50,7 @@ func onGraveyard(t *testing.T, hour time.Duration, test func(k *kit.Kit, n *kit.
 		}).Start()
 		k.After(time.Hour)
 		test(k, n, over, func(key string, due time.Time) {
-			w, err := durable.NewWrite(durable.Task{Key: key, Kind: "note", Delay: 1}, due.UnixNano()-1)
+			w, err := author.Add(durable.Task{Key: key, Kind: "note", Delay: 1}, due.UnixNano()-1)
 			if err == nil {
 				_, err = k.Engine.Commit(ctx, 0, []engine.Batch{{w}})
 			}

@@ -56,13 +56,13 @@ func ExampleKindOf() {
 	if err := s.AddTask(ctx, tasks...); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(s.Len(), "tasks wait")
+	fmt.Println(s.Exist(ctx, "order:3"))
 	if err := s.Shutdown(ctx); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
 	// order:1: 3 items
-	// 2 tasks wait
+	// true <nil>
 }
 
 // A web server adds tasks, and another process runs them. The server declares the kind: it has no handler. Hold is in

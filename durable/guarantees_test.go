@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -599,7 +600,7 @@ func TestD7_inTheUsersTransaction(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
 		write := func(task durable.Task) engine.Write {
-			w, err := durable.NewWrite(task, time.Now().UnixNano())
+			w, err := author.Add(task, time.Now().UnixNano())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -822,7 +823,7 @@ func d9(k *kit.Kit, over func(engine.Engine) engine.Engine) (broken []string) {
 // addTx adds a task in a transaction, so that no node holds it.
 func addTx(k *kit.Kit, task durable.Task) {
 	k.T.Helper()
-	w, err := durable.NewWrite(task, time.Now().UnixNano())
+	w, err := author.Add(task, time.Now().UnixNano())
 	if err != nil {
 		k.T.Fatal(err)
 	}

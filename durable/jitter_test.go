@@ -18,11 +18,11 @@ func TestTask_jitter_atTheEndOfTime(t *testing.T) {
 		if added.Interval == 0 && added.Cron == "" {
 			added.Times = 1
 		}
-		if err := added.validate(); err != nil {
+		if err := added.spec().Validate(); err != nil {
 			t.Fatal(err)
 		}
 		for _, now := range []int64{0, 1e18, task.Latest} {
-			r := added.record(now)
+			r := added.spec().Record(now)
 			if r.Due < now || r.Due > task.Latest || r.Grid < 0 {
 				t.Errorf("%+v at %d: %+v", added, now, r)
 			}

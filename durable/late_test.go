@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/memengine"
@@ -101,7 +102,7 @@ func TestClaim_thatIsLate_losesNoTask(t *testing.T) {
 				return f
 			})
 			k.After(sec)
-			w, err := durable.NewWrite(durable.Task{Key: "a", Kind: "note", At: arrives.Add(-by)}, time.Now().UnixNano())
+			w, err := author.Add(durable.Task{Key: "a", Kind: "note", At: arrives.Add(-by)}, time.Now().UnixNano())
 			if err != nil {
 				t.Fatal(err)
 			}

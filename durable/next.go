@@ -13,7 +13,7 @@ import (
 // returns fewer than n times if the supported range, which ends in the year 2262, does not contain that many. With
 // Jitter, a task is due Info.Shift after each of these times. If spec is invalid, the error describes the problem.
 func Next(spec string, after time.Time, n int) ([]time.Time, error) {
-	c, err := parseCron(spec)
+	c, err := task.ParseCron(spec)
 	if err != nil {
 		return nil, fmt.Errorf("durable: %w", err)
 	}
@@ -26,12 +26,4 @@ func Next(spec string, after time.Time, n int) ([]time.Time, error) {
 		all = append(all, after)
 	}
 	return all, nil
-}
-
-// parseCron parses a [Task].Cron into a calendar.
-func parseCron(spec string) (*task.Calendar, error) {
-	if len(spec) > MaxCron {
-		return nil, fmt.Errorf("cron %q: %d bytes; %d are allowed", spec, len(spec), MaxCron)
-	}
-	return task.ParseCalendar(spec)
 }

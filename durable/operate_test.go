@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
@@ -425,7 +426,7 @@ func overdueOn(k *kit.Kit, n int) {
 	at := time.Now().Add(-time.Hour)
 	batch := make(engine.Batch, n)
 	for i := range batch {
-		w, err := durable.NewWrite(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
+		w, err := author.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", At: at}, at.UnixNano())
 		if err != nil {
 			k.T.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
@@ -108,4 +109,15 @@ func explain(say func() string) (said string) {
 		return "it failed without an error text"
 	}
 	return said
+}
+
+// Completion returns a write that completes the run with the note from [Run.Complete], as if its handler had returned
+// nil. now is the engine's time. The write takes effect only if the node still holds the run. If the write takes
+// effect, the node later detects that the run is complete and writes nothing further.
+func (r Run) Completion(now int64) engine.Write {
+	if r.rec == nil {
+		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}
+	}
+	r.ends.Written.Store(true)
+	return task.Completion(r.rec.After(judge(r.ends, nil), &r.of.Policy, now, 0), r.rec, r.Fence)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
@@ -456,7 +457,7 @@ func TestOwned_rests(t *testing.T) {
 		}, 1, 10 * time.Minute, 0},
 		"two that another writer adds, overdue": {func(k *kit.Kit, e engine.Engine) {
 			for _, key := range []string{"a", "b"} { // the second when the node has just looked at all of them
-				w, err := durable.NewWrite(durable.Task{Key: key, Kind: "note"}, time.Now().Add(-hour).UnixNano())
+				w, err := author.Add(durable.Task{Key: key, Kind: "note"}, time.Now().Add(-hour).UnixNano())
 				k.Must(err)
 				_, err = e.Commit(ctx, 0, []engine.Batch{{w}})
 				k.Must(err)
@@ -464,7 +465,7 @@ func TestOwned_rests(t *testing.T) {
 			}
 		}, 2, 0, 50 * time.Millisecond},
 		"one that another writer adds": {func(k *kit.Kit, e engine.Engine) {
-			w, err := durable.NewWrite(task("note", 100*time.Millisecond), time.Now().UnixNano())
+			w, err := author.Add(task("note", 100*time.Millisecond), time.Now().UnixNano())
 			k.Must(err)
 			_, err = e.Commit(ctx, 0, []engine.Batch{{w}})
 			k.Must(err)

@@ -4,9 +4,7 @@ package durable
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
@@ -33,7 +31,7 @@ func (p Pauses) Has(kind string) bool { return node.Pauses(p).Has(kind) }
 // must fit in [engine.MaxNote]. If there is no room for another kind, or its name is invalid, the error wraps
 // ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string) error {
-	if err := checkKind(kind); err != nil {
+	if err := task.CheckKind(kind); err != nil {
 		return err
 	}
 	err := s.node.Change(ctx, func(to *node.Settings) {
@@ -76,17 +74,4 @@ func (s *Scheduler) Paused(ctx context.Context) (Pauses, error) {
 	defer s.reads.Leave()
 	p, err := s.node.Paused(ctx)
 	return Pauses{p.All, slices.Clone(p.Kinds)}, err
-}
-
-// checkKind returns an error that wraps ErrInvalidTask if name is not a valid name for a kind.
-func checkKind(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: kind is empty", ErrInvalidTask)
-	case len(name) > MaxKind:
-		return fmt.Errorf("%w: kind of %d bytes; %d are allowed", ErrInvalidTask, len(name), MaxKind)
-	case strings.Contains(name, task.ClassMark):
-		return fmt.Errorf("%w: kind %q has the byte 0x1f, which separates the version of a payload", ErrInvalidTask, name)
-	}
-	return nil
 }

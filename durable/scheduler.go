@@ -46,7 +46,7 @@ type Scheduler struct {
 // after Handle is called in this process or a later one. Handle returns an error if an option is invalid or if the kind
 // already has a handler. Once Shutdown has begun, Handle returns ErrStopped.
 func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
-	if err := checkKind(name); err != nil {
+	if err := task.CheckKind(name); err != nil {
 		return err
 	}
 	if h == nil {
@@ -187,13 +187,13 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 func (s *Scheduler) check(tasks []Task) (size int, err error) {
 	for i := range tasks {
 		t := &tasks[i]
-		if err := t.validate(); err != nil {
+		if err := t.spec().Validate(); err != nil {
 			return 0, err
 		}
 		if _, _, known := s.kinds.Payloads(t.Kind); !known {
 			return 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
-		if size += t.size(); size > MaxBatch {
+		if size += t.spec().Size(); size > MaxBatch {
 			return 0, tooMuch()
 		}
 	}
@@ -207,7 +207,7 @@ func (s *Scheduler) recordsOf(tasks []Task) func(now int64) []*task.Record {
 		recs := make([]*task.Record, len(tasks))
 		for i := range tasks {
 			t := &tasks[i]
-			recs[i] = t.record(now)
+			recs[i] = t.spec().Record(now)
 			if t.PayloadVersion == 0 {
 				recs[i].Version, _, _ = s.kinds.Payloads(t.Kind)
 			}

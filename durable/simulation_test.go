@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
@@ -682,7 +683,7 @@ func (s *simulation) verbs(i int) {
 
 // transaction adds a task in a transaction that is committed late.
 func (s *simulation) transaction(rnd *rand.Rand, key string) {
-	w, err := durable.NewWrite(s.task(rnd, key), time.Now().UnixNano())
+	w, err := author.Add(s.task(rnd, key), time.Now().UnixNano())
 	if err != nil {
 		panic(err)
 	}

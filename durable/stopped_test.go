@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
@@ -88,7 +89,7 @@ var (
 
 // recordOf returns the stored form of the task.
 func recordOf(task durable.Task) engine.Record {
-	w, err := durable.NewWrite(task, 1)
+	w, err := author.Add(task, 1)
 	if err != nil {
 		panic(err)
 	}

@@ -3,8 +3,6 @@
 package durable
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -29,8 +27,9 @@ const (
 	MaxBatch   = 64 << 20 // all tasks in one AddTask
 )
 
-// The node has the same bounds.
-var _ = [1]struct{}{}[MaxKey-task.MaxKey|MaxPayload-task.MaxPayload|MaxSet-node.MaxSet|MaxNodeName-node.MaxName]
+// The other packages have the same bounds.
+var _ = [1]struct{}{}[MaxKey-task.MaxKey|MaxKind-task.MaxKind|MaxPayload-task.MaxPayload|MaxTrace-task.MaxTrace|MaxGroup-task.MaxGroup|
+	MaxCron-task.MaxCron|MaxSet-node.MaxSet|MaxNodeName-node.MaxName]
 
 // A Task describes a task to add with [Scheduler.AddTask]. Without Interval, Cron, Delay or At, it is due at once.
 //
@@ -99,126 +98,12 @@ type Task struct {
 	// of the package documentation.
 	Group string
 
-	// PayloadVersion is the version of the payload. 0 means the version of the kind's handler in this scheduler, or 1
-	// for [NewWrite]. See [WithPayloadVersion].
+	// PayloadVersion is the version of the payload. 0 means the version of the kind's handler in this scheduler. See
+	// [WithPayloadVersion].
 	PayloadVersion int
 }
 
-func (t *Task) validate() error {
-	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", ErrInvalidTask, fmt.Sprintf(format, args...))
-	}
-	kind := checkKind(t.Kind)
-	switch {
-	case t.Key == "":
-		return invalid("key is empty")
-	case len(t.Key) > MaxKey:
-		return invalid("key of %d bytes; %d are allowed", len(t.Key), MaxKey)
-	case t.Kind == "":
-		return invalid("kind of %q is empty", t.Key)
-	case kind != nil:
-		return kind
-	case len(t.Payload) > MaxPayload:
-		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
-	case len(t.Trace) > MaxTrace:
-		return invalid("trace of %q has %d bytes; %d are allowed", t.Key, len(t.Trace), MaxTrace)
-	case len(t.Group) > MaxGroup:
-		return invalid("group of %q has %d bytes; %d are allowed", t.Key, len(t.Group), MaxGroup)
-	case t.PayloadVersion < 0 || t.PayloadVersion > task.MostVersion:
-		return invalid("payload version %d of %q; 0 to %d are allowed", t.PayloadVersion, t.Key, task.MostVersion)
-	case t.Interval < 0 || t.Delay < 0:
-		return invalid("interval %v or delay %v of %q is negative", t.Interval, t.Delay, t.Key)
-	case t.MaxDelay < 0, t.MaxDelay > 0 && (t.Delay == 0 || t.Delay > t.MaxDelay):
-		return invalid("max delay %v of %q: Delay must be positive and not longer", t.MaxDelay, t.Key)
-	case t.Jitter < 0:
-		return invalid("jitter %v of %q is negative", t.Jitter, t.Key)
-	case t.Expires < 0:
-		return invalid("expiry %v of %q is negative", t.Expires, t.Key)
-	case t.Expires > 0 && (t.Interval > 0 || t.Cron != ""):
-		return invalid("%q repeats and has Expires; WithMissedAge bounds how late its runs may be", t.Key)
-	case t.Times < Forever:
-		return invalid("times %d of %q is negative and not Forever", t.Times, t.Key)
-	case t.Delay > 0 && !t.At.IsZero():
-		return invalid("%q has both Delay and At", t.Key)
-	case t.Interval > 0 && t.Cron != "":
-		return invalid("%q has both Interval and Cron", t.Key)
-	case t.Interval == 0 && t.Cron == "" && (t.Times == Forever || t.Times > 1):
-		return invalid("%q is to run more than once and has no Interval or Cron", t.Key)
-	case !t.At.IsZero() && (t.At.Before(firstTime) || t.At.After(task.LastTime)):
-		const form = time.RFC3339
-		return invalid("at %s of %q is not between %s and %s", t.At.UTC().Format(form), t.Key,
-			firstTime.UTC().Format(form), task.LastTime.UTC().Format(form))
-	}
-	if t.Cron != "" {
-		if _, err := parseCron(t.Cron); err != nil {
-			return invalid("%q: %v", t.Key, err)
-		}
-	}
-	return nil
-}
-
-var firstTime = time.Unix(0, 0)
-
-// due returns when the first run is due, if the task is added now.
-func (t *Task) due(now int64, shift time.Duration) int64 {
-	switch {
-	case !t.At.IsZero():
-		return task.Later(t.At.UnixNano(), shift)
-	case t.Delay > 0:
-		return task.Later(task.Later(now, t.Delay), shift)
-	case t.Cron != "":
-		return task.NextOf(t.Cron, now, shift)
-	default:
-		return task.Later(task.Later(now, t.Interval), shift)
-	}
-}
-
-// shift returns the delay of the task's runs. The delay is at most Jitter and depends only on Jitter and the key.
-func (t *Task) shift() time.Duration {
-	if t.Jitter == 0 {
-		return 0
-	}
-	sum := sha256.Sum256([]byte(t.Key))
-	return time.Duration(binary.BigEndian.Uint64(sum[:]) % (uint64(t.Jitter) + 1))
-}
-
-// size returns the approximate size of the task's record, as [task.Record.Size] does.
-func (t *Task) size() int {
-	r := task.Record{Key: t.Key, Kind: t.Kind, Payload: t.Payload, Trace: t.Trace, Group: t.Group}
-	return r.Size()
-}
-
-// record returns the record of a task that is added now, without a generation.
-func (t *Task) record(now int64) *task.Record {
-	shift := t.shift()
-	due := t.due(now, shift)
-	r := &task.Record{
-		Key: t.Key, Kind: t.Kind, Payload: append([]byte(nil), t.Payload...),
-		Interval: t.Interval, Cron: t.Cron, Times: int64(t.Times), Grid: due, Due: max(due, now),
-		Trace: t.Trace, Group: t.Group, Expires: t.Expires,
-	}
-	if t.Cron != "" {
-		r.Shift = shift
-	}
-	if t.MaxDelay > 0 {
-		r.Deadline = task.Later(now, t.MaxDelay)
-		r.Grid = min(r.Grid, r.Deadline)
-		r.Due = r.Grid
-	}
-	if t.PayloadVersion > 1 {
-		r.Version = t.PayloadVersion
-	}
-	switch {
-	case t.Times == 0 && t.Cron != "":
-		r.Times = Forever
-	case t.Times == 0:
-		r.Times = 1
-	}
-	if (t.At.IsZero() || due < now) && r.Repeats() { // otherwise the caller has chosen the due time
-		r.Asof = now
-	}
-	return r
-}
+func (t *Task) spec() *task.Spec { return (*task.Spec)(t) }
 
 // Info describes a task at the time of the call.
 type Info struct {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
 // A Kind is a kind of task whose payloads are values of type T, stored as JSON. Its methods add tasks of the kind and
@@ -165,7 +167,7 @@ func Traced(trace string) TaskOption { return func(t *Task) { t.Trace = trace } 
 // this scheduler adds. If Handle is called for the kind later, the options passed to Handle apply instead. Declare
 // returns an error if the name or an option is invalid. Once Shutdown has begun, it returns ErrStopped.
 func (s *Scheduler) Declare(name string, opts ...KindOption) error {
-	if err := checkKind(name); err != nil {
+	if err := task.CheckKind(name); err != nil {
 		return err
 	}
 	k, err := newKind(name, nil, opts)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/jackc/pgx/v5"
@@ -94,7 +95,7 @@ func (oursPeer) copyIn(ctx context.Context, url string, from, n int, due func(id
 
 func oursWrite(t task) (engine.Write, error) {
 	const delay = 1
-	return durable.NewWrite(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: delay},
+	return author.Add(durable.Task{Key: t.key(), Kind: oursKind, Payload: t.payload(), Delay: delay},
 		t.due.UnixNano()-delay)
 }
 

@@ -31,7 +31,7 @@ const (
 
 // all are the packages that together have mostAll lines.
 var all = []string{
-	"durable", "durable/engine", "durable/engine/kv", "durable/engine/memory", "durable/internal/clock", "durable/internal/fingerprint",
+	"durable", "durable/author", "durable/engine", "durable/engine/kv", "durable/engine/memory", "durable/internal/clock", "durable/internal/fingerprint",
 	"durable/internal/lane", "durable/internal/limit", "durable/internal/node", "durable/internal/past",
 	"durable/internal/task", "durable/internal/valid", "durable/memengine",
 }
@@ -39,7 +39,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 19456, "durable": 4447, "durable/internal/node": 6435,
+	"all": 19505, "durable": 4278, "durable/internal/node": 6426,
 	"durable/memengine/memengine.go": 600,
 	"durable.Info":                   26, "durable.Stats": 26,
 }
@@ -47,7 +47,7 @@ var over = map[string]int{
 // order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of
 // durable.
 var order = []string{
-	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable/internal/fingerprint", "durable/internal/clock", "durable/internal/lane", "durable/internal/past", "durable/internal/node", "durable",
+	"durable/engine", "durable/internal/task", "durable/internal/limit", "durable/internal/fingerprint", "durable/internal/clock", "durable/internal/lane", "durable/internal/past", "durable/internal/node", "durable", "durable/author",
 	"durable/internal/valid", "durable/engine/kv", "durable/engine/memory",
 }
 

@@ -4,8 +4,8 @@
 // process. Package kv builds an Engine on any [KV], an ordered map of bytes. Programs that only use durable do not need
 // this package. Package enginetest tests an Engine, and package kvtest a KV.
 //
-// An engine that lets users write tasks in their own transactions builds those writes with durable.NewWrite,
-// durable.Rescheduled and durable.Run.Completion.
+// An engine that lets users change tasks in their own transactions builds those writes with package
+// durable/author and durable.Run.Completion.
 package engine
 
 import (

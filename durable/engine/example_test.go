@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/memengine"
 )
@@ -29,7 +30,7 @@ func ExampleEngine() {
 		}
 		return results[0]
 	}
-	add, err := durable.NewWrite(durable.Task{Key: "k", Kind: "greet", Delay: time.Second}, now)
+	add, err := author.Add(durable.Task{Key: "k", Kind: "greet", Delay: time.Second}, now)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func ExampleEngine() {
 	}
 	fmt.Println("may start:", held)
 
-	move, err := durable.Rescheduled(task, time.Minute, now)
+	move, err := author.Reschedule(task, time.Minute, now)
 	if err != nil {
 		log.Fatal(err)
 	}

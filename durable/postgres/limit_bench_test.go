@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -81,7 +82,7 @@ func BenchmarkCrowd(b *testing.B) {
 			e := open(b, in)
 			at := time.Now().Add(10*time.Second + time.Duration(b.N)*70*time.Microsecond)
 			write := func(task durable.Task) engine.Write {
-				w, err := durable.NewWrite(task, time.Now().UnixNano())
+				w, err := author.Add(task, time.Now().UnixNano())
 				check(b, err)
 				return w
 			}

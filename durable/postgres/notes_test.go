@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -41,7 +42,7 @@ func TestMigrate_fromVersion2_withProgramsOfIt(t *testing.T) {
 	if _, err := postgres.Open(ctx, shared.URL(), at, postgres.WithoutMigration()); !errors.Is(err, postgres.ErrSchema) {
 		t.Errorf("an older schema: %v", err)
 	}
-	w, err := durable.NewWrite(durable.Task{Key: "before", Kind: "new", Delay: 1}, time.Now().UnixNano())
+	w, err := author.Add(durable.Task{Key: "before", Kind: "new", Delay: 1}, time.Now().UnixNano())
 	check(t, err)
 	exec(t, conn, text("INSERT INTO $schema.task (key, due, revision, kind, data) VALUES ($1, $2, 1, 'new', $3)"),
 		[]byte(w.Key), w.Due, w.Data)

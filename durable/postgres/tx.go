@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/jackc/pgx/v5"
@@ -81,7 +82,7 @@ func (e *Engine) addTaskTx(ctx context.Context, tx Tx, tasks []durable.Task) (ag
 	seen := make(map[string]bool, len(tasks))
 	var taken []string
 	for i, task := range tasks {
-		w, err := durable.NewWrite(task, now)
+		w, err := author.Add(task, now)
 		if err != nil {
 			return false, err
 		}
@@ -157,7 +158,7 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 		return notFound(key)
 	}
 	stored.Key, stored.Kind = string(found), string(kind)
-	w, err := durable.Rescheduled(stored, d, now)
+	w, err := author.Reschedule(stored, d, now)
 	if err != nil {
 		return err
 	}

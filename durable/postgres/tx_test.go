@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/jackc/pgx/v5"
@@ -75,7 +76,7 @@ func TestTx_isDoneAtCommit_andNotIfRolledBack(t *testing.T) {
 		check(t, err)
 		for _, end := range []string{"rollback", "commit"} {
 			commit(t, e, id, put("removed", 1, engine.Always))
-			w, err := durable.NewWrite(task("moved", time.Hour), before)
+			w, err := author.Add(task("moved", time.Hour), before)
 			check(t, err)
 			w.If, w.Hold = engine.Always, true
 			held := commit(t, e, id, w)[0]

@@ -14,10 +14,10 @@ import (
 
 // The errors that verbs wrap. Package durable has them with the same names, and documents them.
 var (
-	ErrInvalidTask      error = likeOfWheel{"durable: invalid task", timewheel.ErrInvalidTask}
-	ErrDuplicateTaskKey error = likeOfWheel{"durable: duplicate task key", timewheel.ErrDuplicateTaskKey}
-	ErrTaskKeyNotFound  error = likeOfWheel{"durable: task key not found", timewheel.ErrTaskKeyNotFound}
-	ErrStopped          error = likeOfWheel{"durable: stopped", timewheel.ErrStopped}
+	ErrInvalidTask            = task.ErrInvalidTask
+	ErrDuplicateTaskKey error = task.LikeOfWheel{Text: "durable: duplicate task key", Of: timewheel.ErrDuplicateTaskKey}
+	ErrTaskKeyNotFound  error = task.LikeOfWheel{Text: "durable: task key not found", Of: timewheel.ErrTaskKeyNotFound}
+	ErrStopped          error = task.LikeOfWheel{Text: "durable: stopped", Of: timewheel.ErrStopped}
 
 	ErrBroken      = errors.New("durable: the store has failed")
 	ErrVersion     = engine.ErrVersion
@@ -26,15 +26,6 @@ var (
 	ErrFenced      = errors.New("durable: this node no longer holds the run")
 	ErrCancelled   = errors.New("durable: the run was cancelled")
 )
-
-// A likeOfWheel is an error that also matches the corresponding error of package timewheel.
-type likeOfWheel struct {
-	text string
-	of   error
-}
-
-func (e likeOfWheel) Error() string { return e.text }
-func (e likeOfWheel) Unwrap() error { return e.of }
 
 // A DuplicateKeysError wraps ErrDuplicateTaskKey. It has all keys that were already in use or that the caller gave more
 // than once.

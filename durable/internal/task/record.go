@@ -43,12 +43,6 @@ type Record struct {
 	Expires    time.Duration // how long after Grid an attempt may start; 0 means no limit
 }
 
-// The largest sizes of a task's key and payload, in bytes.
-const (
-	MaxKey     = 1 << 10
-	MaxPayload = 1 << 20
-)
-
 // Forever is the Times of a task that repeats until it is removed.
 const Forever = -1
 
