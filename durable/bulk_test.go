@@ -101,29 +101,3 @@ func TestBulk_cancel_asksAllNodesOnce(t *testing.T) {
 		unasked(k)
 	})
 }
-
-// A node of version 0.1 answers the question, but does not understand it.
-func TestBulk_cancel_withANodeOfAnEarlierVersion_saysSo(t *testing.T) {
-	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
-		id, _, err := k.Engine.Join(ctx, "old", time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			time.Sleep(time.Second)
-			asked, err := notesOf(k.Engine, "question/")
-			if err != nil || len(asked) != 1 {
-				t.Errorf("asked are %v, %v", asked, err)
-				return
-			}
-			name := fmt.Sprint("answer/", strings.TrimPrefix(asked[0].Key, "question/"), "/", id)
-			if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{{noteAt(name, []byte("{}"), 0)}}); err != nil {
-				t.Error(err)
-			}
-		}()
-		n, err := k.Nodes[0].Bulk(ctx, durable.Query{}, durable.DoCancel)
-		if n != 0 || err == nil || !strings.Contains(err.Error(), `node "old" has an earlier version`) {
-			t.Errorf("Bulk: %d, %v", n, err)
-		}
-	})
-}

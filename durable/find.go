@@ -117,9 +117,6 @@ func (s *Scheduler) look(ctx context.Context, over *node.Stretch, q Query, now i
 		}
 		over.Pass(v.Rec)
 		e.looked++
-		if over.Order == node.ByFailing && !v.Rec.Failing() {
-			continue // an earlier version of this program wrote the record
-		}
 		if q.fits(v, now) {
 			more = each(v)
 		}

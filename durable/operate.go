@@ -193,7 +193,7 @@ type NodeInfo struct {
 
 // A NodeReport is a node's report about itself, sent each time it renews its lease.
 type NodeReport struct {
-	Held    int       `json:"held"`           // tasks that the node holds; not reported by earlier versions
+	Held    int       `json:"held"`           // tasks that the node holds
 	Version string    `json:"version"`        // version of this package, from the build information
 	Kinds   []string  `json:"kinds"`          // kinds with a handler on the node
 	More    bool      `json:"more,omitempty"` // some kinds are missing because they do not fit or are not valid UTF-8
@@ -205,7 +205,7 @@ type NodeReport struct {
 
 	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight
 
-	// OldestWait and SinceStart are as in Stats, in nanoseconds. Earlier versions do not report them.
+	// OldestWait and SinceStart are as in Stats, in nanoseconds.
 	OldestWait time.Duration `json:"oldest_wait,omitempty"`
 	SinceStart time.Duration `json:"since_start,omitempty"`
 
@@ -323,7 +323,6 @@ const (
 // Like [Scheduler.Cancel], DoCancel acts on runs, even if their tasks have changed in the meantime. It cancels nothing
 // if the query's State is neither AnyState nor Running. Bulk returns the number of cancelled runs. The tasks of
 // cancelled runs run again, at once if the handlers return quickly. To prevent that, call [Scheduler.PauseKind] first.
-// If any node runs version 0.1, which does not support DoCancel, Bulk returns an error.
 func (s *Scheduler) Bulk(ctx context.Context, q Query, do Action) (int, error) {
 	n, _, err := s.bulk(ctx, q, do, 0)
 	return n, failed(err, "Bulk", "")

@@ -51,7 +51,7 @@ func FailsWith(r *task.Record, text string) bool {
 // A reply is a node's answer.
 type reply struct {
 	Ran        bool   `json:"ran,omitempty"`
-	Runs       *int   `json:"runs,omitempty"` // the answer to All; nil from version 0.1, which does not support All
+	Runs       int    `json:"runs,omitempty"` // number of runs that were cancelled
 	Running    bool   `json:"running,omitempty"`
 	Generation uint64 `json:"generation,omitempty"` // generation of the running task
 	Seq        uint64 `json:"seq,omitempty"`
@@ -60,8 +60,7 @@ type reply struct {
 // reply returns the reply to a question about the handlings. A run that was cancelled before its start counts.
 func (r *handlings) reply(some []*Run, cancelled bool) reply {
 	if cancelled {
-		n := len(some)
-		return reply{Ran: n > 0, Runs: &n}
+		return reply{Ran: len(some) > 0, Runs: len(some)}
 	}
 	ran, running := r.look(some)
 	if running == nil {
@@ -133,23 +132,13 @@ func (n *Node) await(ctx context.Context, q *asked) (runs int, err error) {
 			some, last, waits := judgeAnswers(answers, string(q.Question.Key))
 			runs, running = max(runs, some), waits // a node that leaves takes its answer with it
 			if last {
-				return runs, unknowing(answers, q.Question)
+				return runs, nil
 			}
 		} else if ctx.Err() == nil {
 			n.trouble(err)
 		}
 		timer.Reset(askEvery)
 	}
-}
-
-// unknowing returns an error if a node of an earlier version did not understand the question.
-func unknowing(answers []answer, q Question) error {
-	for _, a := range answers {
-		if q.All != nil && a.Runs == nil {
-			return fmt.Errorf("durable: node %q has an earlier version, which cancels runs only by key", a.node)
-		}
-	}
-	return nil
 }
 
 // stillRunning returns the error of a question that was abandoned for the given reason. running describes a run that
@@ -172,11 +161,7 @@ func NotAnswered(reason error) error {
 func judgeAnswers(answers []answer, key string) (runs int, last bool, running error) {
 	last = true
 	for _, a := range answers {
-		if a.Runs != nil {
-			runs += *a.Runs
-		} else {
-			runs += one(a.Ran)
-		}
+		runs += max(a.Runs, one(a.Ran))
 		last = last && a.given && !a.Running
 		if a.Running {
 			running = &RunningError{Token: task.Token{Key: key, Generation: a.Generation, Seq: a.Seq}, Node: a.node}
