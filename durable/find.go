@@ -89,8 +89,9 @@ type ending struct {
 	whole  bool // the look reached the end of the stretch
 }
 
-// look calls the given function for each matching task in the stretch, until the function returns false or the time since
-// the first task is up. A time of 0 means no limit. look moves the beginning of the stretch to the position where the next look starts.
+// look calls the given function for each matching task in the stretch, until the function returns false or the time
+// since the first task is up. A time of 0 means no limit. look moves the beginning of the stretch to the position where
+// the next look starts.
 func (s *Scheduler) look(ctx context.Context, over *node.Stretch, q Query, now int64, most time.Duration,
 	each func(node.View) (more bool),
 ) (e ending, err error) {

@@ -82,11 +82,11 @@ type Found struct {
 }
 
 // Find returns a page of the tasks that match the query. By default, Find reads tasks in due order. It reads them in
-// key order if the query sets Prefix or selects running tasks. If the query sets Failure or Failing, or selects retrying
-// tasks, Find reads only tasks whose last attempt failed, in key order. Tasks that do not match the other fields of the query are
-// read and skipped, until the page is full or time runs out. If time runs out, the page is cut, and Next continues the
-// search. A task that changes during the call may or may not be found. If After comes from another query, the error
-// wraps ErrInvalidTask.
+// key order if the query sets Prefix or selects running tasks. If the query sets Failure or Failing, or selects
+// retrying tasks, Find reads only tasks whose last attempt failed, in key order. Tasks that do not match the other
+// fields of the query are read and skipped, until the page is full or time runs out. If time runs out, the page is cut,
+// and Next continues the search. A task that changes during the call may or may not be found. If After comes from
+// another query, the error wraps ErrInvalidTask.
 func (s *Scheduler) Find(ctx context.Context, q Query) (Found, error) {
 	f, err := s.find(ctx, q)
 	return f, failed(err, "Find", "")
@@ -110,11 +110,12 @@ type KindCounts struct {
 	KindPaused bool // the kind is paused by PauseKind or PauseAll, as last read
 }
 
-// Counts returns the number of tasks of each kind. An own engine keeps the counts up to date, and Whole is false
-// until it has read all tasks. A shared engine has to count its tasks. A count that took longer than 5 ms is reused for a hundred times its duration, but for at most 15 s or ten
-// times its duration, whichever is longer. A count that takes longer than 150 ms continues in the background, and
-// Counts returns the result of the previous count. Whole is false if there is no previous count, or if the engine has
-// been unavailable since then. In these cases the counts are 0 or out of date.
+// Counts returns the number of tasks of each kind. An own engine keeps the counts up to date, and Whole is false until
+// it has read all tasks. A shared engine has to count its tasks. A count that took longer than 5 ms is reused for a
+// hundred times its duration, but for at most 15 s or ten times its duration, whichever is longer. A count that takes
+// longer than 150 ms continues in the background, and Counts returns the result of the previous count. Whole is false
+// if there is no previous count, or if the engine has been unavailable since then. In these cases the counts are 0 or
+// out of date.
 func (s *Scheduler) Counts(ctx context.Context) (Counts, error) {
 	if !s.reads.Enter() {
 		return Counts{}, failed(ErrStopped, "Counts", "")

@@ -13,8 +13,8 @@ import (
 )
 
 // Park returns an error that wraps err. A handler that returns this error parks its task at once, without further
-// attempts, even if the task repeats. Use Park if another attempt would fail too. Park returns nil if err is nil. The returned error may itself
-// be wrapped. If errors from Park and [RetryAfter] wrap each other, the outermost one counts.
+// attempts, even if the task repeats. Use Park if another attempt would fail too. Park returns nil if err is nil. The
+// returned error may itself be wrapped. If errors from Park and [RetryAfter] wrap each other, the outermost one counts.
 func Park(err error) error {
 	if err == nil {
 		return nil

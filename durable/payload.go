@@ -95,8 +95,8 @@ func decode[T any](payload []byte) (v T, err error) {
 	return v, nil
 }
 
-// misfit describes an error of package json about a type, without any text of the payload. Errors of other types may quote the
-// payload, for example if an UnmarshalJSON method returns them, so misfit only names their type.
+// misfit describes an error of package json about a type, without any text of the payload. Errors of other types may
+// quote the payload, for example if an UnmarshalJSON method returns them, so misfit only names their type.
 func misfit(err error, t reflect.Type) string {
 	switch e := err.(type) { // not errors.As, because an error that wraps one of these may quote the payload as well
 	case *json.SyntaxError:

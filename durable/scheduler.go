@@ -85,11 +85,12 @@ func (s *Scheduler) Start() error {
 // These runs are repeated later. On a shared engine the abandoned attempt counts as failed, so a run is parked if it was
 // the last attempt.
 //
-// If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds. If the engine is
-// busy, Shutdown waits up to five more seconds, and then returns an error while the engine is still closing. After the
-// store has failed, Shutdown never waits more than five seconds, and its error includes the error from Err. It abandons an
-// acknowledgement that waits more than five seconds for a lock. A second Shutdown waits for the first and returns the same error, unless its own ctx is done
-// first. If Shutdown is called in a handler or in the body of a loop over All, it waits for itself until ctx is done.
+// If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds. If the engine
+// is busy, Shutdown waits up to five more seconds, and then returns an error while the engine is still closing. After
+// the store has failed, Shutdown never waits more than five seconds, and its error includes the error from Err. It
+// abandons an acknowledgement that waits more than five seconds for a lock. A second Shutdown waits for the first and
+// returns the same error, unless its own ctx is done first. If Shutdown is called in a handler or in the body of a loop
+// over All, it waits for itself until ctx is done.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		select {

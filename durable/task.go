@@ -76,9 +76,9 @@ var _ = [1]struct{}{}[MaxKey-task.MaxKey|MaxKind-task.MaxKind|MaxPayload-task.Ma
 // Expires is for runs that are useless when they are late, such as sending a one-time code after an outage. No attempt
 // starts later than Expires after the due time of its run. When an attempt would be too late, the task is removed
 // instead, and [Stats].Expired counts it. This also applies to a retry, and to a run that was postponed with [Snooze].
-// An Expires below one second, or below two ticks ([WithTick]), counts as that long, because a run may start so late on a
-// scheduler that has nothing else to do. If the kind has a history ([WithHistory]), the task appears there. While a task is paused, or its kind has no
-// handler, it is not removed. A repeating task cannot expire; see [WithMissedAge].
+// An Expires below one second, or below two ticks ([WithTick]), counts as that long, because a run may start so late on
+// a scheduler that has nothing else to do. If the kind has a history ([WithHistory]), the task appears there. While a
+// task is paused, or its kind has no handler, it is not removed. A repeating task cannot expire; see [WithMissedAge].
 type Task struct {
 	Key      string        // unique among live tasks; 1 to MaxKey bytes
 	Kind     string        // selects the handler; 1 to MaxKind bytes, none of them 0x1f
