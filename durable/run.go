@@ -39,7 +39,7 @@ func (k *kind) Run(ctx context.Context, h *node.Run) {
 			o = o.Late(k.Policy.Timeout, took)
 		}
 		now := k.tell.now()
-		r := k.after(h.Rec, o, now)
+		r := h.Result(o, now)
 		ahead := time.Duration(now - ended.UnixNano()) // of the process's clock
 		cancelled := o.Failure != "" && errors.Is(context.Cause(whole), ErrCancelled)
 		a := Attempt{
@@ -51,7 +51,7 @@ func (k *kind) Run(ctx context.Context, h *node.Run) {
 		if last {
 			r = k.tell.ended(k, a, h.Rec, r)
 		}
-		h.End(o, r)
+		h.End(r)
 		k.note(o, cancelled)
 		if !last {
 			k.tell.attempted(k, a, h.Rec)
@@ -65,17 +65,6 @@ func (k *kind) Run(ctx context.Context, h *node.Run) {
 		}
 	}()
 	o = judge(&h.Ending, k.wrapped(ctx, run))
-}
-
-// after returns the result of an attempt, given its outcome.
-func (k *kind) after(rec *task.Record, o task.Outcome, now int64) node.Result {
-	again := func(now int64) *task.Record { return rec.After(o, &k.Policy, now, k.tell.cfg.Draw()) }
-	r := node.Result{Next: again(now)}
-	if r.Next != nil {
-		r.Asof, r.Again = now, again
-	}
-	r.Tally = node.Attempted(o, rec, r.Next)
-	return r
 }
 
 // note counts an attempt.

@@ -87,7 +87,7 @@ func (r *row) freeValue() []byte {
 
 // decodeFree decodes the task in an f row of an exclusive engine.
 func decodeFree(key string, value []byte) (*row, error) {
-	return decode(engine.Entry{Key: taskRow + key, Value: value[min(1, len(value)):]})
+	return decodeRow(key, value[min(1, len(value)):], 0)
 }
 
 func bit(b bool) byte {
@@ -98,22 +98,24 @@ func bit(b bool) byte {
 }
 
 // decode decodes the task or note in an entry.
-func decode(e engine.Entry) (*row, error) {
-	d := decoder{b: e.Value}
+func decode(e engine.Entry) (*row, error) { return decodeRow(e.Key[1:], e.Value, e.Version) }
+
+func decodeRow(key string, value []byte, version int64) (*row, error) {
+	d := decoder{b: value}
 	if f := d.byte(); f != format && !d.bad {
-		return nil, fmt.Errorf("%w: row of key %q has the format %d", engine.ErrVersion, e.Key[1:], f)
+		return nil, fmt.Errorf("%w: row of key %q has the format %d", engine.ErrVersion, key, f)
 	}
 	r := &row{}
-	r.Key = e.Key[1:]
+	r.Key = key
 	r.failing = d.byte() == 1
 	r.Due, r.Owner = d.varint(), engine.MemberID(d.varint())
 	if r.Revision = d.varint(); r.Revision == 0 {
-		r.Revision = e.Version
+		r.Revision = version
 	}
 	r.kept = r.Revision
 	r.Kind, r.Group = d.string(), d.string()
 	r.Data = d.b
-	return r, d.err(e.Key)
+	return r, d.err(key)
 }
 
 func appendString(b []byte, s string) []byte {

@@ -59,12 +59,11 @@ func TestSplitChanges(t *testing.T) {
 func TestSplitChanges_thatSetAKey_areOneWrite(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	var heard []string
+	names := make(map[*change]string)
 	set := func(name, key string, on engine.Condition, ctx context.Context) *change {
 		c := newChange(ctx, engine.Write{Record: engine.Record{Key: key, Data: []byte(name)}, If: on}, nil, 1)
-		c.done = func() {
-			heard = append(heard, fmt.Sprint(name, " ", c.err == nil && c.r.Written[0].Replaced, " ", c.err))
-		}
+		c.answered = make(chan struct{})
+		names[c] = name
 		return c
 	}
 	group, left := splitChanges([]*change{
@@ -79,7 +78,16 @@ func TestSplitChanges_thatSetAKey_areOneWrite(t *testing.T) {
 		t.Errorf("of the callers that wait the last is %+v", c)
 	}
 	c.end(engine.Result{Written: []engine.Written{{Revision: 7}}}, nil)
-	if want := []string{"4 false context canceled", "1 false <nil>", "3 true <nil>"}; !slices.Equal(heard, want) {
+	var heard []string
+	for c, name := range names {
+		select {
+		case <-c.answered:
+			heard = append(heard, fmt.Sprint(name, " ", c.err == nil && c.r.Written[0].Replaced, " ", c.err))
+		default:
+		}
+	}
+	slices.Sort(heard)
+	if want := []string{"1 false <nil>", "3 true <nil>", "4 false context canceled"}; !slices.Equal(heard, want) {
 		t.Errorf("the callers hear %q, want %q", heard, want)
 	}
 	if c := set("7", "a", engine.Always, gone); c.living() != nil {

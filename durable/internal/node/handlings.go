@@ -29,7 +29,9 @@ type Run struct {
 	Ending  Ending
 
 	node         *Node
+	kind         *Kind
 	of           *live
+	outcome      task.Outcome // of the attempt; see Result
 	before, next *Run
 	over         bool
 	ended        chan struct{} // closed when the handling ends; nil if nothing waits for it
@@ -42,8 +44,25 @@ type Ending struct {
 	Written atomic.Bool            // a user's write completes the run
 }
 
-// End writes the result of the run, given the outcome of its attempt.
-func (h *Run) End(o task.Outcome, r Result) {
+// Result returns the result of the attempt at the given time, by the engine's clock.
+func (h *Run) Result(o task.Outcome, now int64) Result {
+	h.outcome = o
+	r := Result{Next: h.after(now), run: h}
+	if r.Next != nil {
+		r.asof = now
+	}
+	r.Tally = attempted(o, h.Rec, r.Next)
+	return r
+}
+
+// after returns the task as it is after the attempt.
+func (h *Run) after(now int64) *task.Record {
+	return h.Rec.After(h.outcome, &h.kind.Policy, now, h.node.cfg.Draw())
+}
+
+// End writes the result, which Result has returned.
+func (h *Run) End(r Result) {
+	o := &h.outcome
 	h.node.conclude(h.of, r, o.Failure == "" && !o.Snooze && h.Ending.Written.Load())
 }
 

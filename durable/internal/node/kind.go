@@ -16,7 +16,7 @@ import (
 
 // A Runner runs the tasks of a kind, and knows how they end.
 type Runner interface {
-	// Run calls the handler. It calls [Run.End] once, whatever the handler does, before it returns or panics.
+	// Run calls the handler. It calls [Run.Result] and then [Run.End] once each, whatever the handler does.
 	Run(ctx context.Context, r *Run)
 
 	// Interrupted returns the result for a task some of whose starts have ended in an unknown way. rec is the task

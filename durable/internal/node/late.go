@@ -60,15 +60,15 @@ func (n *Node) late(asked, now int64) {
 }
 
 // concludeAgain computes the result of a run again, and writes it.
-func (n *Node) concludeAgain(l *live, c *change, completed bool) {
+func (n *Node) concludeAgain(c *change) {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	now, err := n.sureNow(ctx)
 	if err != nil {
-		n.keepUnsent(l, c)
+		n.keepUnsent(c)
 		return
 	}
 	r := c.result
-	r.Asof, r.Next = now, r.Again(now)
-	n.conclude(l, r, completed)
+	r.asof, r.Next = now, r.at(now)
+	n.conclude(c.of, r, c.completed)
 }

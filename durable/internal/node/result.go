@@ -6,12 +6,21 @@ import "github.com/seed581295f1/timewheel/durable/internal/task"
 
 // A Result is the end of a run on its way to the engine.
 type Result struct {
-	Next  *task.Record                 // the task after the run; nil if the task ends
-	Asof  int64                        // the time from which Next was computed; 0 if it depends on no time
-	Again func(now int64) *task.Record // computes Next once more, if Asof is not 0
-	Tally Tally                        // counts to add once the result is stored
-
+	Next    *task.Record // the task after the run; nil if the task ends
+	Tally   Tally        // counts to add once the result is stored
 	Settled Settled
+
+	asof  int64                        // the time from which Next was computed; 0 if it depends on no time
+	run   *Run                         // the run whose attempt has ended, or nil
+	again func(now int64) *task.Record // computes Next once more, if run is nil
+}
+
+// at computes Next once more.
+func (r *Result) at(now int64) *task.Record {
+	if r.run != nil {
+		return r.run.after(now)
+	}
+	return r.again(now)
 }
 
 // A Settled is called once with whether a result was stored. It must not block. A result is not stored if the task was
@@ -27,8 +36,8 @@ func (s Settled) call(stored bool) {
 // A Tally counts the effects of changes.
 type Tally struct{ Added, Removed, Parked, GivenUp, Expired, Succeeded, Failed, Snoozed uint64 }
 
-// Attempted returns the tally of an attempt, given its outcome and the task before and after the attempt.
-func Attempted(o task.Outcome, rec, next *task.Record) (t Tally) {
+// attempted returns the tally of an attempt, given its outcome and the task before and after the attempt.
+func attempted(o task.Outcome, rec, next *task.Record) (t Tally) {
 	switch {
 	case o.Snooze:
 		t.Snoozed = 1

@@ -138,7 +138,7 @@ func (n *Node) runTask(l *live) {
 	}
 	began := time.Now()
 	n.count.start(rec, n.cfg.age(began))
-	h.Rec, h.Fence, h.Called = rec, l.claim.revision, n.Now()
+	h.kind, h.Rec, h.Fence, h.Called = kind, rec, l.claim.revision, n.Now()
 	h.Due, h.Overdue = l.Rec.Due, l.overdue || rec.Due <= n.OverdueUntil()
 	kind.Runner.Run(h.context(ctx, began), h)
 }
@@ -165,7 +165,7 @@ func (n *Node) interrupted(l *live, of *Kind) Result {
 	after := func(now int64) *task.Record { return l.Rec.Interrupted(l.claim.starts, &of.Policy, now) }
 	now := n.Now()
 	r := of.Runner.Interrupted(l.Rec, after(now), l.claim.starts)
-	r.Asof, r.Again = now, after
+	r.asof, r.again = now, after
 	return r
 }
 
@@ -263,7 +263,7 @@ func (n *Node) skips(l *live, rec *task.Record, of *Kind) bool {
 		return rec.Skipped(to, now)
 	}
 	now := n.Now()
-	n.conclude(l, Result{Next: after(now), Asof: now, Again: after}, false)
+	n.conclude(l, Result{Next: after(now), asof: now, again: after}, false)
 	return true
 }
 

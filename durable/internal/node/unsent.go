@@ -12,11 +12,11 @@ import (
 )
 
 // keepUnsent keeps the end of a run until the lease is renewed.
-func (n *Node) keepUnsent(l *live, c *change) {
+func (n *Node) keepUnsent(c *change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.doubt = c.doubt || c.err != nil && !errors.Is(c.err, engine.ErrNotDone)
-	if n.held[l.Rec.Key] == l {
+	if n.held[c.of.Rec.Key] == c.of {
 		n.unsent = append(n.unsent, c)
 		n.attend()
 	} else {

@@ -104,17 +104,16 @@ func (n *Node) find(ctx context.Context, v *Verb) (*View, error) {
 
 // send submits a change and waits for its result.
 func (n *Node) send(c *change) (engine.Result, error) {
-	answered := make(chan struct{})
-	c.done = func() { close(answered) }
+	c.answered = make(chan struct{})
 	n.hold(c)
 	n.writes.Post(c)
 	select {
-	case <-answered:
+	case <-c.answered:
 	case <-c.ctx.Done():
 		return engine.Result{}, c.ctx.Err()
 	case <-n.broken: // the commit may never return
 		select {
-		case <-answered:
+		case <-c.answered:
 		default:
 			return engine.Result{}, n.Err()
 		}

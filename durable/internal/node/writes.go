@@ -19,9 +19,13 @@ type change struct {
 	recs  []*task.Record // the record that each write stores, or nil
 	asof  int64          // the time from which the records were computed; 0 if they depend on no time
 	size  int            // approximate number of bytes written
-	done  func()         // called when r and err are set
 	r     engine.Result
 	err   error
+
+	answered chan struct{} // closed when r and err are set; nil for the end of a run, which concluded handles then
+
+	of        *live // the claim of the run that ends; nil for other changes
+	completed bool  // as in conclude
 
 	result Result // the end of a run; zero for other changes
 	doubt  bool   // an earlier commit of that end may have taken effect
@@ -92,7 +96,11 @@ func (c *change) end(r engine.Result, err error) {
 // finish ends this change only.
 func (c *change) finish(r engine.Result, err error) {
 	c.r, c.err = r, err
-	c.done()
+	if c.of != nil {
+		c.of.by.concluded(c)
+		return
+	}
+	close(c.answered)
 }
 
 const (
@@ -326,34 +334,8 @@ const (
 // write is done, the task counts as running, and no other run of the task starts. completed says whether the handler
 // used [Run.Completion]. If it did, a task that is no longer held was completed by the handler's own write.
 func (n *Node) conclude(l *live, r Result, completed bool) {
-	next := r.Next
-	w := task.Completion(next, l.Rec, l.claim.revision)
-	c := newChange(n.sends, w, next, l.Rec.Size())
-	c.result, c.asof = r, r.Asof
-	c.done = func() {
-		switch {
-		case errors.Is(c.err, errOld):
-			n.writes.Aside(func() { n.concludeAgain(l, c, completed) })
-		case errors.Is(c.err, engine.ErrTooLarge) && next != nil && (next.Failed != nil || next.Note != ""):
-			brief := *next
-			brief.Failed, brief.Note = nil, ""
-			short := r
-			short.Next = &brief
-			n.conclude(l, short, completed)
-		case c.err != nil:
-			n.keepUnsent(l, c)
-		case len(c.r.Unmet) > 0:
-			n.drop(l)
-			if completed {
-				n.count.add(r.Tally)
-			} else {
-				n.lose(c)
-			}
-		default:
-			n.count.add(r.Tally)
-			r.Settled.call(true)
-		}
-	}
+	c := newChange(n.sends, task.Completion(r.Next, l.Rec, l.claim.revision), r.Next, l.Rec.Size())
+	c.of, c.completed, c.result, c.asof = l, completed, r, r.asof
 	n.hold(c)
 	n.mu.Lock()
 	leased := n.leasedLocked()
@@ -361,7 +343,33 @@ func (n *Node) conclude(l *live, r Result, completed bool) {
 	if leased {
 		n.writes.Gather(c, gatherEnds)
 	} else {
-		n.keepUnsent(l, c)
+		n.keepUnsent(c)
+	}
+}
+
+// concluded handles the answer to the end of a run.
+func (n *Node) concluded(c *change) {
+	r := c.result
+	switch next := r.Next; {
+	case errors.Is(c.err, errOld):
+		n.writes.Aside(func() { n.concludeAgain(c) })
+	case errors.Is(c.err, engine.ErrTooLarge) && next != nil && (next.Failed != nil || next.Note != ""):
+		brief := *next
+		brief.Failed, brief.Note = nil, ""
+		r.Next = &brief
+		n.conclude(c.of, r, c.completed)
+	case c.err != nil:
+		n.keepUnsent(c)
+	case len(c.r.Unmet) > 0:
+		n.drop(c.of)
+		if c.completed {
+			n.count.add(r.Tally)
+		} else {
+			n.lose(c)
+		}
+	default:
+		n.count.add(r.Tally)
+		r.Settled.call(true)
 	}
 }
 
