@@ -76,7 +76,7 @@ func instant(tag uint64, of func(*Record) *int64) field {
 		}}
 }
 
-// encodeFields returns the encoded optional fields with their end marker, or nil if there are none.
+// encodeFields returns the encoded optional fields without the tag that ends them.
 func (r *Record) encodeFields() (b []byte) {
 	for _, f := range fields {
 		if bytes := f.write(r); len(bytes) > 0 {
@@ -85,14 +85,11 @@ func (r *Record) encodeFields() (b []byte) {
 			b = append(b, bytes...)
 		}
 	}
-	if b != nil {
-		b = append(b, 0)
-	}
 	return b
 }
 
-// decodeFields decodes the output of encodeFields. It returns the tag of the first field that this program does not
-// know, or 0.
+// decodeFields decodes the optional fields and the tag that ends them. It returns the tag of the first field that this
+// program does not know, or 0.
 func (r *Record) decodeFields(d *decoder) (unknown uint64) {
 	known := fields[:]
 	for {
@@ -125,7 +122,6 @@ func (r *Record) encodeFailed() (b []byte) {
 }
 
 func (r *Record) decodeFailed(d *decoder) {
-	r.Failed = nil
 	for len(d.b) > 0 && !d.short {
 		r.Failed = append(r.Failed, Failure{d.varint(), d.string()})
 	}

@@ -75,13 +75,10 @@ type Failure struct {
 // mostFailed is the maximum number of failed attempts in a record.
 const mostFailed = 5
 
-// The first byte of a record's data is its version. A record without optional fields (fields.go) is written as version
-// 1. A field added after a release requires a new version, so that nodes of that release leave tasks with that field,
-// and only those tasks, to other nodes.
-const (
-	recordVersion = 1
-	FieldsVersion = 2 // the latest version
-)
+// FieldsVersion is the latest version of a record. The first byte of a record's data is its version. A field (fields.go)
+// added after a release requires a new version for the records that have it, so that nodes of that release leave tasks
+// with that field, and only those tasks, to other nodes.
+const FieldsVersion = 1
 
 // Position returns the record's position in the order of due time and key.
 func (r *Record) Position() engine.Position { return engine.Position{Due: r.Due, Key: r.Key} }
@@ -128,11 +125,7 @@ func (r *Record) AttemptDue() int64 {
 func (r *Record) Encode() []byte {
 	fields := r.encodeFields()
 	b := make([]byte, 0, 32+len(r.Kind)+len(fields)+len(r.Payload))
-	if fields == nil {
-		b = append(b, recordVersion)
-	} else {
-		b = append(b, FieldsVersion)
-	}
+	b = append(b, FieldsVersion)
 	b = binary.AppendUvarint(b, r.Generation)
 	b = binary.AppendUvarint(b, r.Seq)
 	b = binary.AppendVarint(b, r.Times)
@@ -141,8 +134,8 @@ func (r *Record) Encode() []byte {
 	b = binary.AppendUvarint(b, r.Attempts)
 	b = binary.AppendUvarint(b, r.Missed)
 	b = appendString(b, r.Kind)
-	b = appendString(b, "") // version 1 stored the error of the last attempt here
 	b = append(b, fields...)
+	b = append(b, 0) // the end of the fields
 	return append(b, r.Payload...)
 }
 
@@ -154,9 +147,9 @@ func appendString(b []byte, s string) []byte {
 func Decode(stored engine.Record) (*Record, error) {
 	d := decoder{b: stored.Data}
 	version := d.byte()
-	if version != recordVersion && version != FieldsVersion && !d.short {
-		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d or %d",
-			engine.ErrVersion, stored.Key, version, recordVersion, FieldsVersion)
+	if version != FieldsVersion && !d.short {
+		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d", engine.ErrVersion, stored.Key, version,
+			FieldsVersion)
 	}
 	r := &Record{
 		Key:        stored.Key,
@@ -170,10 +163,7 @@ func Decode(stored engine.Record) (*Record, error) {
 		Missed:     d.uvarint(),
 		Kind:       d.string(),
 	}
-	if failure := d.string(); failure != "" {
-		r.Failed = []Failure{{Text: failure}}
-	}
-	if version == FieldsVersion && !d.short {
+	if !d.short {
 		if tag := r.decodeFields(&d); tag != 0 {
 			return nil, fmt.Errorf("%w: record of %q has the unknown field %d", engine.ErrVersion, stored.Key, tag)
 		}

@@ -3,7 +3,6 @@
 package task
 
 import (
-	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,51 +14,32 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// Records written by programs with version 1, and their meaning.
-func TestRecord_version1_isRead(t *testing.T) {
+// The bytes of a record: the header, the optional fields, their end, and the payload.
+func TestRecord_bytes(t *testing.T) {
 	for name, c := range map[string]struct {
 		data string
-		want Record
+		r    Record
 	}{
-		"once": {"01" + "05" + "00" + "02" + "00" + "c801" + "00" + "00" + "046b696e64" + "00" + "7061796c6f6164",
+		"without optional fields": {"01" + "05" + "00" + "02" + "00" + "c801" + "00" + "00" + "046b696e64" + "00" + "7061796c6f6164",
 			Record{Kind: "kind", Times: 1, Generation: 5, Grid: 100, Payload: []byte("payload")}},
-		"failed": {"01" + "05" + "07" + "06" + "14" + "c801" + "01" + "04" + "046b696e64" + "03776879" + "70",
-			Record{Kind: "kind", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Attempts: 1, Missed: 4,
-				Failed: []Failure{{Text: "why"}}, Payload: []byte("p")}},
+		"failed": {"01" + "05" + "07" + "06" + "14" + "c801" + "02" + "04" + "046b696e64" +
+			"01" + "0a" + "9003" + "03776879" + "00" + "02736f" + "00" + "70",
+			Record{Kind: "kind", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Attempts: 2, Missed: 4,
+				Failed: []Failure{{200, "why"}, {0, "so"}}, Payload: []byte("p")}},
 	} {
-		data, err := hex.DecodeString(c.data)
-		if err != nil {
-			t.Fatal(err)
+		c.r.Key, c.r.Due = "k", 9
+		if got := hex.EncodeToString(c.r.Encode()); got != c.data {
+			t.Errorf("%s: got  %s\nwant %s", name, got, c.data)
 		}
-		c.want.Key, c.want.Due = "k", 9
-		got, err := Decode(engine.Record{Key: "k", Due: 9, Data: data})
-		if err != nil || !reflect.DeepEqual(*got, c.want) {
-			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, c.want)
-			continue
+		again, err := Decode(engine.Record{Key: "k", Due: 9, Data: c.r.Encode()})
+		if err != nil || !reflect.DeepEqual(*again, c.r) {
+			t.Errorf("%s: %+v becomes %+v, %v", name, c.r, again, err)
 		}
-		if again := got.Encode(); name == "once" && !bytes.Equal(again, data) {
-			t.Errorf("a record without optional fields is written as %x, and not as %x", again, data)
-		}
-	}
-}
-
-// The bytes of version 2: the header, the failed attempts under tag 1, the end, and the payload.
-func TestRecord_version2_bytes(t *testing.T) {
-	r := &Record{Key: "k", Due: 9, Kind: "kind", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Attempts: 2,
-		Missed: 4, Failed: []Failure{{200, "why"}, {0, "so"}}, Payload: []byte("p")}
-	want := "02" + "05" + "07" + "06" + "14" + "c801" + "02" + "04" + "046b696e64" + "00" +
-		"01" + "0a" + "9003" + "03776879" + "00" + "02736f" + "00" + "70"
-	if got := hex.EncodeToString(r.Encode()); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	again, err := Decode(engine.Record{Key: "k", Due: 9, Data: r.Encode()})
-	if err != nil || !reflect.DeepEqual(again, r) {
-		t.Errorf("%+v becomes %+v, %v", r, again, err)
 	}
 }
 
 func TestRecord_fields_thatMakeNoSense(t *testing.T) {
-	head := "02" + "05" + "00" + "02" + "00" + "c801" + "01" + "00" + "046b696e64" + "00"
+	head := "01" + "05" + "00" + "02" + "00" + "c801" + "01" + "00" + "046b696e64"
 	for fields, want := range map[string]error{
 		"00":                                     nil,
 		"0100" + "00":                            nil,
@@ -139,17 +119,14 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 	}
 }
 
-// A record without optional fields has version 1, which earlier programs can read.
 func TestRecord_optionalFields(t *testing.T) {
 	plain := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
 	all := plain
 	all.Version, all.Cron, all.Interval, all.Paused, all.Group = 2, "@daily", 0, 9, "g"
 	all.Shift, all.Deadline, all.Note, all.Snoozes, all.GivenUp = 1<<63-1, Latest, "a note", 4, 2
-	for version, r := range map[byte]Record{recordVersion: plain, FieldsVersion: all} {
-		data := r.Encode()
-		got, err := Decode(engine.Record{Key: "k", Due: 7, Data: data})
-		if err != nil || !reflect.DeepEqual(*got, r) || data[0] != version {
-			t.Errorf("version %d: %+v is read as %+v, %v", data[0], r, got, err)
+	for _, r := range []Record{plain, all} {
+		if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: r.Encode()}); err != nil || !reflect.DeepEqual(*got, r) {
+			t.Errorf("%+v is read as %+v, %v", r, got, err)
 		}
 	}
 	expires := Record{Key: "k", Kind: "kind", Times: 1, Due: 7, Payload: []byte("p"), Expires: 1}
@@ -160,10 +137,14 @@ func TestRecord_optionalFields(t *testing.T) {
 	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: expires.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("a task that repeats and expires is read as %+v, %v", got, err)
 	}
-	unknown := append([]byte{FieldsVersion}, plain.Encode()[1:]...)
-	unknown = append(unknown[:len(unknown)-1], 99, 1, 'x', 0, 'p')
+	data := plain.Encode()
+	unknown := append(data[:len(data)-len("\x00p")], 99, 1, 'x', 0, 'p')
 	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, engine.ErrVersion) {
 		t.Errorf("a field of a later version is read as %+v, %v", got, err)
+	}
+	later := append([]byte{FieldsVersion + 1}, plain.Encode()[1:]...)
+	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: later}); !errors.Is(err, engine.ErrVersion) {
+		t.Errorf("a record of a later version is read as %+v, %v", got, err)
 	}
 }
 
