@@ -24,12 +24,7 @@
 // migration tool.
 //
 // Migrations remove no table or column that the previous version uses, so programs of that version continue to work
-// during a deploy. A program refuses a schema with a later version. Older programs that are still running have these
-// limitations:
-//
-//   - A program that supports only version 2 runs paused tasks. Replace all such programs before relying on a pause.
-//   - A program of version 3 stores no groups, and its claims are slow while many tasks are waiting.
-//   - Programs of version 5 and programs of later versions do not answer each other's questions.
+// during a deploy. A program refuses a schema with a later version.
 //
 // # Connections
 //

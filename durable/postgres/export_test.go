@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -83,7 +84,8 @@ func (e *Engine) Break(detail string) {
 		swap(&e.sql.join, "(t.now / 1000000000 % 4294967296 << 31) + $3::bigint AS id",
 			"nextval(pg_get_serial_sequence("+quote(e.Text("$schema.member"))+", 'id')) + $3::bigint * 0 AS id")
 	case "no look at all kinds at once":
-		e.BeVersion7()
+		e.sql.probe = e.config.statement("SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone), " +
+			"$2::bigint < $3::bigint")
 	case "a slow reaper": // some time passes after the snapshot of its first statement
 		swap(&e.sql.markDead, "until < $now", slowDead)
 	case "7 a slow reaper of one statement":
@@ -115,203 +117,22 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 	}
 }
 
-// Schema1 is the SQL that makes the schema of version 1.
-var Schema1 = "CREATE SCHEMA $schema;" + head + migrations[0] + "INSERT INTO $schema.version VALUES (true, 1, '');"
-
-// Schema2 is the SQL that makes the schema of version 2.
-var Schema2 = Schema1 + migrations[1] + "UPDATE $schema.version SET version = 2;"
-
-// Text returns SQL with the name of the schema.
-func Text(sql string, opts ...Option) string {
-	c, err := newConfig(opts)
-	if err != nil {
-		panic(err)
-	}
-	return c.sql(sql)
-}
-
 // FailingSQL returns the statement of a walk over failing tasks.
 func FailingSQL(e *Engine) string { return e.sql.failing }
 
 // CommitSQL returns the statement of a commit.
 func CommitSQL(e *Engine) string { return e.sql.commit }
 
-// Schema3 is the SQL that makes the schema of version 3.
-var Schema3 = Schema2 + Settings + "UPDATE $schema.version SET version = 3;"
-
-// Settings is the SQL that makes the tables of version 3.
-var Settings = migrations[2]
-
-// Schema4 is the SQL that makes the schema of version 4.
-var Schema4 = Schema3 + migrations[3] + "UPDATE $schema.version SET version = 4;"
-
-// Schema5 is the SQL that makes the schema of version 5.
-var Schema5 = Schema4 + migrations[4] + "UPDATE $schema.version SET version = 5;"
-
 // GetCalls makes Get call a function that returns a boolean.
 func (e *Engine) GetCalls(function string) {
 	e.swap(&e.sql.get, "WHERE ", "WHERE $schema."+function+" AND ")
 }
 
-// BeVersion6 makes the engine behave like version 6, which looks up a member by its id alone and does not know since
-// when the server has been the primary.
-func (e *Engine) BeVersion6() {
-	e.BeVersion7()
-	for _, in := range []*string{&e.sql.probe, &e.sql.look, &e.sql.claim, &e.sql.turns, &e.sql.confirm, &e.sql.stillHeld, &e.sql.status} {
-		e.swap(in, "($member", "(SELECT * FROM $schema.member WHERE id = $1")
-	}
-	e.swap(&e.sql.commit, "ORDER BY until DESC LIMIT 1 ", "")
-	e.swap(&e.sql.renew, "\nWHERE id = $1 AND until >= (SELECT until FROM ($member) m)", " WHERE id = $1")
-	e.sql.members = e.config.statement("SELECT id, name, lease, until, report FROM $schema.member WHERE NOT gone")
-	e.sql.noticeServer = "SELECT"
-	e.swap(&e.sql.markDead, sinceSQL, "")
-	e.sql.anythingDead = e.config.statement("SELECT EXISTS (SELECT FROM $schema.member WHERE until < $now)")
-}
-
-// BeVersion5 makes the engine behave like version 5, which reads the note of the pauses and no other.
-func (e *Engine) BeVersion5() {
-	e.BeVersion6()
-	note, rest, found := strings.Cut(e.sql.notes, "UNION ALL\n")
-	if !found || !strings.Contains(note, e.Text("$schema.note")) {
-		panic("the statement is another")
-	}
-	e.sql.notes = strings.Replace(rest, "'pauses'", "'pauses'::bytea AS name", 1)
-}
-
-// BeVersion4 makes the engine behave like version 4, which does not know when a start was confirmed.
-func (e *Engine) BeVersion4() {
-	e.BeVersion5()
-	for _, in := range []*string{&e.sql.claim, &e.sql.turns, &e.sql.due, &e.sql.get, &e.sql.byKey, &e.sql.failing,
-		&e.sql.held, &e.sql.getTx} {
-		e.swap(in, startedSQL, "0::bigint")
-	}
-	e.swap(&e.sql.confirm, ", started = $now", "")
-}
-
-// BeVersion3 makes the engine behave like version 3, which knows no groups, and so has no fair claims.
-func (e *Engine) BeVersion3() {
-	sql := e.config.statement
-	e.sql.claim = sql(`
-WITH me AS MATERIALIZED (
-	SELECT id FROM $schema.member WHERE id = $1 AND until > $now FOR KEY SHARE
-), free AS MATERIALIZED (
-	SELECT t.key FROM $schema.task t
-	WHERE t.owner IS NULL AND t.due > $3 AND t.due <= $4 AND t.kind = ANY($2::bytea[])
-		AND substr(t.data, 1, 1) <= $6 AND EXISTS (SELECT FROM me)
-	ORDER BY t.owner, t.due, t.key LIMIT $5 FOR NO KEY UPDATE OF t SKIP LOCKED
-), given AS (
-	UPDATE $schema.task t SET owner = me.id, revision = $next FROM free, me
-	WHERE t.key = free.key RETURNING $row
-)
-SELECT * FROM given UNION ALL SELECT '', $now, '', '', 0, $isMember, 0, '', 0`)
-	e.sql.due = sql(`
-SELECT $row FROM (
-	(SELECT * FROM $schema.task WHERE owner IS NULL AND (due, key) > ($1, $2) AND due <= $3
-	ORDER BY owner, due, key LIMIT $4)
-	UNION ALL
-	(SELECT * FROM $schema.task WHERE owner IS NOT NULL AND (due, key) > ($1, $2) AND due <= $3
-	ORDER BY due, key LIMIT $4)
-) t ORDER BY t.due, t.key LIMIT $4`)
-	e.BeVersion4()
-	for _, in := range []*string{&e.sql.claim, &e.sql.due, &e.sql.get, &e.sql.byKey, &e.sql.failing, &e.sql.held,
-		&e.sql.getTx} {
-		e.swap(in, "coalesce(t.grp, '')", "''::bytea")
-	}
-	e.swap(&e.sql.commit, "failing, grp)\n", "failing)\n")
-	e.swap(&e.sql.commit, ",\n\t\tnullif(grp, '')", "")
-	e.swap(&e.sql.commit, ", grp = nullif(todo.grp, '')", "")
-	e.swap(&e.sql.insertTx, ", grp)\nVALUES ($1, $2, $next, $3, $4, "+
-		"CASE WHEN pg_catalog.octet_length($5::bytea) OPERATOR(pg_catalog.>) 0 THEN $5::bytea END)",
-		") SELECT $1, $2, $next, $3, $4 WHERE $5::bytea IS NOT NULL")
-}
-
-// BeVersion1 makes the engine behave like version 1.
-func (e *Engine) BeVersion1() {
-	e.swap(&e.sql.commit, "data, failing)\n", "data)\n")
-	e.swap(&e.sql.commit, ", CASE WHEN failing THEN due END", "")
-	e.swap(&e.sql.commit, ",\n\t\tfailing = CASE WHEN todo.failing THEN todo.due END", "")
-	e.swap(&e.sql.renew, ", report = greatest(report, $2) WHERE", " WHERE $2::bytea IS DISTINCT FROM '' AND")
-	e.swap(&e.sql.members, "report FROM", "NULL::bytea FROM")
-	e.swap(&e.sql.updateTx, ", failing = NULL", "")
-}
-
-// OpenOld opens an engine of a program of version 3 on a schema that it makes with the SQL.
-func OpenOld(ctx context.Context, url, sql string, opts ...Option) (*Engine, error) {
-	return openOld(ctx, url, sql, (*Engine).BeVersion3, opts...)
-}
-
-// OpenVersion4 opens an engine of a program of version 4 on a schema that it makes.
-func OpenVersion4(ctx context.Context, url string, opts ...Option) (*Engine, error) {
-	return openOld(ctx, url, Schema4, (*Engine).BeVersion4, opts...)
-}
-
-// OpenVersion5 opens an engine of a program of version 5 on a schema that it makes.
-func OpenVersion5(ctx context.Context, url string, opts ...Option) (*Engine, error) {
-	return openOld(ctx, url, Schema5, (*Engine).BeVersion5, opts...)
-}
-
-// Schema6 is the SQL that makes the schema of version 6.
-var Schema6 = Schema5 + migrations[5] + "UPDATE $schema.version SET version = 6;"
-
-// OpenVersion6 opens an engine of a program of version 6 on a schema that it makes.
-func OpenVersion6(ctx context.Context, url string, opts ...Option) (*Engine, error) {
-	return openOld(ctx, url, Schema6, (*Engine).BeVersion6, opts...)
-}
-
-// Schema7 is the SQL that makes the schema of version 7.
-var Schema7 = Schema6 + migrations[6] + "UPDATE $schema.version SET version = 7;"
-
-// BeVersion7 makes the engine behave like version 7, which looks into each kind.
-func (e *Engine) BeVersion7() {
-	e.sql.probe = e.config.statement("SELECT $now, EXISTS (SELECT FROM ($member) m WHERE NOT gone), " +
-		"$2::bigint < $3::bigint")
-}
-
-// Version returns the version of the schema that this program needs.
-func Version() int { return len(migrations) }
-
-// Check returns the version of the schema, or the error of a program of the given version.
-func Check(ctx context.Context, conn *pgx.Conn, version int, opts ...Option) (have int, err error) {
-	err = as(version, opts, func(c config) error {
-		have, err = c.check(ctx, conn)
-		return err
-	})
-	return have, err
-}
-
-// MigrateTo migrates the schema as a program of the given version does.
-func MigrateTo(ctx context.Context, conn *pgx.Conn, version int, opts ...Option) error {
-	return as(version, opts, func(c config) error { return c.migrateOn(ctx, conn) })
-}
-
-// as calls the function while this is a program of the given version.
-func as(version int, opts []Option, f func(config) error) error {
+// AsLater calls the function while this is a program of the next version, whose migration is the SQL.
+func AsLater(migration string, f func()) {
 	defer func(all []string) { migrations = all }(migrations)
-	migrations = migrations[:version]
-	c, err := newConfig(opts)
-	if err != nil {
-		return err
-	}
-	return f(c)
-}
-
-// OpenVersion7 opens an engine of a program of version 7 on a schema that it makes.
-func OpenVersion7(ctx context.Context, url string, opts ...Option) (*Engine, error) {
-	return openOld(ctx, url, Schema7, (*Engine).BeVersion7, opts...)
-}
-
-func openOld(ctx context.Context, url, sql string, be func(*Engine), opts ...Option) (*Engine, error) {
-	e, err := Open(ctx, url, opts...)
-	if err != nil {
-		return nil, err
-	}
-	be(e)
-	_, err = e.verbs.Exec(ctx, e.Text("DROP SCHEMA $schema CASCADE; "+sql), pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		e.Close()
-		return nil, err
-	}
-	return e, nil
+	migrations = append(slices.Clip(migrations), migration)
+	f()
 }
 
 // NotesSQL returns the statement of a page of a walk over the notes.

@@ -3,70 +3,12 @@
 package postgres_test
 
 import (
-	"context"
 	"fmt"
-	"math"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
-
-// A version3 is the engine of a program of version 3: it knows no groups.
-type version3 struct{ *postgres.Engine }
-
-func (e version3) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
-	if r.Fair {
-		r.Fair, r.Group, r.After = false, "", engine.None+1
-	}
-	return e.Engine.Claim(ctx, r)
-}
-
-// Programs of version 3 write tasks without a group, and keep the group of a task that they change. Their tasks take
-// turns with tasks without a group.
-func TestMigrate_fromVersion3_withProgramsOfIt(t *testing.T) {
-	at := schema()
-	old, err := postgres.OpenOld(t.Context(), server(t), postgres.Schema3, at)
-	check(t, err)
-	t.Cleanup(old.Close)
-	in := func(group, key string, due int64) engine.Write {
-		w := put(key, due, engine.Always)
-		w.Group = group
-		return w
-	}
-	commit(t, old, 0, in("g", "before", 1))
-	e := open(t, at) // which migrates
-	commit(t, e, 0, in("g", "a", 2), in("g", "b", 3))
-	commit(t, old, 0, in("h", "a", 4), in("h", "during", 5))
-	for key, want := range map[string]string{"before": "", "a": "g", "b": "g", "during": ""} {
-		if got := get(t, e, key); got == nil || got.Group != want {
-			t.Errorf("%q is %+v, want the group %q", key, got, want)
-		}
-	}
-	id, _, err := e.Join(t.Context(), "node", time.Hour)
-	check(t, err)
-	c, err := e.Claim(t.Context(), engine.ClaimRequest{By: id, Kinds: []string{"kind"}, Until: 10, Most: 2,
-		Readable: math.MaxUint8, Fair: true})
-	if got := c.Tasks; err != nil || c.Next != "" || len(got) != 2 || got[0].Key != "before" || got[1].Key != "b" {
-		t.Errorf("claimed are %+v, %v", c, err)
-	}
-	oldID, _, err := old.Join(t.Context(), "old", time.Hour)
-	check(t, err)
-	if got := claim(t, old, oldID, 10, 10); len(got) != 2 || got[0].Key != "a" || got[1].Key != "during" {
-		t.Errorf("a program of version 3 has claimed %+v", got)
-	}
-	var walked []string
-	for task, err := range old.Walk(t.Context(), engine.Range{Until: 10}) {
-		check(t, err)
-		walked = append(walked, task.Key)
-	}
-	if !slices.Equal(walked, []string{"before", "b", "a", "during"}) {
-		t.Errorf("a program of version 3 walks over %q", walked)
-	}
-}
 
 // A task that is added in a transaction has its group, and keeps it when it is moved in one.
 func TestAddTaskTx_group(t *testing.T) {

@@ -108,7 +108,7 @@ func canceled(t *testing.T) context.Context {
 func TestHealth_unloggedTables(t *testing.T) {
 	direct := server(t)
 	pooled := strings.Replace(direct, shared.Addr(), relay(t, shared.Addr()), 1)
-	for table, url := range map[string]string{"task": direct, "settings": direct, "note": pooled} {
+	for table, url := range map[string]string{"task": direct, "version": direct, "note": pooled} {
 		e, err := postgres.Open(t.Context(), url, schema())
 		check(t, err)
 		defer e.Close()

@@ -17,6 +17,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
@@ -132,55 +133,6 @@ func TestOpen_ofWhatDoesNotFit_saysWhy(t *testing.T) {
 	}
 }
 
-// A program of version 4 does not change the time of the last start, whichever record it belongs to. The time is then
-// unknown.
-func TestMigrate_fromVersion4_withProgramsOfIt(t *testing.T) {
-	at := schema()
-	old, err := postgres.OpenVersion4(t.Context(), server(t), at)
-	check(t, err)
-	t.Cleanup(old.Close)
-	commit(t, old, 0, add("k", 1))
-	e := open(t, at) // which migrates
-	start := func(on *postgres.Engine) (now int64) {
-		t.Helper()
-		id, now, err := on.Join(t.Context(), "node", time.Hour)
-		check(t, err)
-		got := claim(t, on, id, now, 10)
-		if len(got) != 1 {
-			t.Fatalf("claimed are %v", got)
-		}
-		held, _, err := on.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: got[0].Revision, Starts: got[0].Starts}})
-		if err != nil || !held[0] {
-			t.Fatalf("confirmed is %v, %v", held, err)
-		}
-		return now
-	}
-	is := func(what string, starts int, known bool, least int64) {
-		t.Helper()
-		for _, on := range []*postgres.Engine{e, old} {
-			got, want := get(t, on, "k"), known && on == e
-			if got == nil || got.Starts != starts || want != (got.Started != 0) || want && got.Started < least {
-				t.Errorf("%s, it is %+v", what, got)
-			}
-		}
-	}
-	start(old)
-	is("started by the old program", 1, false, 0)
-	commit(t, old, 0, put("k", 1, engine.Always))
-	now := start(e)
-	is("started by the new program", 1, true, now)
-	_, later, err := e.Renew(t.Context(), 0, nil)
-	check(t, err)
-	commit(t, old, 0, put("k", later, engine.Always))
-	is("written by the old program", 0, false, 0)
-	start(old)
-	is("and started by it", 1, false, 0)
-	commit(t, e, 0, put("k", 1, engine.Always))
-	is("written by the new program", 0, false, 0)
-	now = start(e)
-	is("and started by it", 1, true, now)
-}
-
 // A role that owns nothing but has the rights on the tables can do everything that an engine does.
 func TestOpen_roleWithRightsOnTheTables_works(t *testing.T) {
 	at := schema()
@@ -228,7 +180,7 @@ func works(t *testing.T, e *postgres.Engine) {
 	}
 	commit(t, e, 0, remove("a"), remove("b"))
 	commit(t, e, 0, note("pauses", "{}"), note("a", "b"))
-	if got := notes(t, e); !slices.Equal(got, []string{"a=b", "pauses=1:{}"}) {
+	if got := notes(t, e); !slices.Equal(got, []string{"a=b", "pauses={}"}) {
 		t.Fatalf("the notes are %q", got)
 	}
 	if members, _, err := e.Renew(ctx, id, []byte("report")); err != nil || len(members) != 1 {
@@ -277,118 +229,95 @@ func TestOpen_databaseWithAnotherIsolation_works(t *testing.T) {
 	all.Wait()
 }
 
-// Programs of version 6 renew, claim, start and end next to programs of this version, during the migration and
-// afterwards. Each sees the members of the other, and reaps them.
-func TestMigrate_fromVersion6_withProgramsOfIt(t *testing.T) {
-	ctx, at := t.Context(), schema()
-	old, err := postgres.OpenVersion6(ctx, server(t), at)
-	check(t, err)
-	t.Cleanup(old.Close)
-	join := func(e engine.Engine, name string, lease time.Duration) engine.MemberID {
-		t.Helper()
-		id, _, err := e.Join(ctx, name, lease)
-		check(t, err)
-		return id
-	}
-	before := join(old, "before", time.Hour)
-	commit(t, old, 0, add("before", 1))
-	e := open(t, at) // which migrates
-	after := join(e, "after", time.Hour)
-	commit(t, e, 0, add("after", 2))
-	for _, node := range []struct {
-		engine.Engine
-		id  engine.MemberID
-		key string
-	}{{old, before, "before"}, {e, after, "after"}} {
-		members, _, err := node.Renew(ctx, node.id, []byte("report"))
-		if err != nil || len(members) != 2 {
-			t.Errorf("the members are %+v, %v", members, err)
-		}
-		held := claim(t, node, node.id, 10, 1)
-		if len(held) != 1 || held[0].Key != node.key {
-			t.Fatalf("claimed are %+v", held)
-		}
-		started, _, err := node.Confirm(ctx, node.id, []engine.Claim{{Key: node.key, Revision: held[0].Revision}})
-		if err != nil || !started[0] {
-			t.Errorf("started: %v, %v", started, err)
-		}
-		w := remove(node.key)
-		w.If, w.Revision = engine.IfUnchanged, held[0].Revision
-		commit(t, node, node.id, w)
-	}
-	for of, by := range map[engine.Engine]engine.Engine{old: e, e: old} {
-		commit(t, e, 0, add("left", 1))
-		brief := join(of, "brief", 200*time.Millisecond)
-		if held := claim(t, of, brief, 10, 1); len(held) != 1 {
-			t.Fatalf("claimed are %+v", held)
-		}
-		await(t, func() error {
-			if names, err := by.Reap(ctx); err != nil || len(names) == 0 {
-				return fmt.Errorf("reaped are %q, %v", names, err)
-			}
-			return nil
-		})
-		commit(t, e, 0, remove("left"))
-		if _, _, err := of.Renew(ctx, brief, nil); !errors.Is(err, engine.ErrMemberGone) {
-			t.Errorf("a member that was reaped renews: %v", err)
-		}
-	}
-	var unique int
-	check(t, connect(t, shared.URL()).QueryRow(ctx, "SELECT count(*) FROM pg_index WHERE indrelid = to_regclass($1) "+
-		"AND indisunique", e.Text("$schema.member")).Scan(&unique))
-	if unique > 0 {
-		t.Error("each renewal looks at all versions of the row that are left")
-	}
-}
+// later is the migration of a later version. It takes its locks in another order than a transaction that adds a task and
+// then reads the members.
+const later = `
+ALTER TABLE $schema.member ADD COLUMN IF NOT EXISTS later bigint;
+ALTER TABLE $schema.task ADD COLUMN IF NOT EXISTS later bigint;
+`
 
-// Programs of version 7 claim next to programs of this version, during the migration and afterwards.
-func TestMigrate_fromVersion7_withProgramsOfIt(t *testing.T) {
+// A migration needs locks that a user's transaction may delay for a long time. Meanwhile the nodes continue to work,
+// and their leases do not expire. Neither a transaction that takes its locks in another order than the migration nor
+// another program that migrates makes it fail.
+func TestMigrate_whileATransactionIsOpen_holdsNobodyUp(t *testing.T) {
 	at := schema()
-	old, err := postgres.OpenVersion7(t.Context(), server(t), at)
+	old := open(t, at)
+	conn := connect(t, shared.URL())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	id, _, err := old.Join(ctx, "old", time.Hour)
 	check(t, err)
-	t.Cleanup(old.Close)
-	store(t, old, 1, 1)
-	e := open(t, at) // which migrates
-	for _, node := range []*postgres.Engine{old, e, old} {
-		id, now, err := node.Join(t.Context(), "node", time.Hour)
-		check(t, err)
-		c, err := node.Claim(t.Context(), engine.ClaimRequest{By: id, Kinds: manyKinds(), Until: now, Most: 10, Readable: 255})
-		if err != nil || len(c.Tasks) != 1 {
-			t.Errorf("claimed are %+v, %v", c.Tasks, err)
+	tx, err := conn.Begin(ctx)
+	check(t, err)
+	check(t, old.AddTaskTx(ctx, tx, durable.Task{Key: "users", Kind: "kind", Delay: time.Hour}))
+	watch := connect(t, shared.URL())
+	waits := func() error {
+		var waits bool
+		err := watch.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted "+
+			"AND relation = $1::text::regclass AND mode = 'AccessExclusiveLock')", old.Text("$schema.task")).Scan(&waits)
+		if err == nil && !waits {
+			err = errors.New("nobody waits for the table")
 		}
-		check(t, node.Leave(t.Context(), id)) // its task is free again
+		return err
 	}
+	postgres.AsLater(later, func() {
+		opened := make(chan error, 2)
+		for range cap(opened) {
+			go func() {
+				e, err := postgres.Open(ctx, shared.URL(), at)
+				if err == nil {
+					e.Close()
+				}
+				opened <- err
+			}()
+		}
+		for i := range 3 {
+			await(t, waits)
+			_, _, err := old.Renew(ctx, id, nil)
+			check(t, err)
+			commit(t, old, id, add(fmt.Sprint("k", i), 1))
+		}
+		await(t, waits)
+		exec(t, conn, old.Text("SELECT count(*) FROM $schema.member"))
+		select {
+		case err := <-opened:
+			t.Errorf("the migration has ended before the transaction: %v", err)
+		default:
+		}
+		check(t, tx.Commit(ctx))
+		for range cap(opened) {
+			check(t, <-opened)
+		}
+		if n := length(t, open(t, at, postgres.WithoutMigration())); n != 4 {
+			t.Errorf("there are %d tasks, want 4", n)
+		}
+	})
 }
 
-// A deployment is rolled back as docs/versions.md says: the version is set back by hand. Then programs of the earlier
-// version open the schema, which has all that they need and more, and work. Programs of this version migrate it again.
+// A deployment is rolled back as docs/versions.md says: the version is set back by hand. Then programs of this version
+// open the schema, which has all that they need and more, and work. Programs of the later version migrate it again. A
+// program that was running before the migration continues to work.
 func TestMigrate_backByHand(t *testing.T) {
 	ctx, at := t.Context(), schema()
 	e := open(t, at)
 	conn := connect(t, server(t))
-	earlier := postgres.Version() - 1
-	if _, err := postgres.Check(ctx, conn, earlier, at); !errors.Is(err, engine.ErrVersion) {
-		t.Fatalf("a program of version %d opens a later schema: %v", earlier, err)
-	}
 	commit(t, e, 0, add("before", 1<<62))
-	exec(t, conn, fmt.Sprintf(e.Text("UPDATE $schema.version SET version = %d"), earlier))
-	if v, err := postgres.Check(ctx, conn, earlier, at); err != nil || v != earlier {
-		t.Fatalf("a program of version %d finds version %d, %v", earlier, v, err)
+	for range 2 {
+		postgres.AsLater(later, func() {
+			if _, err := postgres.Open(ctx, shared.URL(), at, postgres.WithoutMigration()); !errors.Is(err, postgres.ErrSchema) {
+				t.Errorf("without a migration a later program opens the schema: %v", err)
+			}
+			migrated := open(t, at)
+			if get(t, migrated, "before") == nil {
+				t.Error("a task is lost")
+			}
+			works(t, migrated)
+		})
+		works(t, e)
+		if _, err := postgres.Open(ctx, shared.URL(), at); !errors.Is(err, engine.ErrVersion) {
+			t.Fatalf("an earlier program opens a later schema: %v", err)
+		}
+		exec(t, conn, e.Text("UPDATE $schema.version SET version = 1"))
+		works(t, open(t, at))
 	}
-	check(t, postgres.MigrateTo(ctx, conn, earlier, at))
-	e.BeVersion7()
-	works(t, e)
-	exec(t, conn, e.Text("DELETE FROM $schema.settings"))
-	exec(t, conn, e.Text("DELETE FROM $schema.note"))
-	if _, err := postgres.Open(ctx, shared.URL(), at, postgres.WithoutMigration()); !errors.Is(err, postgres.ErrSchema) {
-		t.Errorf("without a migration a later program opens version %d: %v", earlier, err)
-	}
-	again := open(t, at) // which migrates
-	if v, err := postgres.Check(ctx, conn, postgres.Version(), at); err != nil || v != postgres.Version() {
-		t.Errorf("it is version %d again, %v", v, err)
-	}
-	if get(t, again, "before") == nil {
-		t.Error("a task is lost")
-	}
-	works(t, again)
 }

@@ -10,26 +10,18 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// The note "pauses" is stored in the only row of the table settings. All other notes are in the table note. Programs of
-// version 5, which may be running at the same time, read the pauses from settings. Like them, commitNotesSQL increments
-// the revision of that row with each write and never deletes the row. Empty data means that nothing is paused.
-
 // commitNotesSQL is the statement that commits notes. It has the same common table expressions as the statement that
-// commits tasks, and these additional ones:
+// commits tasks, and this additional one:
 //
-//	note    the existing notes, locked in name order. As in the other statements, each is looked up by its name,
-//	        because there may be many notes
-//	pauses  the row of settings, locked, if it is to be written
-//	pau     the row of settings after the write
+//	old  the existing notes, locked in name order. As in the other statements, each is looked up by its name,
+//	     because there may be many notes
 const commitNotesSQL = `
 WITH q AS MATERIALIZED (
 	SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bytea[]) WITH ORDINALITY
 		AS q(name, batch, cond, revision, data, n)
-), note AS MATERIALIZED (
+), old AS MATERIALIZED (
 	SELECT t.name, t.revision FROM (SELECT name FROM q ORDER BY name) q CROSS JOIN LATERAL (
 		SELECT t.name, t.revision FROM $schema.note t WHERE t.name = q.name LIMIT 1 FOR UPDATE) t
-), pauses AS MATERIALIZED (
-	SELECT q.name, s.revision, s.data FROM q JOIN $schema.settings s ON q.name = 'pauses' FOR UPDATE OF s
 ), todo AS MATERIALIZED (
 	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
 		SELECT q.*, old.name IS NOT NULL AS there, CASE
@@ -37,11 +29,10 @@ WITH q AS MATERIALIZED (
 			WHEN q.cond = 2 THEN old.name IS NULL
 			WHEN q.cond IN (3, 5) THEN old.revision IS DISTINCT FROM q.revision
 			ELSE false END AS unmet
-		FROM q LEFT JOIN (SELECT * FROM note UNION ALL SELECT name, revision FROM pauses WHERE data <> '') old
-			ON old.name = q.name) c
+		FROM q LEFT JOIN old ON old.name = q.name) c
 ), ins AS (
 	INSERT INTO $schema.note (name, revision, data) SELECT name, $next, data FROM todo
-	WHERE name <> 'pauses' AND NOT refused AND NOT there AND data IS NOT NULL ORDER BY name
+	WHERE NOT refused AND NOT there AND data IS NOT NULL ORDER BY name
 	ON CONFLICT (name) DO NOTHING RETURNING name, revision
 ), upd AS (
 	UPDATE $schema.note t SET revision = $next, data = (SELECT todo.data FROM todo WHERE todo.name = t.name)
@@ -50,15 +41,8 @@ WITH q AS MATERIALIZED (
 ), del AS (
 	DELETE FROM $schema.note t
 	WHERE t.name = ANY(ARRAY(SELECT name FROM todo WHERE NOT refused AND there AND data IS NULL)) RETURNING t.name
-), pau AS (
-	INSERT INTO $schema.settings AS s (revision, data) SELECT 1, coalesce(data, '') FROM todo
-	WHERE name = 'pauses' AND NOT refused AND (there OR data IS NOT NULL)
-	ON CONFLICT (one) DO UPDATE SET revision = s.revision + 1, data = excluded.data
-		WHERE s.revision = (SELECT revision FROM pauses)
-	RETURNING revision, data
 ), done AS (
 	SELECT * FROM ins UNION ALL SELECT * FROM upd UNION ALL SELECT name, 0 FROM del
-	UNION ALL SELECT 'pauses', CASE WHEN data <> '' THEN revision ELSE 0 END FROM pau
 	UNION ALL SELECT name, 0 FROM todo WHERE NOT refused AND NOT there AND data IS NULL
 )
 SELECT todo.n, unmet OR cond = 1 AND NOT refused AND done.name IS NULL, done.name IS NOT NULL,
@@ -68,13 +52,9 @@ FROM todo LEFT JOIN done ON done.name = todo.name`
 // notesSQL is the statement that reads one page in a walk over the notes from the name $1 to the name $2, without their
 // data if $3 is set. It has the columns of $row.
 const notesSQL = `
-(SELECT t.name, 0::bigint AS due, CASE WHEN $3 THEN '' ELSE t.data END, ''::bytea AS kind, t.revision, 0::bigint, 0,
+SELECT t.name, 0::bigint AS due, CASE WHEN $3 THEN '' ELSE t.data END, ''::bytea AS kind, t.revision, 0::bigint, 0,
 	''::bytea, 0::bigint
-FROM $schema.note t WHERE t.name >= $1 AND t.name < $2 ORDER BY t.name LIMIT $4)
-UNION ALL
-(SELECT 'pauses', 0, CASE WHEN $3 THEN '' ELSE data END, '', revision, 0, 0, '', 0 FROM $schema.settings
-WHERE $1::bytea <= 'pauses' AND 'pauses' < $2::bytea AND data <> '')
-ORDER BY name LIMIT $4`
+FROM $schema.note t WHERE t.name >= $1 AND t.name < $2 ORDER BY t.name LIMIT $4`
 
 // afterNames is greater than the name of any note.
 var afterNames = bytes.Repeat([]byte{0xff}, engine.MaxNoteName+1)

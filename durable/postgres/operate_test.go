@@ -3,10 +3,7 @@
 package postgres_test
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -48,53 +45,6 @@ func failing(t *testing.T, e *postgres.Engine) (keys []string, n int) {
 		n += k.Failing
 	}
 	return keys, n
-}
-
-// The tasks of programs of version 1 are still there, and their parked tasks are failing. A task with which they
-// replace a failing one is not.
-func TestMigrate_fromVersion1_withProgramsOfIt(t *testing.T) {
-	at := schema()
-	conn := connect(t, server(t))
-	text := func(sql string) string { return postgres.Text(sql, at) }
-	exec(t, conn, text(postgres.Schema1))
-	now := int64(1e18)
-	insert := func(key string, due int64) {
-		t.Helper()
-		exec(t, conn, text("INSERT INTO $schema.task (key, due, revision, kind, data) VALUES ($1, $2, 1, 'kind', 'data')"),
-			[]byte(key), due)
-	}
-	insert("before", math.MaxInt64)
-	if _, err := postgres.Open(t.Context(), shared.URL(), at, postgres.WithoutMigration()); !errors.Is(err, postgres.ErrSchema) {
-		t.Errorf("an older schema: %v", err)
-	}
-	e := open(t, at) // which migrates
-	is := func(want ...string) {
-		t.Helper()
-		if got, n := failing(t, e); !slices.Equal(got, want) || n != len(want) {
-			t.Errorf("failing are %q, and %d are counted, want %q", got, n, want)
-		}
-	}
-	insert("parked", math.MaxInt64)
-	insert("waits", now)
-	is("before", "parked")
-	commit(t, e, 0, remove("before"))
-	fail := func(key string, due int64) {
-		t.Helper()
-		w := put(key, due, engine.Always)
-		w.Failing = true
-		commit(t, e, 0, w)
-	}
-	fail("a", now)
-	fail("b", now+1)
-	fail("waits", now+2)
-	is("a", "b", "parked", "waits")
-	update := text("UPDATE $schema.task SET due = $2, revision = revision + 1000 WHERE key = $1")
-	exec(t, conn, update, []byte("a"), now+10)               // the next run
-	exec(t, conn, update, []byte("b"), int64(math.MaxInt64)) // parked
-	exec(t, conn, update, []byte("parked"), now+10)          // rescheduled
-	is("b", "waits")
-	commit(t, e, 0, put("waits", now+2, engine.Always))
-	is("b")
 }
 
 // Tasks that do not fail cost nothing: they are not in the index, and the walk over failing tasks does not pass over

@@ -125,13 +125,8 @@ func (c config) statement(text string) string {
 	).Replace(text)
 }
 
-const (
-	rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, ''), " + startedSQL
-
-	// A start before the due time belongs to an earlier record that a program of version 4 has overwritten.
-	startedSQL = "CASE WHEN t.starts OPERATOR(pg_catalog.>) 0 AND t.started OPERATOR(pg_catalog.>=) t.due " +
-		"THEN t.started ELSE 0 END"
-)
+const rowSQL = "t.key, t.due, t.data, t.kind, t.revision, coalesce(t.owner, 0), t.starts, coalesce(t.grp, ''), " +
+	"CASE WHEN t.starts OPERATOR(pg_catalog.>) 0 THEN t.started ELSE 0 END"
 
 // floorSQL keeps the revisions rising if the database is replaced by an older state. A backup and a lagging standby have
 // an older state of the sequence, and a logical replica has none. So the sequence follows the microseconds since 1970,
