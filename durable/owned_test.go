@@ -239,7 +239,7 @@ func TestOwned_damage_failsTheScheduler(t *testing.T) {
 
 // A record that cannot be decoded is damage, whether a verb or a claim meets it.
 func TestOwned_recordThatCannotBeDecoded_failsTheScheduler(t *testing.T) {
-	for name, data := range map[string]string{"short": "\x02\x05", "no sense": "\x02\x01\x00\x02\x00\x00\x00\x00\x00\x00"} {
+	for name, data := range map[string]string{"short": "\x01\x05", "no sense": "\x01\x01\x00\x02\x00\x00\x00\x00\x00\x00"} {
 		for _, by := range []string{"Get", "RemoveTaskWait", "a claim"} {
 			t.Run(name+" "+by, func(t *testing.T) {
 				onOwn(t, func(t *testing.T, k *kit.Kit, f *ownKV, e engine.Engine) {

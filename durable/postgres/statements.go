@@ -557,7 +557,7 @@ ON CONFLICT (key) DO NOTHING RETURNING revision, $now`),
 		deleteTx:   sql(`DELETE FROM $schema.task WHERE key $= $1 RETURNING revision`),
 		getTx:      sql(`SELECT $row, $now FROM $schema.task t WHERE t.key $= $1 FOR NO KEY UPDATE`),
 		updateTx: sql(`
-UPDATE $schema.task SET due = $3, data = $4, starts = 0, owner = NULL, revision = $next, failing = NULL
+UPDATE $schema.task SET due = $3::bigint, data = $4, starts = 0, owner = NULL, revision = $next, failing = CASE WHEN $5::bigint $= 1 THEN $3::bigint END
 WHERE key $= $1 AND revision $= $2 RETURNING revision`),
 	}
 }

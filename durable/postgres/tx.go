@@ -192,7 +192,11 @@ func (e *Engine) writeTx(ctx context.Context, tx Tx, w engine.Write) (done bool,
 	if w.Data == nil {
 		return one(ctx, tx, e.sql.deleteAtTx, []any{[]byte(w.Key), w.Revision}, new(int64))
 	}
-	return one(ctx, tx, e.sql.updateTx, []any{[]byte(w.Key), w.Revision, w.Due, w.Data}, new(int64))
+	failing := int64(0)
+	if w.Failing {
+		failing = 1
+	}
+	return one(ctx, tx, e.sql.updateTx, []any{[]byte(w.Key), w.Revision, w.Due, w.Data, failing}, new(int64))
 }
 
 // one runs a statement and reads the first row of its result. It reports whether there was a row.

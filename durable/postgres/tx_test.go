@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	record "github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -113,6 +114,28 @@ func TestTx_isDoneAtCommit_andNotIfRolledBack(t *testing.T) {
 				moved.Owner != 0 || moved.Revision <= held.Revision {
 				t.Errorf("the moved task is due after %v: %+v", wait, moved)
 			}
+		}
+	})
+}
+
+// A task whose last run was given up still counts as failing after it was moved.
+func TestTx_rescheduled_isStillFailing(t *testing.T) {
+	drivers(t, func(t *testing.T, begin func() transaction) {
+		e := open(t)
+		ctx := t.Context()
+		rec := &record.Record{Key: "k", Kind: "kind", Times: record.Forever, Interval: time.Hour, Generation: 1, Grid: 1, Due: 1, GivenUp: 1}
+		commit(t, e, 0, rec.Write(engine.IfAbsent, 0))
+		tx := begin()
+		check(t, e.RescheduleTx(ctx, tx, "k", 2*time.Hour))
+		check(t, tx.commit())
+		failing := 0
+		for s, err := range e.Walk(ctx, engine.Range{Order: engine.Failing}) {
+			if check(t, err); s.Key == "k" {
+				failing++
+			}
+		}
+		if counts, err := engine.Count(ctx, e); err != nil || failing != 1 || len(counts) != 1 || counts[0].Failing != 1 {
+			t.Errorf("%d tasks are found, and counted are %+v, %v", failing, counts, err)
 		}
 	})
 }

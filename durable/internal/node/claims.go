@@ -313,7 +313,7 @@ func (n *Node) take(t *term, got []engine.Stored, over int64) {
 	for i, s := range got {
 		var err error
 		switch recs[i], err = task.Decode(s.Record); {
-		case errors.Is(err, ErrVersion) && s.Data[0] > task.FieldsVersion:
+		case errors.Is(err, ErrVersion) && s.Data[0] > task.RecordVersion:
 			later = append(later, engine.Claim{Key: s.Key, Revision: s.Revision, Starts: s.Starts})
 			version, tooLate = min(version, s.Data[0]), err
 		case err != nil && n.brokenBy(err) == nil:

@@ -75,10 +75,10 @@ type Failure struct {
 // mostFailed is the maximum number of failed attempts in a record.
 const mostFailed = 5
 
-// FieldsVersion is the latest version of a record. The first byte of a record's data is its version. A field (fields.go)
+// RecordVersion is the latest version of a record. The first byte of a record's data is its version. A field (fields.go)
 // added after a release requires a new version for the records that have it, so that nodes of that release leave tasks
 // with that field, and only those tasks, to other nodes.
-const FieldsVersion = 1
+const RecordVersion = 1
 
 // Position returns the record's position in the order of due time and key.
 func (r *Record) Position() engine.Position { return engine.Position{Due: r.Due, Key: r.Key} }
@@ -125,7 +125,7 @@ func (r *Record) AttemptDue() int64 {
 func (r *Record) Encode() []byte {
 	fields := r.encodeFields()
 	b := make([]byte, 0, 32+len(r.Kind)+len(fields)+len(r.Payload))
-	b = append(b, FieldsVersion)
+	b = append(b, RecordVersion)
 	b = binary.AppendUvarint(b, r.Generation)
 	b = binary.AppendUvarint(b, r.Seq)
 	b = binary.AppendVarint(b, r.Times)
@@ -147,9 +147,9 @@ func appendString(b []byte, s string) []byte {
 func Decode(stored engine.Record) (*Record, error) {
 	d := decoder{b: stored.Data}
 	version := d.byte()
-	if version != FieldsVersion && !d.short {
+	if version != RecordVersion && !d.short {
 		return nil, fmt.Errorf("%w: record of %q has version %d, and not %d", engine.ErrVersion, stored.Key, version,
-			FieldsVersion)
+			RecordVersion)
 	}
 	r := &Record{
 		Key:        stored.Key,

@@ -142,7 +142,7 @@ func TestRecord_optionalFields(t *testing.T) {
 	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: unknown}); !errors.Is(err, engine.ErrVersion) {
 		t.Errorf("a field of a later version is read as %+v, %v", got, err)
 	}
-	later := append([]byte{FieldsVersion + 1}, plain.Encode()[1:]...)
+	later := append([]byte{RecordVersion + 1}, plain.Encode()[1:]...)
 	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: later}); !errors.Is(err, engine.ErrVersion) {
 		t.Errorf("a record of a later version is read as %+v, %v", got, err)
 	}
