@@ -28,7 +28,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -297,7 +297,7 @@ func TestScheduler_diskFull(t *testing.T) {
 // that hangs delays no page for longer than a second.
 func TestScheduler_engineAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := memengine.NewLink(memengine.New())
+		link := enginetest.NewLink(memory.New().Shared())
 		s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
 		if err != nil {
 			t.Fatal(err)
@@ -312,18 +312,18 @@ func TestScheduler_engineAway(t *testing.T) {
 		}
 		for _, c := range []struct {
 			what          string
-			before, fault memengine.Fault
+			before, fault enginetest.Fault
 		}{
-			{"fails", memengine.Fault{}, memengine.Fault{Fail: true}},
-			{"fails after slow answers", memengine.Fault{Delay: 300 * time.Millisecond}, memengine.Fault{Fail: true}},
-			{"hangs", memengine.Fault{}, memengine.Fault{Delay: time.Hour, Fail: true}},
+			{"fails", enginetest.Fault{}, enginetest.Fault{Fail: true}},
+			{"fails after slow answers", enginetest.Fault{Delay: 300 * time.Millisecond}, enginetest.Fault{Fail: true}},
+			{"hangs", enginetest.Fault{}, enginetest.Fault{Delay: time.Hour, Fail: true}},
 		} {
-			link.SetFaults(func(string) memengine.Fault { return c.before })
+			link.SetFaults(func(string) enginetest.Fault { return c.before })
 			time.Sleep(10 * time.Second)
 			if got := stateOf(t, h); !got.Health.Well {
 				t.Errorf("%s: before that the health is %+v", c.what, got.Health)
 			}
-			link.SetFaults(func(string) memengine.Fault { return c.fault })
+			link.SetFaults(func(string) enginetest.Fault { return c.fault })
 			time.Sleep(2 * time.Second)
 			began := time.Now()
 			got := stateOf(t, h)
@@ -348,7 +348,7 @@ func TestScheduler_engineAway(t *testing.T) {
 // A drained node is noted, with the time of the drain, until it is no longer drained. It is not an alarm.
 func TestScheduler_drainedNode_isNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := durable.New(t.Context(), memengine.New(), durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
+		s, err := durable.New(t.Context(), memory.New().Shared(), durable.WithLogger(testkit.Quiet()), durable.WithNodeName("web-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +416,7 @@ func TestScheduler_stuckWorkers_areSaidAtOnce(t *testing.T) {
 // seconds. The finding ends with the runs.
 func TestScheduler_stuckNodes_areSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, end := memengine.New(), make(chan struct{})
+		engine, end := memory.New().Shared(), make(chan struct{})
 		var all []*durable.Scheduler
 		var pages []http.Handler
 		for i := range 2 {
@@ -1049,11 +1049,11 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 	for _, hang := range []time.Duration{s, 3 * s, 5 * s, 8 * s, 12 * s, 30 * s} {
 		for _, open := range []bool{true, false} { // while a page is open the state is read every second
 			synctest.Test(t, func(t *testing.T) {
-				engine := memengine.New()
-				var links []*memengine.Link
+				engine := memory.New().Shared()
+				var links []*enginetest.Link
 				var nodes []*durable.Scheduler
 				for i := range 4 {
-					links = append(links, memengine.NewLink(engine))
+					links = append(links, enginetest.NewLink(engine))
 					n, err := durable.New(t.Context(), links[i], durable.WithLogger(testkit.Quiet()), durable.WithNodeName(fmt.Sprint("node ", i)),
 						durable.WithLease(4*s))
 					if err != nil {
@@ -1076,8 +1076,8 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 					synctest.Wait()
 					state = stateOf(t, h)
 				}
-				slow := func(method string) memengine.Fault { // as with many tasks
-					return memengine.Fault{Delay: map[string]time.Duration{"Count": 15 * ms, "Walk ByDue": 15 * ms, "Renew 0": 10 * ms}[method]}
+				slow := func(method string) enginetest.Fault { // as with many tasks
+					return enginetest.Fault{Delay: map[string]time.Duration{"Count": 15 * ms, "Walk ByDue": 15 * ms, "Renew 0": 10 * ms}[method]}
 				}
 				for _, l := range links {
 					l.SetFaults(slow)
@@ -1090,7 +1090,7 @@ func TestScheduler_engineHangs_thePageIsRightSoonAfter(t *testing.T) {
 
 				back := time.Now().Add(hang)
 				for _, l := range links {
-					l.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(back)} })
+					l.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: time.Until(back)} })
 				}
 				watch(hang)
 				for _, l := range links {

@@ -18,7 +18,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -486,7 +485,7 @@ func TestControl_pausesKinds(t *testing.T) {
 // A node that cannot read the pauses starts nothing, so the page notes that everything is paused.
 func TestScheduler_pausesOfALaterVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New()
+		e := memory.New().Shared()
 		s, err := durable.New(t.Context(), e, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A graveyard is an engine whose claims pass over deleted tasks, which were due at all times since the first of them.
@@ -42,7 +41,7 @@ func (e *graveyard) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Cl
 // that time, as another program would.
 func onGraveyard(t *testing.T, hour time.Duration, test func(k *kit.Kit, n *kit.Node, e *graveyard, put func(string, time.Time))) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Engine = memengine.New()
+		k.Share()
 		over := &graveyard{first: time.Now(), hour: hour}
 		n := k.Join(func(to engine.Engine) engine.Engine {
 			over.Engine = to

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A backlog that takes seconds to count is never reported as smaller than it is. The count is cut until all of it is
@@ -84,12 +84,12 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
 		a.Add(durable.Task{Key: "first", Kind: "note", Delay: hour})
-		slow := memengine.Fault{Delay: time.Second}
-		a.Link.SetFaults(func(method string) memengine.Fault {
+		slow := enginetest.Fault{Delay: time.Second}
+		a.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Count" || method == "Walk ByDue" {
 				return slow
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		ask := func() (durable.Counts, durable.CatchUp) {
 			t.Helper()
@@ -112,7 +112,7 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 		for round := range 3 {
 			before := time.Now()
 			hang := time.Duration(3+4*round) * sec
-			a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(before.Add(hang))} })
+			a.Link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: time.Until(before.Add(hang))} })
 			for time.Since(before) < hang {
 				within, cancel := context.WithTimeout(ctx, sec)
 				if census, err := a.Counts(within); err == nil && census.At.After(before) {
@@ -122,11 +122,11 @@ func TestCounts_afterAnOutage_areTakenAgain(t *testing.T) {
 				cancel()
 				k.After(sec)
 			}
-			a.Link.SetFaults(func(method string) memengine.Fault {
+			a.Link.SetFaults(func(method string) enginetest.Fault {
 				if method == "Count" || method == "Walk ByDue" {
 					return slow
 				}
-				return memengine.Fault{}
+				return enginetest.Fault{}
 			})
 			back := time.Now()
 			a.Add(durable.Task{Key: fmt.Sprint("round", round), Kind: "note", Delay: hour})
@@ -182,14 +182,14 @@ func TestCatchUp_onANodeThatStartsFew_endsWithTheBacklog(t *testing.T) {
 					a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
 				}
 				k.After(10 * sec)
-				a.Link.SetFaults(func(method string) memengine.Fault {
+				a.Link.SetFaults(func(method string) enginetest.Fault {
 					switch method {
 					case "Claim":
-						return memengine.Fault{Delay: 4 * time.Second}
+						return enginetest.Fault{Delay: 4 * time.Second}
 					case "Walk ByDue":
-						return memengine.Fault{Delay: 8 * time.Second} // the count is used again for a minute and a half
+						return enginetest.Fault{Delay: 8 * time.Second} // the count is used again for a minute and a half
 					}
-					return memengine.Fault{}
+					return enginetest.Fault{}
 				})
 				k.Must(a.ResumeAll(ctx))
 				begun := time.Now()
@@ -226,11 +226,11 @@ func TestCatchUp_onANodeThatStartsMost_leavesSome(t *testing.T) {
 			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
 		}
 		k.After(10 * sec)
-		a.Link.SetFaults(func(method string) memengine.Fault {
+		a.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Walk ByDue" { // a count is used again for 15 s
-				return memengine.Fault{Delay: time.Second}
+				return enginetest.Fault{Delay: time.Second}
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		k.Must(a.ResumeAll(ctx))
 		for range 60 {

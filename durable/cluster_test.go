@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // one returns the task of the key, and whether there is one.
@@ -102,7 +102,7 @@ func TestShutdown_leavesNoMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 100 {
 				kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
-					k.Nodes[1].Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: delay} })
+					k.Nodes[1].Link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: delay} })
 					k.After(sec)
 					k.Nodes[1].End()
 					k.After(sec)

@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // connect returns a scheduler over a separate link that is not a node of the cluster.
-func connect(k *kit.Kit) (*durable.Scheduler, *memengine.Link) {
+func connect(k *kit.Kit) (*durable.Scheduler, *enginetest.Link) {
 	k.T.Helper()
-	link := memengine.NewLink(k.Engine)
+	link := enginetest.NewLink(k.Engine)
 	s, err := durable.Connect(ctx, link, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		k.T.Fatal(err)
@@ -67,9 +68,9 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s, link := connect(k)
 		var asked []string
-		link.SetFaults(func(method string) memengine.Fault {
+		link.SetFaults(func(method string) enginetest.Fault {
 			asked = append(asked, method)
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		steps := []func() error{
 			func() error {
@@ -127,7 +128,7 @@ func TestConnect_doesEveryVerb_andIsNoMember(t *testing.T) {
 // Its delays follow the engine's clock, which it reads repeatedly.
 func TestConnect_asksForTheEnginesTime(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
-		k.Engine.Step(-time.Hour)
+		k.KV.Step(-time.Hour)
 		s, link := connect(k)
 		defer func() {
 			if err := s.Shutdown(ctx); err != nil {
@@ -144,7 +145,7 @@ func TestConnect_asksForTheEnginesTime(t *testing.T) {
 			}
 		}
 		adds("a", -time.Hour)
-		k.Engine.Step(3 * time.Hour)
+		k.KV.Step(3 * time.Hour)
 		k.After(lease)
 		adds("b", 2*time.Hour)
 
@@ -231,7 +232,7 @@ func TestConnect_toNothing(t *testing.T) {
 		t.Error("there is a scheduler without an engine")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		link := memengine.NewLink(memengine.New())
+		link := enginetest.NewLink(memory.New().Shared())
 		link.SetDown(true)
 		if _, err := durable.Connect(ctx, link); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("to an engine that is away: %v", err)

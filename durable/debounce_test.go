@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A burst and its end survive a restart.
@@ -43,8 +43,8 @@ func TestDebounce_onNodes_atTheSameTime(t *testing.T) {
 		const most, lasts = 2 * sec, 20 * sec
 		var all sync.WaitGroup
 		for i, m := range k.Nodes {
-			slow := memengine.Fault{Delay: time.Millisecond}
-			m.Link.SetFaults(func(string) memengine.Fault { return slow })
+			slow := enginetest.Fault{Delay: time.Millisecond}
+			m.Link.SetFaults(func(string) enginetest.Fault { return slow })
 			task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: most}
 			all.Go(func() {
 				for n := 0; time.Since(k.Begin) < lasts; n++ {
@@ -78,7 +78,7 @@ func TestDebounce_whoseWriteIsLate_isNoRunAtOnce(t *testing.T) {
 		task := durable.Task{Key: "a", Kind: "note", Delay: sec, MaxDelay: sec}
 		slow, other := k.Nodes[0], k.Nodes[1]
 		k.Must(other.SetTask(ctx, task))
-		slow.Link.Next("Commit", memengine.Fault{Delay: 4 * sec})
+		slow.Link.Next("Commit", enginetest.Fault{Delay: 4 * sec})
 		began := time.Since(k.Begin)
 		k.Must(slow.SetTask(ctx, task))
 		calls := k.RunsAfter(3 * sec)
@@ -96,11 +96,11 @@ func TestDebounce_onANode_isNotTriedAgain(t *testing.T) {
 		m := k.Nodes[0]
 		task := durable.Task{Key: "a", Kind: "note", Delay: 5 * sec, MaxDelay: 10 * sec}
 		var reads atomic.Int64
-		m.Link.SetFaults(func(method string) memengine.Fault {
+		m.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Get" {
 				reads.Add(1)
 			}
-			return memengine.Fault{Delay: each}
+			return enginetest.Fault{Delay: each}
 		})
 		brief, cancel := context.WithTimeout(ctx, callers*each)
 		defer cancel()

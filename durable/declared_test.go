@@ -15,8 +15,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
@@ -100,7 +100,7 @@ func TestSchedule_ofATaskThatStartsMeanwhile(t *testing.T) {
 		_, err := k.Nodes[1].Schedule(ctx, set)
 		k.Must(err)
 		k.After(800 * time.Millisecond)
-		k.Nodes[1].Link.Next("Commit", memengine.Fault{Delay: 500 * time.Millisecond})
+		k.Nodes[1].Link.Next("Commit", enginetest.Fault{Delay: 500 * time.Millisecond})
 		set.Version, set.Tasks[0].Payload = 1, []byte("x")
 		r, err := k.Nodes[1].Schedule(ctx, set)
 		k.Must(err)
@@ -123,7 +123,7 @@ func TestSchedule_ofARunningTask_whoseStartACrashLost(t *testing.T) {
 		_, err := k.On().Schedule(ctx, set)
 		k.Must(err)
 		k.After(3 * time.Second)
-		k.Engine.Restart()
+		k.Restart()
 		set.Version, set.Tasks[0].Payload = 1, []byte("x")
 		r, err := k.On().Schedule(ctx, set)
 		k.Must(err)
@@ -351,7 +351,7 @@ func TestSchedule_commitThatTakesLongerThanTheHold(t *testing.T) {
 		a, b := k.Nodes[0], k.Nodes[1]
 		old := durable.TaskSet{Prefix: "c/", Version: 1, Tasks: []durable.Task{{Key: "c/old", Kind: "k", Interval: time.Hour}}}
 		next := durable.TaskSet{Prefix: "c/", Version: 2, Tasks: []durable.Task{{Key: "c/new", Kind: "k", Interval: time.Hour}}}
-		a.Link.Next("Commit", memengine.Fault{Delay: 14 * time.Second})
+		a.Link.Next("Commit", enginetest.Fault{Delay: 14 * time.Second})
 		_, err := a.Schedule(ctx, old)
 		k.Must(err)
 		_, err = b.Schedule(ctx, next)
@@ -420,7 +420,7 @@ func TestSchedule_ofAProcessThatWasSuspended(t *testing.T) {
 		}
 		_, err := b.Schedule(ctx, set(1))
 		k.Must(err)
-		a.Link.Next("Walk ByKey", memengine.Fault{Delay: 8 * time.Second})
+		a.Link.Next("Walk ByKey", enginetest.Fault{Delay: 8 * time.Second})
 		var r durable.SetResult
 		done := make(chan error, 1)
 		go func() {
@@ -429,7 +429,7 @@ func TestSchedule_ofAProcessThatWasSuspended(t *testing.T) {
 			done <- err
 		}()
 		k.After(time.Second)
-		k.Engine.Step(time.Minute)
+		k.KV.Step(time.Minute)
 		k.After(time.Second)
 		r3, err := b.Schedule(ctx, set(3))
 		k.Must(err)
@@ -450,7 +450,7 @@ func TestSchedule_overlapAfterAProcessEnded(t *testing.T) {
 			return durable.TaskSet{Prefix: prefix, Tasks: []durable.Task{{Key: key, Kind: "k", Interval: time.Hour}}}
 		}
 		a, b := k.Nodes[0], k.Nodes[1]
-		a.Link.Next("Commit", memengine.Fault{Fail: true})
+		a.Link.Next("Commit", enginetest.Fault{Fail: true})
 		if _, err := a.Schedule(ctx, set("c/", "c/a")); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("without an answer: %v", err)
 		}
@@ -481,7 +481,7 @@ func TestSchedule_ofAVersionThatWasNotFinished_isNotReported(t *testing.T) {
 			k.Must(err)
 			set.Version, set.Tasks[0].Payload = 1, []byte("x")
 			link, n := k.Nodes[0].Link, 0
-			link.SetFaults(func(method string) (f memengine.Fault) {
+			link.SetFaults(func(method string) (f enginetest.Fault) {
 				if strings.HasPrefix(method, "Commit") {
 					f.Lose = n == at
 					n++
@@ -498,7 +498,7 @@ func TestSchedule_ofAVersionThatWasNotFinished_isNotReported(t *testing.T) {
 
 			next := durable.TaskSet{Prefix: "c/", Version: 2, Tasks: []durable.Task{{Key: "c/b", Kind: "k", Interval: time.Hour}}}
 			link.SetFaults(nil)
-			link.Next("Commit", memengine.Fault{Lose: true})
+			link.Next("Commit", enginetest.Fault{Lose: true})
 			if _, err := k.On().Schedule(ctx, next); err == nil {
 				t.Error("Schedule returns nil")
 			}

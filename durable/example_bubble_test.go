@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/timewheel/timewheeltest"
 )
 
@@ -81,9 +81,9 @@ func testOwnEngineInBubble(t *testing.T) {
 // In a test file this is func TestTakeOver(t *testing.T): two nodes, one of which is cut off from the engine.
 func testClusterInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, engine := context.Background(), memengine.New()
+		ctx, engine := context.Background(), memory.New().Shared()
 		sentBy := make(chan string, 10)
-		link := memengine.NewLink(engine) // of the first node
+		link := enginetest.NewLink(engine) // of the first node
 		s, err := durable.New(ctx, link, durable.WithNodeName("first"))
 		first := startInBubble(t, s, err, func(string) { sentBy <- "first" })
 		s, err = durable.New(ctx, engine, durable.WithNodeName("second"))

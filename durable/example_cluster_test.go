@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 // Two nodes share an engine. The task runs on a node that is alive when it is due.
 func ExampleNew_nodes() {
 	ctx := context.Background()
-	engine := memengine.New() // in a service: postgres.Open(ctx, url)
+	engine := memory.New().Shared() // in a service: postgres.Open(ctx, url)
 	ran := make(chan string)
 	var nodes []*durable.Scheduler
 	for _, name := range []string{"one", "two"} {
@@ -56,7 +57,7 @@ func ExampleNew_nodes() {
 // happen, or neither. Package durable/postgres has CompleteTx for that.
 func ExampleRun_Completion() {
 	ctx := context.Background()
-	engine := memengine.New()
+	engine := enginetest.NewLocks(memory.New().Shared()) // an engine with transactions
 	completed := make(chan error)
 	node, err := durable.New(ctx, engine)
 	if err != nil {
@@ -98,7 +99,7 @@ func ExampleRun_Completion() {
 // A program that only inspects and changes tasks, such as the command timewheel, is not a node.
 func ExampleConnect() {
 	ctx := context.Background()
-	engine := memengine.New() // or an engine of package durable/postgres
+	engine := memory.New().Shared() // or an engine of package durable/postgres
 	node, err := durable.New(ctx, engine, durable.WithNodeName("web-1"))
 	if err != nil {
 		log.Fatal(err)
@@ -146,7 +147,7 @@ func (r *refusing) Commit(ctx context.Context, by engine.MemberID, batches []eng
 // A failing engine makes verbs return errors. It does not stop the scheduler.
 func ExampleNew_away() {
 	ctx := context.Background()
-	e := &refusing{Engine: memengine.New(), full: true}
+	e := &refusing{Engine: memory.New().Shared(), full: true}
 	node, err := durable.New(ctx, e)
 	if err != nil {
 		log.Fatal(err)
@@ -176,7 +177,7 @@ func ExampleNodeStats() {
 			fmt.Println(is.OldestTransaction, is.DeadRows, is.Size, err)
 		}
 	}
-	engine := memengine.New()
+	engine := memory.New().Shared()
 	s, err := durable.New(context.Background(), engine)
 	if err != nil {
 		log.Fatal(err)

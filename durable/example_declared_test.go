@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A Report is the payload of a task.
@@ -67,7 +66,7 @@ func ExampleScheduler_Schedule() {
 // A node is drained before its machine is restarted: it finishes its runs, and the other nodes take over its tasks.
 func ExampleScheduler_Drain() {
 	ctx := context.Background()
-	engine := memengine.New() // or an engine of package durable/postgres
+	engine := memory.New().Shared() // or an engine of package durable/postgres
 	host := "web-1"
 	node, err := durable.New(ctx, engine, durable.WithNodeName(host[:min(len(host), durable.MaxNodeName)]))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -19,7 +19,7 @@ import (
 func ExampleWithParkRepeating() {
 	ctx := context.Background()
 	ended := make(chan durable.Attempt, 2)
-	s, err := durable.New(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()),
+	s, err := durable.New(ctx, memory.New().Shared(), durable.WithLogger(testkit.Quiet()),
 		durable.WithObserver(func(a durable.Attempt) { ended <- a }))
 	if err != nil {
 		log.Fatal(err)

@@ -12,14 +12,13 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The history of a kind: it keeps its last 10,000 attempts for a week. Another process reads them.
 func ExampleWithHistory() {
 	ctx := context.Background()
-	engine := memengine.New() // in production: postgres.Open
+	engine := memory.New().Shared() // in production: postgres.Open
 	node, err := durable.New(ctx, engine, durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)

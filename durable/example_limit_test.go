@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // One mail is sent at a time, and at most a hundred per second. The shops take turns, however many mails one of them
@@ -60,7 +59,7 @@ func ExampleWithConcurrency() {
 
 // All nodes share the provider's limit.
 func ExampleWithClusterRate() {
-	s, err := durable.New(context.Background(), memengine.New())
+	s, err := durable.New(context.Background(), memory.New().Shared())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -162,7 +161,7 @@ func ExampleScheduler_Counts() {
 // most of its workers run.
 func ExampleScheduler_Nodes() {
 	ctx := context.Background()
-	s, err := durable.New(ctx, memengine.New(), durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
+	s, err := durable.New(ctx, memory.New().Shared(), durable.WithNodeName("shop-1"), durable.WithLogger(testkit.Quiet()))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A Hold is the payload of a task that looks at an order again.
@@ -69,7 +68,7 @@ func ExampleKindOf() {
 // its second version. Without it, the other process would take the payload for one of the first.
 func ExampleKindOf_withoutHandler() {
 	ctx := context.Background()
-	engine := memengine.New() // or an engine of package durable/postgres
+	engine := memory.New().Shared() // or an engine of package durable/postgres
 	server, err := durable.Connect(ctx, engine)
 	if err != nil {
 		log.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -43,16 +43,16 @@ func TestD1_neverEarly_byTheEnginesClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
-				k.Engine.Step(c.before)
+				k.KV.Step(c.before)
 				k.Join(func(to engine.Engine) engine.Engine { return late{to, c.answer} }).Start().Link.SetFaults(
-					func(string) memengine.Fault { return memengine.Fault{Delay: c.question} })
+					func(string) enginetest.Fault { return enginetest.Fault{Delay: c.question} })
 				k.Join(nil).Start() // over a link without delays
 				for i, d := range []time.Duration{50 * time.Millisecond, time.Second, 4 * time.Second, 10 * time.Second} {
 					due := time.Since(k.Begin) + d
 					k.Nodes[i%2].Add(durable.Task{Key: "k", Kind: "note", Delay: d})
 					if d > 2*time.Second {
 						k.After(d - 2*time.Second/3) // it is claimed by now
-						k.Engine.Step(c.meanwhile)
+						k.KV.Step(c.meanwhile)
 						due -= c.meanwhile
 					}
 					k.After(d + 20*time.Second)
@@ -181,7 +181,7 @@ func TestD2_startsThatAreConfirmedTogether(t *testing.T) {
 			a := k.Join(func(to engine.Engine) engine.Engine {
 				return &suspended{flawed{to, fault}, func() { calls.Add(1) }}
 			}, durable.WithPoolSize(tasks)).Start()
-			a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 2 * time.Millisecond} })
+			a.Link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: 2 * time.Millisecond} })
 			b := k.Join(nil) // it starts nothing
 			var all []durable.Task
 			for i := range tasks {
@@ -259,7 +259,7 @@ func TestD3_whatIsOverdueOfADeadNode_runsInTime(t *testing.T) {
 	for _, of := range []struct{ lease, each, before time.Duration }{{lease, sec / 10, sec}, {20 * sec, sec, 5 * sec}} {
 		for after := time.Duration(0); after < of.before; after += of.each {
 			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				k.Engine = memengine.New()
+				k.Share()
 				a := k.Join(nil, durable.WithLease(of.lease)).Start()
 				k.After(after)
 				b := k.Join(nil, durable.WithLease(of.lease)).Start()
@@ -283,7 +283,7 @@ func TestD3_shutdownWhoseLeaveFails_triesAgain(t *testing.T) {
 		k.After(lease)
 		due := time.Since(k.Begin) + 300*time.Millisecond
 		a.Add(durable.Task{Key: "k", Kind: "note", Delay: 300 * time.Millisecond})
-		a.Link.Next("Leave", memengine.Fault{Fail: true})
+		a.Link.Next("Leave", enginetest.Fault{Fail: true})
 		a.End()
 		if all, err := membersOf(k.Engine); len(all) != 1 || err != nil {
 			t.Errorf("after Shutdown there are %+v, %v", all, err)
@@ -356,7 +356,7 @@ func TestD4_aSuspendedNode_entersOnlyWhatWasConfirmed(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {
 		takenOver := make(chan []engine.Stored, 1)
 		s := &suspended{meanwhile: sync.OnceFunc(func() {
-			k.Engine.Step(2 * lease)
+			k.KV.Step(2 * lease)
 			other, now, err := k.Engine.Join(ctx, "other", lease)
 			k.Must(err)
 			if names, err := k.Engine.Reap(ctx); err != nil || fmt.Sprint(names) != "[node 1]" {
@@ -454,8 +454,8 @@ func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 func TestD5_aStartThatIsConfirmedAgain_countsOnce(t *testing.T) {
 	const attempts = 2
 	kit.OnNodes(t, attempts+1, func(t *testing.T, k *kit.Kit) {
-		lose := memengine.Fault{Lose: true}
-		late := memengine.Fault{Delay: 150 * time.Millisecond}
+		lose := enginetest.Fault{Lose: true}
+		late := enginetest.Fault{Delay: 150 * time.Millisecond}
 		handleEach(k, "deadly", func(m *kit.Node) durable.Handler {
 			return func(ctx context.Context, _ durable.Run) error {
 				m.Link.SetDown(true)
@@ -485,7 +485,7 @@ func TestD5_aStartThatIsRefusedAfterALostAnswer_isNotAnAttempt(t *testing.T) {
 		a := k.Nodes[0]
 		a.Handle("once", func(context.Context, durable.Run) error { return nil },
 			durable.WithRetry(1, time.Second, time.Second))
-		a.Link.Next("Confirm", memengine.Fault{Lose: true})
+		a.Link.Next("Confirm", enginetest.Fault{Lose: true})
 		a.Add(durable.Task{Key: "k", Kind: "once", Delay: 500 * time.Millisecond})
 		k.After(550 * time.Millisecond) // it is confirmed, and the node will ask again
 		tx := k.Engine.Begin()
@@ -506,7 +506,7 @@ func TestD6_lostAnswers(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
 		task := func(key string) durable.Task { return durable.Task{Key: key, Kind: "note", Delay: time.Second} }
-		lose := func() { a.Link.Next("Commit", memengine.Fault{Lose: true}) }
+		lose := func() { a.Link.Next("Commit", enginetest.Fault{Lose: true}) }
 		lose()
 		a.Add(task("added"), task("too"))
 		lose()
@@ -526,9 +526,9 @@ func TestD6_lostAnswers(t *testing.T) {
 		if err := a.RemoveTask(ctx, "removed"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("a removal whose answer is lost: %v", err)
 		}
-		a.Link.Next("Commit", memengine.Fault{Fail: true})
+		a.Link.Next("Commit", enginetest.Fault{Fail: true})
 		err := a.AddTask(ctx, task("lost"))
-		if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, memengine.ErrFault) {
+		if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, enginetest.ErrFault) {
 			t.Errorf("an add that fails: %v", err)
 		}
 		k.Gone("lost")
@@ -557,12 +557,12 @@ func TestD6_lostAnswers_ofTheNodesOwnCalls(t *testing.T) {
 				}
 				for _, m := range k.Nodes {
 					calls := 0
-					m.Link.SetFaults(func(of string) memengine.Fault {
+					m.Link.SetFaults(func(of string) enginetest.Fault {
 						if of == method {
 							calls++
 						}
 						faulty := of == method && calls%3 != 0
-						return memengine.Fault{Lose: faulty && lost, Fail: faulty && !lost}
+						return enginetest.Fault{Lose: faulty && lost, Fail: faulty && !lost}
 					})
 				}
 				k.After(20 * time.Second)
@@ -587,7 +587,7 @@ func TestD6_anotherNodesTaskOfTheSameInstant_isNotItsOwn(t *testing.T) {
 		a, b := k.Nodes[0], k.Nodes[1]
 		task := durable.Task{Key: "k", Kind: "note", Delay: hour}
 		b.Add(task)
-		a.Link.Next("Commit", memengine.Fault{Fail: true}) // and a does not know that it has had no effect
+		a.Link.Next("Commit", enginetest.Fault{Fail: true}) // and a does not know that it has had no effect
 		if err := a.AddTask(ctx, task); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the error is %v", err)
 		}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 
 	"github.com/sirupsen/logrus"
@@ -87,7 +87,7 @@ func TestHistory_ofABurst(t *testing.T) {
 // While the engine is away, a node remembers the attempts and writes them later, once each: also when only the answers
 // were lost.
 func TestHistory_afterAnOutage(t *testing.T) {
-	for name, fault := range map[string]memengine.Fault{"fails": {Fail: true}, "lost answers": {Lose: true}} {
+	for name, fault := range map[string]enginetest.Fault{"fails": {Fail: true}, "lost answers": {Lose: true}} {
 		t.Run(name, func(t *testing.T) {
 			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 				k.Handle("k", ok, durable.WithHistory(1000, time.Hour))
@@ -96,11 +96,11 @@ func TestHistory_afterAnOutage(t *testing.T) {
 					k.On().Add(durable.Task{Key: key, Kind: "k", Delay: time.Second + time.Duration(i)*300*time.Millisecond})
 				}
 				for _, n := range k.Nodes {
-					n.Link.SetFaults(func(method string) memengine.Fault {
+					n.Link.SetFaults(func(method string) enginetest.Fault {
 						if method == "Commit Notes" {
 							return fault
 						}
-						return memengine.Fault{}
+						return enginetest.Fault{}
 					})
 				}
 				k.After(10 * time.Second)
@@ -178,7 +178,7 @@ func TestHistory_ofTheLastSeconds(t *testing.T) {
 // nothing to it, and reads it as the others do.
 func TestHistory_duringARollingDeployment(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Engine = memengine.New()
+		k.Share()
 		deploy := func(name string, opts ...durable.KindOption) *kit.Node {
 			n := k.Join(nil, durable.WithNodeName(name)).Start()
 			n.Handle("k", ok, opts...)
@@ -260,10 +260,10 @@ func TestHistory_thatCannotBeWritten_isLogged(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&out)
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Engine = memengine.New()
+		k.Share()
 		n := k.Join(nil, durable.WithLogger(log)).Start()
 		n.Handle("k", func(context.Context, durable.Run) error { return nil }, durable.WithHistory(100, time.Hour))
-		n.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Commit Notes"} })
+		n.Link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Fail: method == "Commit Notes"} })
 		n.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Second, Times: 5})
 		k.After(17 * time.Second)
 		k.Gone("a")
@@ -355,11 +355,11 @@ func TestHistory_readsEndWithShutdown(t *testing.T) {
 			t.Errorf("without a limit: %+v, %v", h, err)
 		}
 		n := k.Nodes[0]
-		n.Link.SetFaults(func(method string) memengine.Fault {
+		n.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Walk Notes" {
-				return memengine.Fault{Delay: time.Hour}
+				return enginetest.Fault{Delay: time.Hour}
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		read := make(chan error, 1)
 		go func() {
@@ -468,12 +468,12 @@ func TestHistory_afterAClockThatWasAhead(t *testing.T) {
 	const most = 20
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		k.Handle("k", ok, durable.WithHistory(most, time.Hour))
-		k.Engine.Step(tooFar)
+		k.KV.Step(tooFar)
 		for i := range 3 * most {
 			k.Add(durable.Task{Key: fmt.Sprint("ahead ", i), Kind: "k", Delay: time.Second})
 		}
 		k.After(time.Minute)
-		k.Engine.Step(-tooFar)
+		k.KV.Step(-tooFar)
 		k.Add(durable.Task{Key: "today", Kind: "k", Interval: 3 * time.Second, Times: 100})
 		k.After(6 * time.Minute)
 		all := pastKeys(k, durable.HistoryQuery{})
@@ -489,8 +489,8 @@ func TestAttempt_hasTheEnginesClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
 		var observed []durable.Attempt
 		kit.In(t, func(t *testing.T, k *kit.Kit) {
-			k.Engine = memengine.New()
-			k.Engine.Step(ahead)
+			k.Share()
+			k.KV.Step(ahead)
 			k.Join(nil, durable.WithObserver(func(a durable.Attempt) { observed = append(observed, a) })).Start()
 			late := time.Duration(-1)
 			k.Handle("k", func(_ context.Context, run durable.Run) error {

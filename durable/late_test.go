@@ -12,8 +12,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A release that the node has given up may arrive while the task is running there. It does not free the task for
@@ -29,7 +29,7 @@ func TestRelease_thatIsLate_freesNoRun(t *testing.T) {
 		})
 		m := k.Nodes[0]
 		m.Add(durable.Task{Key: "a", Kind: "k", Delay: sec / 2})
-		m.Link.Next("Release", memengine.Fault{Delay: 2 * lease})
+		m.Link.Next("Release", enginetest.Fault{Delay: 2 * lease})
 		k.Must(m.PauseKind(ctx, "k"))
 		k.After(sec / 10) // it is being given back
 		k.Must(m.ResumeKind(ctx, "k"))
@@ -48,7 +48,7 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 		a.Handle("long", func(context.Context, durable.Run) error { <-end; return nil })
 		k.Handle("once", func(context.Context, durable.Run) error { return nil }, durable.WithRetry(1, sec, sec))
 		k.After(lease)
-		a.Link.Next("Confirm", memengine.Fault{Lose: true})
+		a.Link.Next("Confirm", enginetest.Fault{Lose: true})
 		a.Add(durable.Task{Key: "once", Kind: "once", Delay: sec / 10})
 		a.Add(durable.Task{Key: "long", Kind: "long", Delay: sec/10 + 2*tick})
 		calls := k.RunsAfter(2 * lease)
@@ -62,11 +62,11 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 // A pause that its caller has given up, and that arrives after a resumption has returned, has no effect. This holds
 // even if the resumption found nothing paused, its own call failed or its answer was lost.
 func TestPauseAll_thatIsLate_undoesNoResumption(t *testing.T) {
-	for _, f := range []memengine.Fault{{}, {Fail: true}, {Lose: true}} {
+	for _, f := range []enginetest.Fault{{}, {Fail: true}, {Lose: true}} {
 		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 			m := k.Nodes[0]
 			k.After(sec) // the engine's time is noted
-			m.Link.Next("Commit Notes", memengine.Fault{Delay: 2 * lease}, f)
+			m.Link.Next("Commit Notes", enginetest.Fault{Delay: 2 * lease}, f)
 			gaveUp, cancel := context.WithTimeout(ctx, sec/2)
 			defer cancel()
 			if err := m.PauseAll(gaveUp); !errors.Is(err, context.DeadlineExceeded) {
@@ -94,7 +94,7 @@ func TestClaim_thatIsLate_losesNoTask(t *testing.T) {
 			m := k.Nodes[0]
 			k.After(lease)
 			var arrives time.Time
-			m.Link.SetFaults(func(method string) (f memengine.Fault) {
+			m.Link.SetFaults(func(method string) (f enginetest.Fault) {
 				if method == "Claim" && arrives.IsZero() {
 					f.Delay = by
 					arrives = time.Now().Add(f.Delay)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A ledger records a simulation from outside the nodes. It sits between the links of the nodes and the engine, and sees
@@ -978,7 +978,7 @@ func (l *ledger) Count(ctx context.Context) ([]engine.KindCount, error) {
 }
 
 // commit commits a user's transaction with one write.
-func (l *ledger) commit(tx *memengine.Tx, w engine.Write) {
+func (l *ledger) commit(tx *enginetest.Transaction, w engine.Write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := tx.Commit(); err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -449,12 +449,12 @@ func TestLimit_ofAPartThatEnds_whileItsTasksAreClaimed(t *testing.T) {
 		}
 		k.After(3 * sec)
 		asked := 0
-		second.Link.SetFaults(func(method string) memengine.Fault {
+		second.Link.SetFaults(func(method string) enginetest.Fault {
 			if method != "Claim Fair" {
-				return memengine.Fault{}
+				return enginetest.Fault{}
 			}
 			asked++
-			return memengine.Fault{Delay: 800 * time.Millisecond, Fail: true}
+			return enginetest.Fault{Delay: 800 * time.Millisecond, Fail: true}
 		})
 		k.After(3 * sec)
 		handle(first)
@@ -475,7 +475,7 @@ func TestLimit_renewalThatIsLate_hidesNoNode(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		late, other := k.Nodes[0], k.Nodes[1]
 		k.After(lease)
-		late.Link.Next("Renew", memengine.Fault{Delay: 7 * lease / 10}) // it is given up after half a lease
+		late.Link.Next("Renew", enginetest.Fault{Delay: 7 * lease / 10}) // it is given up after half a lease
 		k.After(lease / 2)
 		late.Handle("k", sleeper(0), durable.WithClusterConcurrency(1))
 		seen, hidden := 0, 0
@@ -509,7 +509,7 @@ func (w *turnsWatch) Claim(ctx context.Context, r engine.ClaimRequest) (engine.C
 		return w.Engine.Claim(ctx, r)
 	}
 	if w.after = append(w.after, r.Group); len(w.after)%2 == 0 {
-		return engine.Claims{}, memengine.ErrFault
+		return engine.Claims{}, enginetest.ErrFault
 	}
 	return w.Engine.Claim(ctx, r)
 }
@@ -692,7 +692,7 @@ func TestLimit_rateWhileTheEngineIsSlow(t *testing.T) {
 		for i := range 3 * n {
 			m.Add(durable.Task{Key: fmt.Sprint(i), Kind: "k", Delay: sec})
 		}
-		m.Link.SetFaults(func(method string) (f memengine.Fault) {
+		m.Link.SetFaults(func(method string) (f enginetest.Fault) {
 			if at := time.Since(k.Begin); method == "Confirm" && at > 2*sec && at < 2*sec+sec/3 {
 				f.Delay = 2*sec + sec/3 - at
 			}

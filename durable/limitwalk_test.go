@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -55,7 +56,7 @@ func walkLimits(t *testing.T, seed uint64) *ledger {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // events of one instant happen mostly in the same order
 	var l *ledger
 	synctest.Test(t, func(t *testing.T) {
-		w := &limitWalk{simulation: &simulation{seed: seed, engine: memengine.New(), lease: simLease}, t: t}
+		w := &limitWalk{simulation: &simulation{seed: seed, engine: memory.New().Shared(), lease: simLease}, t: t}
 		w.ledger = newLedger(w.engine, simLease, walkAttempts)
 		w.draw = w.draws("walk")
 		l = w.ledger
@@ -228,8 +229,8 @@ func (w *limitWalk) step() {
 }
 
 // fault returns a random fault.
-func (w *limitWalk) fault() memengine.Fault {
-	f := memengine.Fault{Delay: time.Duration(w.draw.Int64N(int64(6 * simLease)))}
+func (w *limitWalk) fault() enginetest.Fault {
+	f := enginetest.Fault{Delay: time.Duration(w.draw.Int64N(int64(6 * simLease)))}
 	f.Fail, f.Lose = w.draw.IntN(3) == 0, w.draw.IntN(3) == 0
 	return f
 }

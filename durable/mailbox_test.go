@@ -12,13 +12,13 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // inquired starts a run of 20 seconds on a node whose next writes have these faults, while another node asks for its
 // end. The third node is cut off, so that the question stays open until that node is reaped.
-func inquired(t *testing.T, faults ...memengine.Fault) {
+func inquired(t *testing.T, faults ...enginetest.Fault) {
 	kit.OnNodes(t, 3, func(t *testing.T, k *kit.Kit) {
 		k.Handle("brief", func(context.Context, durable.Run) error { time.Sleep(20 * sec); return nil })
 		k.Nodes[0].Add(durable.Task{Key: "a", Kind: "brief", Delay: sec})
@@ -51,7 +51,7 @@ func inquired(t *testing.T, faults ...memengine.Fault) {
 
 // An answer that was lost or comes late replaces no later one, and leaves nothing behind.
 func TestRemoveTaskWait_answersThatAreLostOrLate(t *testing.T) {
-	for _, faults := range [][]memengine.Fault{
+	for _, faults := range [][]enginetest.Fault{
 		{{}},
 		{{Lose: true}},
 		{{Fail: true}, {Lose: true}, {Lose: true}},
@@ -105,17 +105,17 @@ func TestQuestion_ofWhomIsGone_isKeptForADay(t *testing.T) {
 func TestQuestion_thatCannotBeDeleted_keepsItsAnswers(t *testing.T) {
 	for i := range 3 {
 		kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
-			k.After(sec)                           // the engine's time is noted
-			faults := make([]memengine.Fault, i+1) // the first call asks
+			k.After(sec)                            // the engine's time is noted
+			faults := make([]enginetest.Fault, i+1) // the first call asks
 			a, fail := k.Nodes[0], false
-			a.Link.SetFaults(func(method string) memengine.Fault {
+			a.Link.SetFaults(func(method string) enginetest.Fault {
 				if fail = fail || method == "Commit Notes" && len(faults) == 0; fail {
-					return memengine.Fault{Fail: method == "Commit Notes" || method == "Walk Notes"}
+					return enginetest.Fault{Fail: method == "Commit Notes" || method == "Walk Notes"}
 				}
 				if method == "Commit Notes" {
 					faults = faults[1:]
 				}
-				return memengine.Fault{}
+				return enginetest.Fault{}
 			})
 			if _, err := a.Cancel(ctx, "a"); err != nil {
 				t.Error(err)
@@ -155,11 +155,11 @@ func TestQuestion_thatIsNotUnderstood_isLeftAlone(t *testing.T) {
 func TestCancel_onTheOnlyNode_writesNothing(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		var wrote atomic.Bool
-		k.Nodes[0].Link.SetFaults(func(method string) memengine.Fault {
+		k.Nodes[0].Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Commit Notes" {
 				wrote.Store(true)
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		if ran, err := k.Nodes[0].Cancel(ctx, "a"); ran || err != nil || wrote.Load() {
 			t.Errorf("Cancel: %v, %v, and wrote: %v", ran, err, wrote.Load())

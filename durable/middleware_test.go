@@ -15,7 +15,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -163,7 +162,7 @@ func TestDeclare_withoutAHandler_waits(t *testing.T) {
 			}
 		}
 	})
-	if _, err := durable.Connect(ctx, memengine.New(), durable.WithMiddleware(nil)); err == nil {
+	if _, err := durable.Connect(ctx, memory.New().Shared(), durable.WithMiddleware(nil)); err == nil {
 		t.Error("nil is a middleware")
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -23,7 +22,7 @@ func BenchmarkNode(b *testing.B) {
 	for _, callers := range []int{1, 64, 1024} {
 		for name, delay := range map[string]time.Duration{"far": time.Hour, "near": 700 * time.Millisecond} {
 			b.Run(fmt.Sprint(name, "/", callers, " callers"), func(b *testing.B) {
-				s, err := durable.New(ctx, memengine.New(), durable.WithLogger(testkit.Quiet()))
+				s, err := durable.New(ctx, memory.New().Shared(), durable.WithLogger(testkit.Quiet()))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -70,7 +69,7 @@ func BenchmarkNode_limit(b *testing.B) {
 		{"all nodes", []durable.KindOption{durable.WithClusterConcurrency(3 * 2048)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			engine := memengine.New()
+			engine := memory.New().Shared()
 			var ran, first, last atomic.Int64
 			h := func(context.Context, durable.Run) error {
 				n := ran.Add(1)

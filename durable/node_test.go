@@ -16,8 +16,9 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
@@ -56,7 +57,7 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 		a := k.Nodes[0]
 		const callers = 100
 		set := func(unit time.Duration) (errs []error) {
-			brief := memengine.Fault{Delay: 10 * time.Millisecond}
+			brief := enginetest.Fault{Delay: 10 * time.Millisecond}
 			a.Link.Next("Commit", brief, brief)
 			var all sync.WaitGroup
 			errs = make([]error, callers)
@@ -71,7 +72,7 @@ func TestNode_manySetAKey_shareACommit(t *testing.T) {
 			return errs
 		}
 		// A caller that gives up does not end a call that others wait for.
-		slow := memengine.Fault{Delay: 200 * time.Millisecond}
+		slow := enginetest.Fault{Delay: 200 * time.Millisecond}
 		a.Link.Next("Commit", slow, slow, slow) // the third one serves the last two callers
 		for i, wait := range []time.Duration{time.Second, time.Second, time.Second, slow.Delay / 2} {
 			go func() {
@@ -240,7 +241,7 @@ func (c *counted) Reap(ctx context.Context) ([]string, error) {
 // renewal, and not more often while no lease has expired.
 func TestNode_idle_claimsSeldom(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Engine = memengine.New()
+		k.Share()
 		var c *counted
 		k.Join(func(to engine.Engine) engine.Engine {
 			c = &counted{Engine: to}
@@ -261,7 +262,7 @@ func TestNode_idle_claimsSeldom(t *testing.T) {
 // Tasks due at one tick are confirmed with one call, and tasks that wait for a limit with one call each.
 func TestNode_whatIsDueAtOneTick_isConfirmedTogether(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Engine = memengine.New()
+		k.Share()
 		var c *counted
 		a := k.Join(func(to engine.Engine) engine.Engine {
 			c = &counted{Engine: to}
@@ -306,7 +307,7 @@ func TestNode_engineAway(t *testing.T) {
 		for _, err := range []error{a.AddTask(ctx, task), a.SetTask(ctx, task), a.RemoveTask(ctx, "k"),
 			a.Reschedule(ctx, "k", time.Hour), getErr, historyErr,
 			allError(a.Scheduler)} {
-			if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, memengine.ErrFault) {
+			if !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, enginetest.ErrFault) {
 				t.Errorf("while the engine is away: %v", err)
 			}
 		}
@@ -392,7 +393,7 @@ func TestNode_recordsOfALaterVersion_areLeftToOthers(t *testing.T) {
 
 // Bad arguments of Join.
 func TestJoin_refuses(t *testing.T) {
-	engine := memengine.New()
+	engine := memory.New().Shared()
 	for name, err := range map[string]error{
 		"engine is nil":                 joinError(nil),
 		"name of the node has 0 bytes":  joinError(engine, durable.WithNodeName("")),
@@ -403,9 +404,9 @@ func TestJoin_refuses(t *testing.T) {
 			t.Errorf("want %q, got %v", name, err)
 		}
 	}
-	link := memengine.NewLink(engine)
+	link := enginetest.NewLink(engine)
 	link.SetDown(true)
-	if err := joinError(link); !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, memengine.ErrFault) {
+	if err := joinError(link); !errors.Is(err, durable.ErrUnavailable) || !errors.Is(err, enginetest.ErrFault) {
 		t.Errorf("an engine that is away: %v", err)
 	}
 }
@@ -459,7 +460,7 @@ func TestShutdown_afterACommitHasFailed_writesTheEndOfTheRun(t *testing.T) {
 		a.Handle("k", func(context.Context, durable.Run) error { <-end; return nil })
 		a.Add(durable.Task{Key: "a", Kind: "k"})
 		k.After(sec)
-		a.Link.Next("Commit", memengine.Fault{Fail: true})
+		a.Link.Next("Commit", enginetest.Fault{Fail: true})
 		close(end)
 		synctest.Wait()
 		a.End()
@@ -537,7 +538,7 @@ func TestShutdown_givesUpALock_thatOneOfAGroupHasMet(t *testing.T) {
 		tx := k.Engine.Begin()
 		defer tx.Rollback()
 		k.Must(tx.Lock(ctx, "locked"))
-		m.Link.Next("Commit", memengine.Fault{Delay: 5 * time.Millisecond}, memengine.Fault{Delay: 5 * time.Millisecond})
+		m.Link.Next("Commit", enginetest.Fault{Delay: 5 * time.Millisecond}, enginetest.Fault{Delay: 5 * time.Millisecond})
 		add := func(key string) {
 			go func() { _ = m.AddTask(ctx, durable.Task{Key: key, Kind: "note", Delay: hour}) }()
 			synctest.Wait()
@@ -577,7 +578,7 @@ func TestNode_saysThatTheEngineIsBack_thoughItsLoggerIsSlow(t *testing.T) {
 			m.Link.SetDown(true)
 			k.After(sec)
 			if ends {
-				k.Engine.Expire(m.Name)
+				k.After(lease)
 				if _, err := k.Engine.Reap(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -690,17 +691,17 @@ func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
 		k.Handle("long", sleeper(time.Minute))
 		leaving.Add(durable.Task{Key: "long", Kind: "long"})
 		k.After(sec)
-		leaving.Link.SetFaults(func(method string) memengine.Fault {
+		leaving.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Claim" {
-				return memengine.Fault{Delay: 300 * time.Millisecond}
+				return enginetest.Fault{Delay: 300 * time.Millisecond}
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
-		stays.Link.SetFaults(func(method string) memengine.Fault {
+		stays.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Claim" {
-				return memengine.Fault{Delay: 350 * time.Millisecond}
+				return enginetest.Fault{Delay: 350 * time.Millisecond}
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		k.After(sec)
 		k.Runs()

@@ -18,9 +18,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -40,7 +40,7 @@ func TestOperate_onNodes(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine := memengine.New()
+				engine := memory.New().Shared()
 				suite.TestOperate(t, func(t *testing.T, opts ...durable.Option) (all []*durable.Scheduler) {
 					return join(t, engine, nodes, opts...)
 				})
@@ -186,7 +186,7 @@ func TestBulk_runNow_ofRepeatingTasks_ends(t *testing.T) {
 		for i := range 50 {
 			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: hour, Interval: sec, Times: durable.Forever})
 		}
-		a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 200 * time.Millisecond} })
+		a.Link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: 200 * time.Millisecond} })
 		if n, err := a.Bulk(ctx, durable.Query{}, durable.DoRunNow); n != 50 || err != nil {
 			t.Errorf("Bulk has run %d, %v", n, err)
 		}
@@ -289,12 +289,12 @@ func TestCensus_ofAnEngine_isNotCountedOften(t *testing.T) {
 		a := k.Nodes[0]
 		counts := 0
 		count := func(d time.Duration) {
-			a.Link.SetFaults(func(method string) memengine.Fault {
+			a.Link.SetFaults(func(method string) enginetest.Fault {
 				if method != "Count" {
-					return memengine.Fault{}
+					return enginetest.Fault{}
 				}
 				counts++
-				return memengine.Fault{Delay: d}
+				return enginetest.Fault{Delay: d}
 			})
 		}
 		count(time.Second)
@@ -342,7 +342,7 @@ func TestBulkStep_continues(t *testing.T) {
 			return durable.New(ctx, memory.New().Engine(), opts...)
 		},
 		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
-			return durable.New(ctx, memengine.New(), opts...)
+			return durable.New(ctx, memory.New().Shared(), opts...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -462,13 +462,13 @@ func TestCatchUp_ofACountThatTakesLong_isLessTheStartsSince(t *testing.T) {
 		m := k.Nodes[0]
 		overdueOn(k, tasks)
 		k.After(3 * sec)
-		m.Link.Next("Walk ByDue", memengine.Fault{Delay: 20 * time.Millisecond})
+		m.Link.Next("Walk ByDue", enginetest.Fault{Delay: 20 * time.Millisecond})
 		first, err := m.CatchUp(ctx)
 		if err != nil || first.Left < tasks/2 {
 			t.Fatalf("%+v, %v, %d have run", first, err, len(k.Runs()))
 		}
 		k.After(sec)
-		m.Link.Next("Walk ByDue", memengine.Fault{Fail: true}) // it is not counted again
+		m.Link.Next("Walk ByDue", enginetest.Fault{Fail: true}) // it is not counted again
 		again, err := m.CatchUp(ctx)
 		if started := first.Left - again.Left; err != nil || started < perSecond*9/10 || started > perSecond*11/10 {
 			t.Errorf("a second after %+v it is %+v, %v", first, again, err)

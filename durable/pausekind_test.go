@@ -18,8 +18,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/sirupsen/logrus"
 )
@@ -280,9 +280,9 @@ func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		other, _ := connect(k)
 		k.Add(durable.Task{Key: "a", Kind: "note", Interval: 100 * time.Millisecond, Times: durable.Forever})
-		for _, fault := range []memengine.Fault{{Fail: true}, {Lose: true}, {Delay: time.Hour}} {
+		for _, fault := range []enginetest.Fault{{Fail: true}, {Lose: true}, {Delay: time.Hour}} {
 			k.After(5 * time.Second)
-			k.Link.SetFaults(func(method string) (f memengine.Fault) {
+			k.Link.SetFaults(func(method string) (f enginetest.Fault) {
 				if method == "Walk Notes" {
 					f = fault
 				}
@@ -307,7 +307,7 @@ func TestPauseKind_aNodeThatDoesNotKnow_startsNothing(t *testing.T) {
 }
 
 // unstarted fails the test unless no node holds the task, and no start of it is counted.
-func unstarted(t *testing.T, e *memengine.Engine, key string) {
+func unstarted(t *testing.T, e engine.Engine, key string) {
 	t.Helper()
 	if stored, ok, err := one(e, key); err != nil || !ok || stored.Starts != 0 || stored.Owner != 0 {
 		t.Errorf("%+v, %v", stored, err)
@@ -333,7 +333,7 @@ func TestPauseKind_confirmedWhileUnknown_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
 		other, _ := connect(k)
-		s.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
+		s.Link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Fail: method == "Walk Notes"} })
 		k.After(3 * time.Second)
 		s.Add(durable.Task{Key: "a", Kind: "note", Delay: time.Second})
 		k.After(3 * time.Second)
@@ -356,11 +356,11 @@ func TestPauseKind_confirmedAsTheNodeForgets_isNoAttempt(t *testing.T) {
 		other, _ := connect(k)
 		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 2400 * time.Millisecond})
 		k.After(600 * time.Millisecond) // it has read the settings, which are valid for two seconds
-		s.Link.SetFaults(func(method string) memengine.Fault {
+		s.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Confirm" {
-				return memengine.Fault{Delay: 200 * time.Millisecond}
+				return enginetest.Fault{Delay: 200 * time.Millisecond}
 			}
-			return memengine.Fault{Fail: method == "Walk Notes"}
+			return enginetest.Fault{Fail: method == "Walk Notes"}
 		})
 		k.Must(other.PauseKind(ctx, "note"))
 		k.After(4 * time.Second)
@@ -380,7 +380,7 @@ func TestPauseKind_confirmedWithALostAnswer_isNoAttempt(t *testing.T) {
 		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 			s := k.Nodes[0]
 			s.Add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond})
-			s.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Confirm"} })
+			s.Link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Lose: method == "Confirm"} })
 			k.After(500*time.Millisecond + after)
 			k.Must(s.PauseKind(ctx, "note"))
 			s.Link.SetFaults(nil)
@@ -503,21 +503,21 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 			}
 		}
 		// The faults are meant for the calls of this test, so they wait until the node has ended its own.
-		next := func(method string, f memengine.Fault) {
+		next := func(method string, f enginetest.Fault) {
 			synctest.Wait()
 			k.Link.Next(method, f)
 		}
-		next("Commit Notes", memengine.Fault{Lose: true})
+		next("Commit Notes", enginetest.Fault{Lose: true})
 		if err := k.PauseKind(ctx, "k"); err != nil {
 			t.Errorf("the answer was lost: %v", err)
 		}
 		is(true)
-		next("Commit Notes", memengine.Fault{Fail: true})
+		next("Commit Notes", enginetest.Fault{Fail: true})
 		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the call failed: %v", err)
 		}
 		is(true)
-		next("Walk Notes", memengine.Fault{Fail: true})
+		next("Walk Notes", enginetest.Fault{Fail: true})
 		if err := k.ResumeKind(ctx, "k"); !errors.Is(err, durable.ErrUnavailable) {
 			t.Errorf("the question failed: %v", err)
 		}
@@ -546,7 +546,7 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
-		s.Link.Next("Confirm", memengine.Fault{Delay: 50 * time.Millisecond})
+		s.Link.Next("Confirm", enginetest.Fault{Delay: 50 * time.Millisecond})
 		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond},
 			durable.Task{Key: "b", Kind: "note", Delay: 600 * time.Millisecond})
 		k.After(520 * time.Millisecond) // the start of a is being confirmed
@@ -569,8 +569,8 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		k.Add(durable.Task{Key: "due", Kind: "note", Delay: 4900 * time.Millisecond},
 			durable.Task{Key: "soon", Kind: "note", Delay: 5250 * time.Millisecond})
-		claims := func(fault memengine.Fault) {
-			k.Link.SetFaults(func(method string) (f memengine.Fault) {
+		claims := func(fault enginetest.Fault) {
+			k.Link.SetFaults(func(method string) (f enginetest.Fault) {
 				if method == "Claim" {
 					f = fault
 				}
@@ -578,9 +578,9 @@ func TestPauseKind_claimedMeanwhile_isGivenBack(t *testing.T) {
 			})
 		}
 		k.After(3500 * time.Millisecond)
-		claims(memengine.Fault{Fail: true})
-		k.After(850 * time.Millisecond)                        // the node claims every tenth of a second, twice
-		claims(memengine.Fault{Delay: 700 * time.Millisecond}) // until after due is due, and before soon is
+		claims(enginetest.Fault{Fail: true})
+		k.After(850 * time.Millisecond)                         // the node claims every tenth of a second, twice
+		claims(enginetest.Fault{Delay: 700 * time.Millisecond}) // until after due is due, and before soon is
 		k.After(150 * time.Millisecond)
 		k.Must(k.PauseKind(ctx, "note"))
 		k.Link.SetFaults(nil)
@@ -649,7 +649,7 @@ func TestResumeKind_whoseClaimIsLost_makesNoFlood(t *testing.T) {
 		k.Must(k.PauseKind(ctx, "note"))
 		k.Add(all...)
 		k.After(time.Minute)
-		k.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Lose: method == "Claim"} })
+		k.Link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Lose: method == "Claim"} })
 		k.Must(k.ResumeKind(ctx, "note"))
 		k.After(500 * time.Millisecond)
 		k.Link.SetFaults(nil)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // onSlowOnes runs a test on a scheduler with a slow store, and on a node with a slow engine. It is started, and has the
@@ -27,7 +27,7 @@ func onSlowOnes(t *testing.T, test func(t *testing.T, k *kit.Kit)) {
 	})
 	t.Run("node", func(t *testing.T) {
 		kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
-			k.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+			k.Link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: 3 * time.Millisecond} })
 			test(t, k)
 		})
 	})
@@ -81,14 +81,14 @@ func TestRemovePrefix_ofTasksThatAreGone_removesTheOthers(t *testing.T) {
 		}
 		s.Add(all...)
 		removed := false
-		s.Link.SetFaults(func(method string) memengine.Fault {
+		s.Link.SetFaults(func(method string) enginetest.Fault {
 			if method == "Commit" && !removed {
 				removed = true
 				if _, err := k.Engine.Commit(ctx, 0, []engine.Batch{removals}); err != nil {
 					t.Error(err)
 				}
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		if n, err := s.RemovePrefix(ctx, "k"); n != tasks-gone || err != nil {
 			t.Errorf("RemovePrefix: %d, %v", n, err)

@@ -64,7 +64,7 @@ func TestInfo_started_onANode(t *testing.T) {
 		a, b := k.Nodes[0], k.Nodes[1]
 		end := make(chan struct{})
 		a.Handle("hang", func(context.Context, durable.Run) error { <-end; return kit.ErrFail }, durable.WithRetry(2, time.Hour, time.Hour))
-		k.Engine.Step(time.Hour)
+		k.KV.Step(time.Hour)
 		k.After(lease) // until the nodes know that
 		a.Add(durable.Task{Key: "k", Kind: "hang", Delay: time.Second})
 		at := time.Now().Add(time.Hour + time.Second)

@@ -16,7 +16,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/sirupsen/logrus"
 )
 
@@ -27,7 +26,7 @@ func TestLog_ofParkedTasks_isALineForACauseInTenSeconds(t *testing.T) {
 			return durable.New(ctx, memory.New().Engine(), opts...)
 		},
 		"engine": func(opts ...durable.Option) (*durable.Scheduler, error) {
-			return durable.New(ctx, memengine.New(), opts...)
+			return durable.New(ctx, memory.New().Shared(), opts...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

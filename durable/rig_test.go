@@ -13,7 +13,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -30,7 +29,7 @@ func onEach(t *testing.T, test func(t *testing.T, k *kit.Kit), opts ...durable.O
 	opts = append([]durable.Option{durable.WithLogger(testkit.Quiet())}, opts...)
 	for name, open := range map[string]func() engine.Engine{
 		"own engine":    func() engine.Engine { return memory.New().Engine() },
-		"shared engine": func() engine.Engine { return memengine.New() },
+		"shared engine": func() engine.Engine { return memory.New().Shared() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit.In(t, func(t *testing.T, k *kit.Kit) {

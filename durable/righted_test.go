@@ -16,8 +16,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 const (
@@ -79,7 +79,7 @@ func TestClockAhead_onAnEngine(t *testing.T) {
 					began := time.Now()
 					repeating(k, began)
 					k.After(time.Hour + time.Second)
-					k.Engine.Step(tooFar)
+					k.KV.Step(tooFar)
 					k.After(2 * time.Second) // all that is overdue runs; the long run is in progress
 					k.Must(k.Pause(context.Background(), "paused"))
 					for _, n := range slices.Clone(k.Nodes) {
@@ -87,7 +87,7 @@ func TestClockAhead_onAnEngine(t *testing.T) {
 							n.Kill()
 						}
 					}
-					k.Engine.Step(-tooFar)
+					k.KV.Step(-tooFar)
 					k.After(3 * time.Second) // until the leases are over
 					if restarts {
 						k.Join(nil).Start()
@@ -178,11 +178,11 @@ func TestClockAhead_forAMoment(t *testing.T) {
 		kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) {
 			k.After(10*time.Second + 100*time.Millisecond)
 			for range 2 {
-				k.Engine.Step(tooFar)
+				k.KV.Step(tooFar)
 				k.After(time.Millisecond)
 				k.Must(k.SetTask(context.Background(), durable.Task{Key: "k", Kind: "note", Interval: time.Hour, Times: durable.Forever}))
 				k.After(time.Millisecond)
-				k.Engine.Step(-tooFar)
+				k.KV.Step(-tooFar)
 				k.After(righted)
 				if next := time.Until(k.Info("k").Next); next > time.Hour {
 					t.Errorf("%d nodes: it is due in %v", nodes, next)
@@ -190,11 +190,11 @@ func TestClockAhead_forAMoment(t *testing.T) {
 			}
 			walks := 0
 			for _, n := range k.Nodes {
-				n.Link.SetFaults(func(method string) memengine.Fault {
+				n.Link.SetFaults(func(method string) enginetest.Fault {
 					if method == "Walk ByDue" {
 						walks++
 					}
-					return memengine.Fault{}
+					return enginetest.Fault{}
 				})
 			}
 			if k.After(time.Hour); walks > 61*nodes { // once a minute for tasks without a handler
@@ -229,10 +229,10 @@ func TestClockAhead_whileARunIsInProgress(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		k.Engine.Step(tooFar)
+		k.KV.Step(tooFar)
 		k.Add(durable.Task{Key: "k", Kind: "long", Interval: time.Minute, Times: durable.Forever})
 		calls := k.RunsAfter(time.Minute + time.Second)
-		k.Engine.Step(-tooFar)
+		k.KV.Step(-tooFar)
 		k.After(5 * time.Minute)
 		for _, n := range k.Nodes {
 			if n.Name == calls[0].Node {
@@ -256,11 +256,11 @@ func TestClockAhead_whileARunIsInProgress(t *testing.T) {
 func TestClockAhead_theEndOfARunCounts(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		k.Handle("long", func(context.Context, durable.Run) error { time.Sleep(10 * time.Minute); return nil })
-		k.Engine.Step(tooFar)
+		k.KV.Step(tooFar)
 		k.After(time.Minute) // the step ends leases
 		k.Add(durable.Task{Key: "k", Kind: "long", Interval: time.Hour, Times: durable.Forever})
 		k.After(time.Hour + time.Minute)
-		k.Engine.Step(-tooFar)
+		k.KV.Step(-tooFar)
 		k.After(2 * time.Hour)
 		calls := k.Runs()
 		if len(calls) < 2 || calls[0].Token == calls[1].Token {
@@ -272,14 +272,14 @@ func TestClockAhead_theEndOfARunCounts(t *testing.T) {
 // A scheduler that was started, or whose kind was resumed, while the clock was ahead skips nothing afterwards.
 func TestClockAhead_missedSkip(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		k.Engine = memengine.New()
-		k.Engine.Step(tooFar)
+		k.Share()
+		k.KV.Step(tooFar)
 		k.Join(nil).Start()
 		handleAll(k)
 		k.Must(k.PauseKind(context.Background(), "skips"))
 		k.After(5 * time.Second)
 		k.Must(k.ResumeKind(context.Background(), "skips"))
-		k.Engine.Step(-tooFar)
+		k.KV.Step(-tooFar)
 		k.After(righted)
 		k.Add(durable.Task{Key: "k", Kind: "skips", Interval: time.Hour, Times: durable.Forever})
 		k.After(time.Hour - time.Second)
@@ -299,13 +299,13 @@ func TestClockAhead_tasksWithAtInThePast(t *testing.T) {
 		k.Handle("paused", func(context.Context, durable.Run) error { return nil })
 		k.Must(k.PauseKind(ctx, "paused"))
 		k.After(10 * sec)
-		k.Engine.Step(8760 * hour)
+		k.KV.Step(8760 * hour)
 		k.After(3 * sec)
 		past := time.Now().Add(-sec)
 		k.Add(durable.Task{Key: "interval", Kind: "paused", At: past, Interval: hour, Times: durable.Forever},
 			durable.Task{Key: "calendar", Kind: "paused", At: past, Cron: "0 * * * *"})
 		k.After(sec)
-		k.Engine.Step(-8760 * hour)
+		k.KV.Step(-8760 * hour)
 		k.After(3 * time.Minute)
 		for _, key := range []string{"interval", "calendar"} {
 			if d := time.Until(k.Info(key).Next); d > hour {

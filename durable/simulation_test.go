@@ -24,9 +24,10 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -36,7 +37,7 @@ import (
 func TestSimulation(t *testing.T) {
 	counts := make(map[string]int)
 	seeds := walks(t, simWalks, 200, 30, func(t *testing.T, seed uint64) {
-		simulate(t, seed, "", memengine.New()).agrees(t, counts)
+		simulate(t, seed, "", simEngine()).agrees(t, counts)
 	})
 	t.Log(counts)
 	for _, what := range []string{"add", "set", "remove", "move", "pause", "resume", "calls", "parked",
@@ -79,7 +80,7 @@ func TestSimulation_findsFaults(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			for seed := range uint64(simWalks) {
-				l := simulate(t, seed+1, fault, memengine.New())
+				l := simulate(t, seed+1, fault, simEngine())
 				i := slices.IndexFunc(l.broken, func(what string) bool {
 					promise, _, _ := strings.Cut(what, ":")
 					return of[fault] == nil || slices.Contains(of[fault], promise)
@@ -123,7 +124,7 @@ type simulation struct {
 
 type simNode struct {
 	*durable.Scheduler
-	link    *memengine.Link
+	link    *enginetest.Link
 	crashed atomic.Bool
 	slow    atomic.Int64 // the extra time of each call
 }
@@ -181,6 +182,28 @@ func simulate(t *testing.T, seed uint64, fault string, on engine.Engine) *ledger
 	return l
 }
 
+// A restartable engine can be restarted. That rolls transactions back.
+type restartable struct {
+	*enginetest.Locks
+	restart func()
+}
+
+func (r restartable) Restart() {
+	r.RollBack()
+	r.restart()
+}
+
+// simEngine returns an empty engine for all nodes. A restart of it loses the starts.
+func simEngine() engine.Engine {
+	m := memory.New()
+	return restartable{enginetest.NewLocks(m.Shared()), func() {
+		m.Restart()
+		if err := kit.LoseStarts(m); err != nil {
+			panic(err)
+		}
+	}}
+}
+
 // draws returns the random numbers of one part of the simulation.
 func (s *simulation) draws(part ...any) *rand.Rand {
 	h := fnv.New64a()
@@ -190,7 +213,7 @@ func (s *simulation) draws(part ...any) *rand.Rand {
 
 // open returns a node of that name, on a machine, over a slow link. The node is not started.
 func (s *simulation) open(t *testing.T, name, workers int, on *simMachine) *simNode {
-	n := &simNode{link: memengine.NewLink(s.ledger)}
+	n := &simNode{link: enginetest.NewLink(s.ledger)}
 	over := s.over(onSimMachine{slow{n.link, s.draws("answers", name), new(sync.Mutex)}, on}, name)
 	clocks := on.clocks
 	switch s.fault {
@@ -283,8 +306,8 @@ func locked(f func() float64) func() float64 {
 // faults starts the faults of single calls.
 func (s *simulation) faults(i int, n *simNode) {
 	rnd := s.draws("faults", i)
-	n.link.SetFaults(func(string) memengine.Fault {
-		f := memengine.Fault{Delay: time.Duration(n.slow.Load())}
+	n.link.SetFaults(func(string) enginetest.Fault {
+		f := enginetest.Fault{Delay: time.Duration(n.slow.Load())}
 		switch p := rnd.IntN(1000); {
 		case p < 30:
 			f.Lose = true
@@ -517,10 +540,11 @@ func (s *simulation) declared() {
 	for began := time.Now(); late != "" && time.Since(began) < patience; {
 		time.Sleep(3 * time.Second) // drained nodes must start none of them
 		var err error
-		stored, err = collected(s.engine.Walk(ctx, engine.Range{Order: engine.ByKey, From: setPrefix, To: "set0"}))
+		stored, err = collected(s.engine.Walk(ctx, engine.Range{Order: engine.ByKey, From: setPrefix}))
 		if err != nil {
 			panic(err)
 		}
+		stored = slices.DeleteFunc(stored, func(s engine.Stored) bool { return !strings.HasPrefix(s.Key, setPrefix) })
 		late = ""
 		for _, task := range stored {
 			if _, info := token(task.Record); info.State == durable.Waiting && time.Since(info.Next) > 2*time.Second {
@@ -687,11 +711,9 @@ func (s *simulation) transaction(rnd *rand.Rand, key string) {
 	if err != nil {
 		panic(err)
 	}
-	e, ok := s.engine.(*memengine.Engine)
-	if !ok {
-		return // the engine has no transactions
-	}
-	tx := e.Begin()
+	tx := s.engine.(interface {
+		Begin() *enginetest.Transaction
+	}).Begin()
 	if _, err := tx.Write(ctx, w); err != nil {
 		panic(err)
 	}

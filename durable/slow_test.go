@@ -11,8 +11,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -24,7 +24,7 @@ func farAway(t *testing.T, nodes int, do func(t *testing.T, k *kit.Kit), opts ..
 		t.Run(takes.String(), func(t *testing.T) {
 			kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) {
 				for _, n := range k.Nodes {
-					n.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: takes} })
+					n.Link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: takes} })
 				}
 				do(t, k)
 			}, opts...)

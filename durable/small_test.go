@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A scheduler with a long tick starts runs late, but not too late.
@@ -37,7 +37,7 @@ func TestWithNodeName_bounds(t *testing.T) {
 		"web-1": true, long: true, "": false, long + "u": false, strings.Repeat("x", 64<<10): false, "\xff": false, "a\x00b": false,
 	} {
 		kit.In(t, func(t *testing.T, k *kit.Kit) {
-			s, err := durable.New(ctx, memengine.New(), durable.WithNodeName(name))
+			s, err := durable.New(ctx, memory.New().Shared(), durable.WithNodeName(name))
 			if (err == nil) != allowed {
 				t.Errorf("the name %.20q of %d bytes: %v", name, len(name), err)
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A slowKV is an exclusive KV that takes 3 ms for a commit, and knows its size until it is closed.
@@ -87,7 +87,7 @@ func TestStats_countsCommitsAndRetries(t *testing.T) {
 func TestStats_failedCommits_areNotCounted(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
-		a.Link.Next("Commit", memengine.Fault{Fail: true})
+		a.Link.Next("Commit", enginetest.Fault{Fail: true})
 		if a.AddTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: time.Hour}) == nil {
 			t.Error("an add that fails returns nil")
 		}
@@ -104,7 +104,7 @@ func TestStats_failedCommits_areNotCounted(t *testing.T) {
 func TestStats_ofANode_leaseAndCalls(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
-		a.Link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: 3 * time.Millisecond} })
+		a.Link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: 3 * time.Millisecond} })
 		k.After(lease)
 		before := a.Stats().Node
 		k.After(10 * lease)

@@ -17,7 +17,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -105,8 +104,8 @@ func TestShutdown_eachVerbIsStopped(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		opts := []durable.Option{durable.WithLogger(testkit.Quiet())}
 		store, stored := durable.New(ctx, memory.New().Engine(), opts...)
-		node, joined := durable.New(ctx, memengine.New(), opts...)
-		client, connected := durable.Connect(ctx, memengine.New(), opts...)
+		node, joined := durable.New(ctx, memory.New().Shared(), opts...)
+		client, connected := durable.Connect(ctx, memory.New().Shared(), opts...)
 		k.Must(stored, joined, connected)
 		for name, s := range map[string]*durable.Scheduler{"store": store, "node": node, "client": client} {
 			if err := errors.Join(s.Handle("k", ok), s.Shutdown(ctx)); err != nil {

@@ -9,12 +9,11 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
 
 	"github.com/seed581295f1/timewheel/durable/internal/suite"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 func TestContract(t *testing.T) {
-	shared := func(*testing.T) engine.Engine { return memengine.New() }
+	shared := func(*testing.T) engine.Engine { return memory.New().Shared() }
 	t.Run("own engine", func(t *testing.T) {
 		testkit.NotForRaces(t) // its hours of virtual time take gigabytes there
 		suite.Test(t, 1, func(*testing.T) engine.Engine { return memory.New().Engine() })

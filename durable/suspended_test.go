@@ -13,21 +13,21 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A machine is one that can be suspended. Nothing on it happens meanwhile, and its monotonic clock stands still. So for
 // the processes on it, a suspension is an instant in which the engine's clock advances, and the wall clock too, unless
 // it is that of a virtual machine that was paused.
 type machine struct {
-	engine *memengine.Engine
+	on     *kit.Kit
 	paused bool         // the wall clock stands still too
 	wall   atomic.Int64 // how far the wall clock is ahead of the monotonic one
 }
 
 func (m *machine) suspend(d time.Duration) {
-	m.engine.Step(d)
+	m.on.KV.Step(d)
 	if !m.paused {
 		m.wall.Add(int64(d))
 	}
@@ -39,7 +39,7 @@ func (m *machine) clocks() (mono, wall int64) {
 }
 
 func (m *machine) now() int64 {
-	_, now, err := m.engine.Renew(ctx, 0, nil)
+	_, now, err := m.on.Engine.Renew(ctx, 0, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -52,8 +52,8 @@ func onMachine(t *testing.T, test func(t *testing.T, k *kit.Kit, m *machine), op
 	for name, paused := range map[string]bool{"laptop": false, "virtual machine": true} {
 		t.Run(name, func(t *testing.T) {
 			kit.In(t, func(t *testing.T, k *kit.Kit) {
-				k.Engine = memengine.New()
-				m := &machine{engine: k.Engine, paused: paused}
+				k.Share()
+				m := &machine{on: k, paused: paused}
 				k.Join(nil, durable.WithClocks(m.clocks)).Start()
 				test(t, k, m)
 			}, opts...)
@@ -89,7 +89,7 @@ func TestSuspended_delaysAreWhole(t *testing.T) {
 					if method == "" {
 						m.suspend(slept)
 					} else { // it is sent before, and arrives after
-						k.Link.Next(method, memengine.Fault{Delay: time.Millisecond})
+						k.Link.Next(method, enginetest.Fault{Delay: time.Millisecond})
 						time.AfterFunc(time.Millisecond/2, func() { m.suspend(slept) })
 					}
 					began := m.now()
@@ -123,14 +123,14 @@ func TestSuspended_duringSchedule_delaysAreWhole(t *testing.T) {
 				k.After(time.Second)
 				calls := 0
 				var slept atomic.Int64
-				k.Link.SetFaults(func(method string) memengine.Fault {
+				k.Link.SetFaults(func(method string) enginetest.Fault {
 					if method != "Walk Notes" && method != "Commit Notes" && method != "Commit" {
-						return memengine.Fault{}
+						return enginetest.Fault{}
 					}
 					if calls++; calls == call+1 {
 						time.AfterFunc(at, func() { m.suspend(time.Hour); slept.Store(m.now()) })
 					}
-					return memengine.Fault{Delay: time.Millisecond}
+					return enginetest.Fault{Delay: time.Millisecond}
 				})
 				began := m.now()
 				_, err := k.Schedule(ctx, set)
@@ -204,7 +204,7 @@ func TestSuspended_tooOld_afterALateConfirmation(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		k.Handle("young", ok, durable.WithMissedAge(time.Second))
 		k.Add(durable.Task{Key: "k", Kind: "young", Delay: time.Second, Interval: 10 * time.Second, Times: durable.Forever})
-		k.Link.Next("Confirm", memengine.Fault{Delay: 1500 * time.Millisecond})
+		k.Link.Next("Confirm", enginetest.Fault{Delay: 1500 * time.Millisecond})
 		k.After(5 * time.Second)
 		k.RanNothing()
 		if i := k.Info("k"); i.Missed != 1 {
@@ -267,7 +267,7 @@ func TestSuspended_shortly_D11(t *testing.T) {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Second + time.Duration(i)*10*time.Millisecond})
 		}
 		k.After(time.Second)
-		k.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
+		k.Link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Fail: method == "Walk Notes"} })
 		k.Must(other.PauseKind(ctx, "note"))
 		until := m.now() + int64(2*time.Second)
 		for m.now() < until {
@@ -286,8 +286,8 @@ func TestSuspended_settingsAge_whileTheEnginesClockIsSetBack_D11(t *testing.T) {
 		other, _ := connect(k)
 		defer func() { k.Must(other.Shutdown(ctx)) }()
 		k.After(time.Second)
-		k.Link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: method == "Walk Notes"} })
-		m.engine.Step(-time.Hour)
+		k.Link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Fail: method == "Walk Notes"} })
+		m.on.KV.Step(-time.Hour)
 		k.After(200 * time.Millisecond) // an answer shows it
 		for i := range 300 {
 			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Duration(i) * 10 * time.Millisecond})
@@ -326,7 +326,7 @@ func TestSuspended_joinsAgain_readsTheSettingsFirst(t *testing.T) {
 		k.After(time.Second)
 		const reading = 60 * time.Millisecond
 		var joined, claimed time.Time
-		k.Link.SetFaults(func(method string) memengine.Fault {
+		k.Link.SetFaults(func(method string) enginetest.Fault {
 			switch method {
 			case "Join":
 				joined, claimed = time.Now(), time.Time{}
@@ -335,9 +335,9 @@ func TestSuspended_joinsAgain_readsTheSettingsFirst(t *testing.T) {
 					claimed = time.Now()
 				}
 			case "Walk Notes":
-				return memengine.Fault{Delay: reading}
+				return enginetest.Fault{Delay: reading}
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		for i := range 40 { // after the shorter suspension, the settings of before would be young enough
 			m.suspend([]time.Duration{1100 * time.Millisecond, time.Hour}[i%2])
@@ -389,8 +389,8 @@ func TestSuspended_wallClockSet_waitsAreNotLonger(t *testing.T) {
 func TestSuspended_wallClockSet_noRunExpires(t *testing.T) {
 	for read := range 20 {
 		kit.In(t, func(t *testing.T, k *kit.Kit) {
-			k.Engine = memengine.New()
-			m := &machine{engine: k.Engine}
+			k.Share()
+			m := &machine{on: k}
 			var left atomic.Int64
 			k.Join(nil, durable.WithClocks(func() (mono, wall int64) {
 				if left.Load() > 0 && left.Add(-1) == 0 {
@@ -398,11 +398,11 @@ func TestSuspended_wallClockSet_noRunExpires(t *testing.T) {
 				}
 				return m.clocks()
 			})).Start()
-			k.Link.SetFaults(func(method string) memengine.Fault {
+			k.Link.SetFaults(func(method string) enginetest.Fault {
 				if method == "Confirm" {
 					left.CompareAndSwap(0, int64(read+1))
 				}
-				return memengine.Fault{}
+				return enginetest.Fault{}
 			})
 			k.Add(durable.Task{Key: "k", Kind: "note", Delay: 1030 * time.Millisecond, Expires: time.Minute}) // nothing else is then done
 			k.After(1050 * time.Millisecond)
@@ -421,21 +421,21 @@ func TestSuspended_whileTheSettingsAreRead(t *testing.T) {
 		k.After(time.Second)
 		reads := 0
 		var hung, again time.Time
-		k.Link.SetFaults(func(method string) memengine.Fault {
+		k.Link.SetFaults(func(method string) enginetest.Fault {
 			if method != "Walk Notes" {
-				return memengine.Fault{}
+				return enginetest.Fault{}
 			}
 			switch reads++; reads {
 			case 1:
 				time.AfterFunc(time.Millisecond, func() { m.suspend(time.Hour) })
-				return memengine.Fault{Delay: 2 * time.Millisecond}
+				return enginetest.Fault{Delay: 2 * time.Millisecond}
 			case 5:
 				hung = time.Now()
-				return memengine.Fault{Delay: time.Minute}
+				return enginetest.Fault{Delay: time.Minute}
 			case 6:
 				again = time.Now()
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		k.After(10 * time.Second)
 		if took := again.Sub(hung); took <= 0 || took > 1100*time.Millisecond {

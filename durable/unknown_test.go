@@ -17,8 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // A verb whose call has failed says so once, however many tasks it concerns.
@@ -35,20 +35,20 @@ func TestUnknown_isSaidOnce(t *testing.T) {
 			"SetTask": func() error { return m.SetTask(ctx, many[0]) },
 			"RemoveTask": func() error {
 				m.Add(durable.Task{Key: "there", Kind: "note", Delay: hour})
-				m.Link.Next("Commit", memengine.Fault{Fail: true})
+				m.Link.Next("Commit", enginetest.Fault{Fail: true})
 				return m.RemoveTask(ctx, "there")
 			},
 		}
 		for name, verb := range verbs {
 			if name != "RemoveTask" { // which needs something to remove
-				m.Link.Next("Commit", memengine.Fault{Fail: true})
+				m.Link.Next("Commit", enginetest.Fault{Fail: true})
 			}
 			err := verb()
 			if !errors.Is(err, durable.ErrUnavailable) || strings.Count(err.Error(), said) != 1 {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		m.Link.Next("Commit Notes", memengine.Fault{Fail: true})
+		m.Link.Next("Commit Notes", enginetest.Fault{Fail: true})
 		if err := m.PauseKind(ctx, "note"); err == nil || strings.Count(err.Error(), said) != 1 {
 			t.Errorf("PauseKind: %v", err)
 		}
@@ -60,7 +60,7 @@ func TestUnknown_drainsAndSets(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		m := k.Nodes[0]
 		twice := func(name, method string, verb func() error, done func() bool) {
-			m.Link.Next(method, memengine.Fault{Lose: true})
+			m.Link.Next(method, enginetest.Fault{Lose: true})
 			if err := verb(); err != nil && !errors.Is(err, durable.ErrUnavailable) {
 				t.Errorf("%s, with a lost answer of %s: %v", name, method, err)
 			}
@@ -150,7 +150,7 @@ func TestNode_makesACallThatHadNoEffectAgain(t *testing.T) {
 func TestUnknown_ofManyThatSetOneTask_isAnsweredForAll(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		m := k.Nodes[0]
-		m.Link.Next("Commit", memengine.Fault{Delay: sec}, memengine.Fault{Delay: sec}, memengine.Fault{Lose: true})
+		m.Link.Next("Commit", enginetest.Fault{Delay: sec}, enginetest.Fault{Delay: sec}, enginetest.Fault{Lose: true})
 		errs := make(chan error)
 		for i := range 10 {
 			go func() {

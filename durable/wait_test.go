@@ -15,8 +15,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -128,7 +128,7 @@ func TestRemoveTaskWait_connected(t *testing.T) {
 // Cancel finds a run whose start is being confirmed. The run starts cancelled, even if that takes a second try.
 func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 	const slow = 4 * sec / 5 // longer than it takes another node to read the question, and not given up
-	for name, faults := range map[string][]memengine.Fault{
+	for name, faults := range map[string][]enginetest.Fault{
 		"slow":        {{Delay: slow}, {Delay: slow}, {Delay: slow}},
 		"failed":      {{Delay: slow, Fail: true}},
 		"lost answer": {{Delay: slow, Lose: true}},
@@ -161,13 +161,13 @@ func TestCancel_ofARunThatIsBeingConfirmed(t *testing.T) {
 // After Shutdown the engine may be closed: neither verb calls it.
 func TestRemoveTaskWait_afterShutdown_isStopped(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
-		link := memengine.NewLink(memengine.New())
+		link := enginetest.NewLink(memory.New().Shared())
 		node := k.Use(durable.New(ctx, link, durable.WithLogger(testkit.Quiet()))).Scheduler
 		store := k.Use(durable.New(ctx, memory.New().Engine(), durable.WithLogger(testkit.Quiet()))).Scheduler
 		k.Must(node.Shutdown(ctx), store.Shutdown(ctx))
-		link.SetFaults(func(method string) memengine.Fault {
+		link.SetFaults(func(method string) enginetest.Fault {
 			t.Errorf("the engine is asked to %s", method)
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		for name, s := range map[string]*durable.Scheduler{"node": node, "store": store} {
 			if _, err := s.Cancel(ctx, "a"); !errors.Is(err, durable.ErrStopped) {
@@ -359,7 +359,7 @@ func TestRemoveTaskWait_atTheShutdown_doesNotWaitForTheEngine(t *testing.T) {
 		k.Nodes = []*kit.Node{on}
 		go func() { _, _ = asks.RemoveTaskWait(ctx, "a") }()
 		k.After(sec)
-		asks.Link.Next("Commit Notes", memengine.Fault{Delay: time.Hour})
+		asks.Link.Next("Commit Notes", enginetest.Fault{Delay: time.Hour})
 		began := time.Now()
 		asks.End()
 		if took := time.Since(began); took > lease {

@@ -23,7 +23,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
 )
@@ -672,7 +672,7 @@ func TestNames_areThoseOfTheReadme(t *testing.T) {
 // After an engine has hung for long, the metrics are current again within three seconds.
 func TestSchedulerCollector_afterAnEngineHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := memengine.NewLink(memengine.New())
+		link := enginetest.NewLink(memory.New().Shared())
 		s, err := durable.New(ctx, link, durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
@@ -690,7 +690,7 @@ func TestSchedulerCollector_afterAnEngineHung(t *testing.T) {
 		}
 		scrape(10 * time.Second)
 		back := time.Now().Add(12 * time.Second)
-		link.SetFaults(func(string) memengine.Fault { return memengine.Fault{Delay: time.Until(back)} })
+		link.SetFaults(func(string) enginetest.Fault { return enginetest.Fault{Delay: time.Until(back)} })
 		scrape(time.Until(back))
 		link.SetFaults(nil)
 		for i := range 30 {

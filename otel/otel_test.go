@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -47,7 +46,7 @@ var schedulers = map[string]func(opts ...durable.Option) (*durable.Scheduler, er
 		return durable.New(ctx, memory.New().Engine(), opts...)
 	},
 	"node": func(opts ...durable.Option) (*durable.Scheduler, error) {
-		return durable.New(ctx, memengine.New(), opts...)
+		return durable.New(ctx, memory.New().Shared(), opts...)
 	},
 }
 

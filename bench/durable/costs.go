@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // An opener opens a scheduler as open does.
@@ -23,7 +22,7 @@ func openOwn(_ string, opts ...durable.Option) (*durable.Scheduler, *counter, er
 }
 
 func openShared(_ string, opts ...durable.Option) (*durable.Scheduler, *counter, error) {
-	return counted(durable.New(ctx, memengine.New(), opts...))
+	return counted(durable.New(ctx, memory.New().Shared(), opts...))
 }
 
 // onEach returns the measurement with a scheduler on Pebble, on an engine of its own in memory, and on a shared engine

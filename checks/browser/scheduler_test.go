@@ -24,7 +24,7 @@ import (
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -366,14 +366,14 @@ func TestScheduler_backlog(t *testing.T) {
 }
 
 func TestScheduler_engineAway(t *testing.T) {
-	link := memengine.NewLink(memengine.New())
+	link := enginetest.NewLink(memory.New().Shared())
 	s, source := newNode(t, link, "web-1")
 	must(t, s.Handle("order", works), s.Start())
 	putMany(t, s, 5, durable.Task{Key: "order", Kind: "order", Delay: time.Hour})
 	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source})), 1200, "light")
 	p.until(`document.querySelector("#tasks-health .verdict")?.textContent.startsWith("Working: ")`)
 	link.SetDown(true)
-	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*memengine: fault`)
+	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*enginetest: fault`)
 	p.sinceIsSaid("Nodes")
 	p.until(`/the time left is unknown/.test($("nodes").textContent)`)
 	p.picture("away")
@@ -390,8 +390,8 @@ func (replicated) Health(context.Context) (engine.Health, error) {
 
 // A node is killed: another takes over its tasks, and the page of that node reports it.
 func TestScheduler_nodeKilled(t *testing.T) {
-	engine := memengine.New()
-	link := memengine.NewLink(engine)
+	engine := memory.New().Shared()
+	link := enginetest.NewLink(engine)
 	a, source := newNode(t, engine, "web-1")
 	b, _ := newNode(t, link, "web-2")
 	must(t, a.Handle("order", works), a.Start(), b.Handle("order", works), b.Start())
@@ -414,7 +414,7 @@ func TestScheduler_nodeKilled(t *testing.T) {
 // The workers of two nodes hang: the page of each node reports both, and shows their runs, where they are running and
 // for how long.
 func TestScheduler_stuckNodes(t *testing.T) {
-	engine, end := memengine.New(), make(chan struct{})
+	engine, end := memory.New().Shared(), make(chan struct{})
 	var pages []string
 	for _, name := range []string{"web-1", "web-2"} {
 		s, err := durable.New(t.Context(), engine, durable.WithNodeName(name), durable.WithPoolSize(8), durable.WithLogger(testkit.Quiet()))

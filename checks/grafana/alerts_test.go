@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -457,7 +457,7 @@ func TestAlerts_onAnIncident(t *testing.T) {
 func TestAlerts_onTwoStuckNodes(t *testing.T) {
 	const stuck, released = time.Minute, 8 * time.Minute
 	scrapes := record(t, 60, func(t *testing.T, registry *prometheus.Registry) {
-		answer, engine := make(chan struct{}), memengine.New()
+		answer, engine := make(chan struct{}), memory.New().Shared()
 		time.AfterFunc(released, func() { close(answer) })
 		hangs := map[string]durable.Handler{"hang": func(context.Context, durable.Run) error { <-answer; return nil }}
 		for _, name := range []string{"orders-1", "orders-2"} {
@@ -523,7 +523,7 @@ func onScrapes(t *testing.T, scrapes []scrape) history {
 func pauseDue(t *testing.T, registry *prometheus.Registry, pause func(*durable.Scheduler, context.Context) error) {
 	works := func(context.Context, durable.Run) error { return nil }
 	kinds := map[string]durable.Handler{"kind": works}
-	own, engine, quiet := memory.New(), memengine.New(), prometheus.NewRegistry()
+	own, engine, quiet := memory.New(), memory.New().Shared(), prometheus.NewRegistry()
 	newNode(t, registry, "orders", engine, kinds)
 	other := newNode(t, quiet, "orders", engine, kinds)
 	for _, s := range []*durable.Scheduler{newScheduler(t, quiet, "shop", own.Engine(), kinds), other} {
@@ -551,7 +551,7 @@ func TestAlerts_onALimitedKind(t *testing.T) {
 		works := func(context.Context, durable.Run) error { return nil }
 		kinds := map[string]durable.Handler{"kind": works}
 		for _, s := range []*durable.Scheduler{
-			newScheduler(t, registry, "shop", memory.New().Engine(), kinds), newNode(t, registry, "orders", memengine.New(), kinds),
+			newScheduler(t, registry, "shop", memory.New().Engine(), kinds), newNode(t, registry, "orders", memory.New().Shared(), kinds),
 		} {
 			if err := s.Handle("limited", works, durable.WithClusterRate(1, 5*time.Minute, 1)); err != nil {
 				t.Fatal(err)
@@ -589,7 +589,7 @@ func TestAlerts_onALimitedKind(t *testing.T) {
 // other kind.
 func TestAlerts_onABacklogNextToALimitedKind(t *testing.T) {
 	scrapes := record(t, 120, func(t *testing.T, registry *prometheus.Registry) {
-		s, err := durable.New(context.Background(), memengine.New(),
+		s, err := durable.New(context.Background(), memory.New().Shared(),
 			durable.WithPoolSize(1), durable.WithLogger(testkit.Quiet()))
 		if err != nil {
 			t.Fatal(err)
@@ -665,7 +665,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 		}, []string{"TimewheelDurableNothingStarts", "TimewheelDurableOldestWait", "TimewheelDurableTasksParked"}},
 		"all that could wait is paused": {func(t *testing.T, registry *prometheus.Registry) {
 			works := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
-			engine, left := memengine.New(), memory.New()
+			engine, left := memory.New().Shared(), memory.New()
 			quiet := prometheus.NewRegistry()
 			other := newNode(t, quiet, "orders", engine, map[string]durable.Handler{"gone": works["kind"]})
 			before := newScheduler(t, quiet, "shop", left.Engine(), map[string]durable.Handler{"gone": works["kind"]})
@@ -711,7 +711,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			}
 		}, []string{"TimewheelDurableParkedGrows", "TimewheelDurableTasksParked"}},
 		"the engine is away": {func(t *testing.T, registry *prometheus.Registry) {
-			link := memengine.NewLink(memengine.New())
+			link := enginetest.NewLink(memory.New().Shared())
 			s := newNode(t, registry, "orders", link, map[string]durable.Handler{
 				"kind": func(context.Context, durable.Run) error { return nil },
 			})
@@ -719,7 +719,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			time.AfterFunc(time.Minute, func() { link.SetDown(true) })
 		}, []string{"TimewheelDurableEngineAway"}},
 		"no node handles a kind": {func(t *testing.T, registry *prometheus.Registry) {
-			engine := memengine.New()
+			engine := memory.New().Shared()
 			works := func(context.Context, durable.Run) error { return nil }
 			other := newNode(t, prometheus.NewRegistry(), "orders", engine, map[string]durable.Handler{"gone": works})
 			addDurable(t, other, durable.Task{Key: "k", Kind: "gone", Delay: time.Minute})
@@ -730,7 +730,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 		}, []string{"TimewheelDurableKindUnhandled"}},
 		"tasks are removed while they are running": {func(t *testing.T, registry *prometheus.Registry) {
 			var s *durable.Scheduler
-			s = newNode(t, registry, "orders", memengine.New(), map[string]durable.Handler{
+			s = newNode(t, registry, "orders", memory.New().Shared(), map[string]durable.Handler{
 				"removed": func(ctx context.Context, run durable.Run) error { return s.RemoveTask(ctx, run.Key) },
 			})
 			for i := range 20 {

@@ -24,7 +24,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -194,7 +193,7 @@ func steady(t *testing.T, registry *prometheus.Registry) {
 			Key: "k", Interval: time.Second, Times: timewheel.Forever, Job: func(*timewheel.Task) {},
 		})
 		works := map[string]durable.Handler{"kind": func(context.Context, durable.Run) error { return nil }}
-		node, engine := "node "+name, healthy{memengine.New()}
+		node, engine := "node "+name, healthy{memory.New().Shared()}
 		registry.MustRegister(metrics.NewEngineCollector(engine, node))
 		own, err := kv.New(context.Background(), sized{memory.New()})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,18 +15,19 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 )
 
 // makeInMemory makes a history on the engine in memory, in virtual time. The engine has the given mistake, or none.
 func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
 	d := &driver{seed: seed}
 	synctest.Test(t, func(t *testing.T) {
-		memory := memengine.New()
-		shared := &mistaken{Engine: memory, mistake: mistake, read: make(map[string]read)}
-		var links []*memengine.Link
+		var renewsNot [2]atomic.Int64 // until when each node does not renew its lease
+		shared := &mistaken{Engine: memory.New().Shared(), mistake: mistake, read: make(map[string]read)}
+		var links []*enginetest.Link
 		for i := range 2 {
-			link := memengine.NewLink(shared)
+			link := enginetest.NewLink(shared)
 			links = append(links, link)
 			var own engine.Engine = link
 			if mistake == "a commit whose answer is lost is sent again" {
@@ -34,7 +36,10 @@ func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
 			d.join(t, own)
 			time.Sleep(some(draws(seed, "join", i), 10*time.Millisecond))
 			calls := make(map[string]int)
-			link.SetFaults(func(method string) (f memengine.Fault) {
+			link.SetFaults(func(method string) (f enginetest.Fault) {
+				if method == "Renew" && time.Now().UnixNano() < renewsNot[i].Load() {
+					return enginetest.Fault{Fail: true}
+				}
 				calls[method]++
 				rnd := draws(seed, "fault", i, method, calls[method])
 				switch p := rnd.IntN(100); {
@@ -56,7 +61,7 @@ func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
 			rnd := draws(seed, "trouble")
 			for range 2 {
 				time.Sleep(some(rnd, 200*time.Millisecond))
-				memory.Expire(fmt.Sprint("node ", rnd.IntN(2)))
+				renewsNot[rnd.IntN(2)].Store(time.Now().Add(lease + some(rnd, lease)).UnixNano())
 			}
 		})
 		d.drive(t)

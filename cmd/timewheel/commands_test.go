@@ -24,7 +24,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
@@ -75,11 +76,11 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 func TestFailures_ofASlowDatabase_areFound(t *testing.T) {
 	records := fixture(t)
 	synctest.Test(t, func(t *testing.T) {
-		link := memengine.NewLink(memengine.New())
+		link := enginetest.NewLink(memory.New().Shared())
 		s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		check(t, s.Restore(t.Context(), records...))
-		link.Next("Walk Failing", memengine.Fault{Delay: time.Second}, memengine.Fault{Delay: time.Second})
+		link.Next("Walk Failing", enginetest.Fault{Delay: time.Second}, enginetest.Fault{Delay: time.Second})
 		found, err := failuresOf(t.Context(), s)
 		if err != nil || len(found.Groups) != 1 || found.Looked != 2 {
 			t.Errorf("found are %+v, %v", found, err)
@@ -90,13 +91,13 @@ func TestFailures_ofASlowDatabase_areFound(t *testing.T) {
 
 func TestStats_ofASlowDatabase_sayHowLateItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := memengine.NewLink(memengine.New())
+		link := enginetest.NewLink(memory.New().Shared())
 		s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
 		due := time.Now()
 		check(t, s.AddTask(t.Context(), durable.Task{Key: "a", Kind: "k", At: due}))
-		link.Next("Walk ByDue", memengine.Fault{Delay: time.Second}, memengine.Fault{Delay: time.Second})
+		link.Next("Walk ByDue", enginetest.Fault{Delay: time.Second}, enginetest.Fault{Delay: time.Second})
 		if late, err := overdueOf(t.Context(), s); err != nil || late.tasks != 1 || !late.oldest.Equal(due) {
 			t.Errorf("overdue are %+v, %v; want one since %v", late, err, due)
 		}

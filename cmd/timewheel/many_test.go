@@ -17,7 +17,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -149,7 +150,7 @@ func TestChange_ofManyTasks_saysHowFarItIs(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.d.ask, " ", c.watched), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				link := slowEngine{memengine.New(), new(atomic.Int64)}
+				link := slowEngine{memory.New().Shared(), new(atomic.Int64)}
 				s, err := durable.New(t.Context(), link, durable.WithLogger(testkit.Quiet()))
 				check(t, err)
 				check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
@@ -191,8 +192,8 @@ func (e slowEngine) Commit(ctx context.Context, by engine.MemberID, batches []en
 func TestDrain_waitsForTheEnds_andNotForTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		e := memengine.New()
-		link := memengine.NewLink(e)
+		e := memory.New().Shared()
+		link := enginetest.NewLink(e)
 		s, err := durable.New(ctx, link, durable.WithNodeName("web-1"), durable.WithLease(time.Second), durable.WithLogger(testkit.Quiet()))
 		check(t, err)
 		begun, end := make(chan bool, 1), make(chan bool)
@@ -217,7 +218,7 @@ func TestDrain_waitsForTheEnds_andNotForTheDead(t *testing.T) {
 			check(t, err)
 			return nodes[0]
 		}
-		link.SetFaults(func(method string) memengine.Fault { return memengine.Fault{Fail: strings.HasPrefix(method, "Commit")} })
+		link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Fail: strings.HasPrefix(method, "Commit")} })
 		close(end)
 		until("the handler has returned", func(int, error) bool { i := node(); return i.Drained && i.Running == 0 })
 		if n, err := runningOn(ctx, client, []string{"web-1"}); n != 1 || err != nil {

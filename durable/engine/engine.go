@@ -17,8 +17,8 @@ import (
 )
 
 // An Engine stores tasks for many nodes and decides which node holds each task. durable.New returns a scheduler that
-// uses it. Package durable/postgres provides an Engine on PostgreSQL, package memengine provides one in memory, and
-// package kv builds one on any [KV]. Package enginetest tests an Engine against this contract.
+// uses it. Package durable/postgres provides an Engine on PostgreSQL, package kv builds one on any [KV],
+// and package memory provides one in memory. Package enginetest tests an Engine against this contract.
 //
 // The nodes decide how a task changes. The engine only checks conditions: a write takes effect if its condition holds,
 // and a start is confirmed if the claim is still valid.

@@ -12,13 +12,13 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 )
 
 // How a node uses an engine: a task is added, claimed, started and removed.
 func ExampleEngine() {
 	ctx := context.Background()
-	var e engine.Engine = memengine.New()
+	var e engine.Engine = memory.New().Shared()
 	id, now, err := e.Join(ctx, "node", time.Minute)
 	if err != nil {
 		log.Fatal(err)

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
-
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 func hold(s *subject) {
@@ -250,8 +248,8 @@ func claimsExclusive(s *subject) {
 func lostClaims(s *subject) {
 	s.add(3, 0)
 	id, other := s.join("a", long), s.join("b", long)
-	link := memengine.NewLink(s.Engine)
-	lost := memengine.Fault{Lose: true}
+	link := NewLink(s.Engine)
+	lost := Fault{Lose: true}
 	link.Next("Claim", lost)
 	if _, err := link.Claim(s.ctx, request(id, []string{kind}, -1, 2, 10)); err == nil {
 		s.t.Error("a claim without an answer returns nil")

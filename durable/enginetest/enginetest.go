@@ -9,6 +9,9 @@
 //	}
 //
 // The tests use the real clock and take seconds in total. No test depends on the speed of the engine.
+//
+// Tests of schedulers can simulate failures on an engine of any type. A [Link] connects a node to it, and can delay
+// calls, make them fail or lose their answers. A [Locks] adds transactions, which lock tasks and can commit late.
 package enginetest
 
 import (

@@ -18,7 +18,6 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 func empty(s *subject) {
@@ -462,9 +461,9 @@ func sameKeys(s *subject) {
 
 // A caller that has lost the response to a commit can read whether the commit was applied.
 func lostCommit(s *subject) {
-	link := memengine.NewLink(s.Engine)
+	link := NewLink(s.Engine)
 	id := s.join("a", long)
-	link.Next("Commit", memengine.Fault{Fail: true}, memengine.Fault{Lose: true})
+	link.Next("Commit", Fault{Fail: true}, Fault{Lose: true})
 	w := held(add("k", 1))
 	for range 2 {
 		if _, err := link.Commit(s.ctx, id, []engine.Batch{{w}}); err == nil {

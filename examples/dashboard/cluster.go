@@ -16,7 +16,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/sirupsen/logrus"
 )
 
@@ -36,8 +37,8 @@ var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
 // A cluster consists of two durable scheduler nodes in this process, on an engine in memory. A real cluster uses
 // PostgreSQL.
 type cluster struct {
-	engine  *memengine.Engine
-	ways    [2]*memengine.Link // links from the nodes to the engine
+	engine  engine.Engine
+	ways    [2]*enginetest.Link // links from the nodes to the engine
 	nodes   [2]*durable.Scheduler
 	rec     *dashboard.AttemptRecorder // recorder of the first node
 	log     *logrus.Logger
@@ -49,10 +50,10 @@ type cluster struct {
 
 // startCluster starts the nodes with a simulated load.
 func startCluster(ctx context.Context) (*cluster, error) {
-	c := &cluster{engine: memengine.New(), rec: dashboard.NewAttemptRecorder(), log: logrus.New()}
+	c := &cluster{engine: memory.New().Shared(), rec: dashboard.NewAttemptRecorder(), log: logrus.New()}
 	c.log.SetOutput(io.Discard) // the page shows the problems
 	for i := range c.nodes {
-		c.ways[i] = memengine.NewLink(c.engine)
+		c.ways[i] = enginetest.NewLink(c.engine)
 		var opts []durable.Option
 		if i == 0 {
 			opts = append(opts, c.rec.Option())

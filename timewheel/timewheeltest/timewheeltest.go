@@ -5,8 +5,8 @@
 // microseconds, with the same outcome every time. The wheel must also be created and stopped inside the bubble.
 //
 // [Advance] works with every scheduler in this module: a wheel, a durable scheduler with its own engine in
-// memory (durable/engine/memory), or several nodes of a cluster (durable/memengine). The other functions operate on a wheel that
-// has been started. The All method of a durable scheduler lists its tasks in due order, with parked and paused tasks
+// memory, or several nodes that share one (durable/engine/memory). The other functions operate on a wheel that has been
+// started. The All method of a durable scheduler lists its tasks in due order, with parked and paused tasks
 // last. To run the due tasks of a durable scheduler, call Advance with its tick, which is 10 ms by default; see
 // durable.WithTick. A task added on another node may take 100 ms longer. A simulated day takes milliseconds with
 // an own engine, and seconds with a shared one, which each node asks ten times a second.

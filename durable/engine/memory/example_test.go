@@ -118,3 +118,23 @@ func ExampleKV_Engine() {
 	// true
 	// durable: the store has failed: kv: the effect of a commit is unknown: no space left on device
 }
+
+// Two nodes share an engine. After a restart of it, no lease has expired until its whole length has passed.
+func ExampleKV_Shared() {
+	ctx, kv := context.Background(), memory.New()
+	e := kv.Shared()
+	for _, name := range []string{"node 1", "node 2"} {
+		if _, _, err := e.Join(ctx, name, time.Hour); err != nil {
+			log.Fatal(err)
+		}
+	}
+	kv.Step(2 * time.Hour)
+	kv.Restart()
+	fmt.Println(e.Reap(ctx))
+	kv.Step(time.Hour + 1)
+	names, err := e.Reap(ctx)
+	fmt.Println(len(names), err)
+	// Output:
+	// [] <nil>
+	// 2 <nil>
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package memory keeps tasks in memory, for tests. Its contents do not outlive the process. It uses time.Now as its
-// clock, so it works inside a testing/synctest bubble.
+// clock, so it works inside a testing/synctest bubble. Package enginetest simulates failures and users' transactions.
 package memory
 
 import (
@@ -54,13 +54,19 @@ func (k *KV) SetFault(err error) {
 	k.fault = err
 }
 
-// Engine returns an engine on the KV for one scheduler. Use [kv.New] for an engine that several schedulers share.
-func (k *KV) Engine() engine.Owned {
-	e, err := kv.New(context.Background(), Exclusive(k))
+// Engine returns an engine on the KV for one scheduler.
+func (k *KV) Engine() engine.Owned { return on(Exclusive(k)).(engine.Owned) }
+
+// Shared returns an engine on the KV for several schedulers in this process, as the nodes of a cluster share a database.
+// Schedulers may also use different engines that Shared returns.
+func (k *KV) Shared() engine.Engine { return on(k) }
+
+func on(k engine.KV) engine.Engine {
+	e, err := kv.New(context.Background(), k)
 	if err != nil {
 		panic(err) // a KV in memory returns no error
 	}
-	return e.(engine.Owned)
+	return e
 }
 
 // Exclusive returns the KV as an [engine.Exclusive].

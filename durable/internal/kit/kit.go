@@ -26,7 +26,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
@@ -43,8 +43,8 @@ type Kit struct {
 	T      testing.TB
 	Begin  time.Time
 	Nodes  []*Node           // open schedulers, shut down at the end of the test
-	KV     *memory.KV        // what the scheduler's own engine is on
-	Engine *memengine.Engine // the shared engine, for tests that use one
+	KV     *memory.KV        // what the engines are on
+	Engine *enginetest.Locks // the shared engine, for tests that use one
 	Opts   []durable.Option  // options of every scheduler
 
 	turn     int
@@ -57,7 +57,7 @@ type Kit struct {
 type Node struct {
 	*durable.Scheduler
 	Name string
-	Link *memengine.Link // the node's link to the kit's engine, or nil
+	Link *enginetest.Link // the node's link to the kit's engine, or nil
 	kit  *Kit
 }
 
@@ -99,12 +99,38 @@ func OnOwn(t *testing.T, test func(t *testing.T, k *Kit), opts ...durable.Option
 // engine.
 func OnNodes(t *testing.T, nodes int, test func(t *testing.T, k *Kit), opts ...durable.Option) {
 	In(t, func(t *testing.T, k *Kit) {
-		k.Engine = memengine.New()
+		k.Share()
 		for range nodes {
 			k.Join(nil).Start()
 		}
 		test(t, k)
 	}, opts...)
+}
+
+// Share gives the kit a shared engine on its KV.
+func (k *Kit) Share() { k.Engine = enginetest.NewLocks(k.KV.Shared()) }
+
+// Restart simulates a crash and an immediate restart of the shared engine. Transactions are rolled back, and the starts
+// are lost.
+func (k *Kit) Restart() {
+	k.T.Helper()
+	k.Engine.RollBack()
+	k.KV.Restart()
+	k.Must(LoseStarts(k.KV))
+}
+
+// LoseStarts removes all confirmed starts, as a crash of the engine may.
+func LoseStarts(on engine.KV) error {
+	const first, end = "s", "t" // of the keys of their rows, as package kv has them
+	var tx engine.Tx
+	for e, err := range on.Scan(context.Background(), first, end) {
+		if err != nil {
+			return err
+		}
+		tx.Delete = append(tx.Delete, e.Key)
+	}
+	_, err := on.Commit(context.Background(), tx)
+	return err
 }
 
 // Own returns an engine on the KV for one scheduler. The KV may be a wrapper.
@@ -139,7 +165,7 @@ func (k *Kit) Open(on engine.KV, except ...string) *Node {
 
 // Join adds a node that handles the kind "note". over, if not nil, may wrap the node's link to the engine.
 func (k *Kit) Join(over func(engine.Engine) engine.Engine, opts ...durable.Option) *Node {
-	link := memengine.NewLink(k.Engine)
+	link := enginetest.NewLink(k.Engine)
 	if over == nil {
 		over = func(to engine.Engine) engine.Engine { return to }
 	}

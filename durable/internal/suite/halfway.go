@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
-	"github.com/seed581295f1/timewheel/durable/memengine"
 )
 
 // diesHalfway kills processes during Schedule, after each number of commits. The last commit fails, or only its answer
@@ -31,15 +31,15 @@ func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Opti
 		return s, keys
 	}
 	// dies declares a version in a process that dies at the commit with that number, and reports whether it has died.
-	dies := func(prefix string, version int64, at int, fault memengine.Fault) bool {
-		link := memengine.NewLink(e)
+	dies := func(prefix string, version int64, at int, fault enginetest.Fault) bool {
+		link := enginetest.NewLink(e)
 		n := k.Use(start(t, link, 1, opts...)[0], nil)
 		defer n.Kill()
 		n.Handle("k", ok)
 		commits, dead := 0, false
-		link.SetFaults(func(method string) memengine.Fault {
+		link.SetFaults(func(method string) enginetest.Fault {
 			if dead {
-				return memengine.Fault{Fail: true}
+				return enginetest.Fault{Fail: true}
 			}
 			if method == "Commit" || method == "Commit Notes" {
 				if commits++; commits == at {
@@ -47,7 +47,7 @@ func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Opti
 					return fault
 				}
 			}
-			return memengine.Fault{}
+			return enginetest.Fault{}
 		})
 		s, _ := set(prefix, version)
 		_, err := n.Schedule(ctx, s)
@@ -75,7 +75,7 @@ func diesHalfway(t *testing.T, k *kit.Kit, e engine.Engine, opts ...durable.Opti
 			t.Errorf("%s: Schedule of version %d returns %+v, and there are %d tasks that are not that version's", prefix, version, r, len(got))
 		}
 	}
-	for how, fault := range map[string]memengine.Fault{"failed": {Fail: true}, "lost": {Lose: true}} {
+	for how, fault := range map[string]enginetest.Fault{"failed": {Fail: true}, "lost": {Lose: true}} {
 		for then, after := range map[string]func(prefix string, at int){
 			"the old version":  func(prefix string, _ int) { declare(prefix, 1, 2) },
 			"the same version": func(prefix string, _ int) { declare(prefix, 2, 0); declare(prefix, 1, 2) },

@@ -18,7 +18,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/engine/memory"
-	"github.com/seed581295f1/timewheel/durable/memengine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
 )
 
 var errDisk = errors.New("the disk is on fire")
@@ -145,7 +145,7 @@ func TestRun_whenTheStoreFails_endsWithTheCause(t *testing.T) {
 // While a database does not answer, requests are refused and the service is not ready. When it is back, all works again.
 func TestDatabaseAway_requestsAndReadinessSayIt_untilItIsBack(t *testing.T) {
 	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
-	link := memengine.NewLink(memengine.New())
+	link := enginetest.NewLink(memory.New().Shared())
 	r := startOn(t, config(t, at, admin), Place{scheduler: func(opts []durable.Option) (*durable.Scheduler, error) {
 		return durable.New(context.Background(), link, opts...)
 	}})

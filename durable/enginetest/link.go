@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package memengine
+package enginetest
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type Fault struct {
 }
 
 // ErrFault is wrapped by the errors that Faults cause.
-var ErrFault = errors.New("memengine: fault")
+var ErrFault = errors.New("enginetest: fault")
 
 // NewLink returns a link without faults.
 func NewLink(to engine.Engine) *Link { return &Link{to: to, next: make(map[string][]Fault)} }
@@ -107,7 +107,7 @@ func pass(ctx context.Context, l *Link, method string, do func(context.Context) 
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("memengine: %s: %w", method, ctx.Err())
+		return fmt.Errorf("enginetest: %s: %w", method, ctx.Err())
 	}
 }
 
