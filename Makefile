@@ -34,7 +34,7 @@ ALL     := $(LIBRARY) ./examples/... ./checks/... ./bench/...
 # CONCURRENT and ENGINES are the packages that start goroutines, but for the stores, which take long under the race detector. Of
 # package durable RACES are the tests in which most goroutines meet; the others have few that these have not.
 CONCURRENT := ./... ./ttlcache/... ./dashboard/...
-ENGINES    := ./durable/engine/... ./durable/memengine
+ENGINES    := ./durable/engine/... ./durable/enginetest
 RACES      := Contract|History|Simulation|AtTheSameTime|atTheSameTime|Shutdown|Stop|Crash|Cancel|Wait|whileTasksChange|ofAllNodes
 
 # TEST runs tests. Those that every change must pass are in short mode, and nightly has all of each. go vet is a

@@ -95,6 +95,7 @@ func ExampleLocks() {
 		log.Fatal(err)
 	}
 	tx.Rollback() // does nothing then
+	e.RollBack()  // all transactions, as a restart does; there is none
 	fmt.Println(count(ctx, e))
 	// Output:
 	// true false 1

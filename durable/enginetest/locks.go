@@ -13,9 +13,9 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
-// A Locks is an engine whose users have transactions that lock tasks, as those of a database do. It adds them to an
-// engine of any type, for tests. All nodes must use the same Locks, and each node's [Link], if any, is on the Locks. Use
-// [NewLocks] to create one.
+// A Locks is an engine whose users have transactions that lock tasks, as in a database. It adds them to an engine of any
+// type, for tests. All nodes must use the same Locks, and each node's [Link], if any, is on the Locks. Use [NewLocks] to
+// create one.
 type Locks struct {
 	engine.Engine
 
@@ -23,8 +23,7 @@ type Locks struct {
 	locks map[string]*Transaction // locked keys, and the transaction that has locked each
 }
 
-// NewLocks returns an engine with transactions. No call of the given engine may wait for another one, as those of a Link
-// do.
+// NewLocks returns an engine with transactions. The given engine must not delay calls, as a Link does.
 func NewLocks(on engine.Engine) *Locks {
 	return &Locks{Engine: on, locks: make(map[string]*Transaction)}
 }
