@@ -40,8 +40,17 @@ type merge struct {
 	err     error
 }
 
-// add adds a scan over rows whose keys have skip bytes before the due time.
+// add adds a scan over rows whose keys have skip bytes before the due time. Most scans of a node that looks for tasks find
+// none, and a Pull costs more than the scan.
 func (m *merge) add(scan iter.Seq2[engine.Entry, error], skip int) {
+	empty := true
+	for range scan {
+		empty = false
+		break
+	}
+	if empty {
+		return
+	}
 	s := &source{skip: skip}
 	s.next, s.stop = iter.Pull2(scan)
 	if m.advance(s) {
