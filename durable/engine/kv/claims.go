@@ -26,33 +26,36 @@ func (c *candidate) readable(version byte) bool {
 
 func (c candidate) before(d candidate) bool { return c.due < d.due || c.due == d.due && c.key < d.key }
 
-// A source is a scan over rows in due order.
+// A source reads rows in due order, a page at a time.
 type source struct {
 	at   candidate // the current candidate
-	next func() (engine.Entry, error, bool)
-	stop func()
-	skip int // number of bytes in the key before the due time
+	rows []engine.Entry
+	scan func(from string) iter.Seq2[engine.Entry, error]
+	from string // where the next page begins; empty after the last one
+	page int    // the number of rows of the next page
+	most int    // how many rows are still wanted, about
+	skip int    // number of bytes in the key before the due time
 }
 
-// A merge merges several scans in due order. It ends at the first error.
+// A page has about as many rows as are still wanted, but at most mostRows and mostBytes. The first one has few, because
+// another source of the merge may have the earliest rows.
+const (
+	fewRows   = 16
+	mostRows  = 1024
+	mostBytes = 1 << 20
+)
+
+// A merge merges several sources in due order. It ends at the first error.
 type merge struct {
+	kv      engine.KV
 	sources []*source
 	err     error
 }
 
-// add adds a scan over rows whose keys have skip bytes before the due time. Most scans of a node that looks for tasks find
-// none, and a Pull costs more than the scan.
-func (m *merge) add(scan iter.Seq2[engine.Entry, error], skip int) {
-	empty := true
-	for range scan {
-		empty = false
-		break
-	}
-	if empty {
-		return
-	}
-	s := &source{skip: skip}
-	s.next, s.stop = iter.Pull2(scan)
+// add adds the rows between two keys, which have skip bytes before the due time. About most rows are wanted.
+func (m *merge) add(ctx context.Context, from, to string, skip, most int) {
+	s := &source{from: from, page: min(most, fewRows), most: most, skip: skip}
+	s.scan = func(from string) iter.Seq2[engine.Entry, error] { return m.kv.Scan(ctx, from, to) }
 	if m.advance(s) {
 		m.sources = append(m.sources, s)
 	}
@@ -60,17 +63,35 @@ func (m *merge) add(scan iter.Seq2[engine.Entry, error], skip int) {
 
 // advance moves the source to its next candidate and reports whether there is one.
 func (m *merge) advance(s *source) bool {
-	e, err, ok := s.next()
-	if !ok || err != nil {
-		if err != nil {
-			m.err = err
-		}
-		s.stop()
+	if len(s.rows) == 0 && s.from != "" {
+		m.read(s)
+	}
+	if len(s.rows) == 0 {
 		return false
 	}
+	e := s.rows[0]
+	s.rows = s.rows[1:]
 	s.at.due, s.at.key = number(e.Key[s.skip:])
 	s.at.row = e
 	return true
+}
+
+// read reads the source's next page.
+func (m *merge) read(s *source) {
+	rows, from, bytes := make([]engine.Entry, 0, s.page), "", 0
+	for e, err := range s.scan(s.from) {
+		if err != nil {
+			m.err = err
+			return
+		}
+		rows, bytes = append(rows, e), bytes+len(e.Value)
+		if len(rows) == s.page || bytes >= mostBytes {
+			from = e.Key + "\x00"
+			break
+		}
+	}
+	s.rows, s.from, s.most = rows, from, s.most-len(rows)
+	s.page = min(4*s.page, max(s.most, fewRows), mostRows)
 }
 
 // next returns the earliest candidate, or false at the end.
@@ -92,17 +113,10 @@ func (m *merge) next() (c candidate, ok bool) {
 	return c, m.err == nil
 }
 
-func (m *merge) stop() {
-	for _, s := range m.sources {
-		s.stop()
-	}
-}
-
 // mergeKinds walks over the f rows of all kinds in due order.
 func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int64) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		m := &merge{}
-		defer m.stop()
+		m := &merge{kv: b.kv}
 		for at := freeRow; m.err == nil; { // one kind per pass
 			prefix := ""
 			for e, err := range b.kv.Scan(ctx, at, end(freeRow)) {
@@ -117,7 +131,7 @@ func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int6
 			for _, grouped := range []bool{false, true} {
 				prefix = freeOf(kind, grouped)
 				_, to := between(prefix, engine.None, until)
-				m.add(b.kv.Scan(ctx, prefix+afterKey(after), to), len(prefix))
+				m.add(ctx, prefix+afterKey(after), to, len(prefix), mostRows)
 			}
 			at = end(prefix)
 		}
@@ -178,8 +192,7 @@ const leastDue = engine.None + 2
 // earliest returns up to most candidates after the position, the earliest first.
 func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine.Position, most int,
 ) (found []candidate, err error) {
-	m := &merge{}
-	defer m.stop()
+	m := &merge{kv: b.kv}
 	for _, kind := range r.Kinds {
 		least := b.least(kind)
 		for _, grouped := range []bool{false, true} {
@@ -188,7 +201,7 @@ func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine
 			if after.Key != "" {
 				from = prefix + max(ordered(least), afterKey(after))
 			}
-			m.add(b.kv.Scan(ctx, from, to), len(prefix))
+			m.add(ctx, from, to, len(prefix), most)
 		}
 	}
 	return b.some(r, m, most)
@@ -263,15 +276,14 @@ func (b *base) groupAfter(ctx context.Context, kinds []string, group string) (ne
 
 // firstOf returns up to most candidates in the group, the earliest first.
 func (b *base) firstOf(ctx context.Context, r engine.ClaimRequest, group string, most int) ([]candidate, error) {
-	m := &merge{}
-	defer m.stop()
+	m := &merge{kv: b.kv}
 	for _, kind := range r.Kinds {
 		prefix := freeOf(kind, false)
 		if group != "" {
 			prefix = turnsOf(kind, group)
 		}
 		from, to := between(prefix, math.MinInt64, r.Until)
-		m.add(b.kv.Scan(ctx, from, to), len(prefix))
+		m.add(ctx, from, to, len(prefix), most)
 	}
 	return b.some(r, m, most)
 }
