@@ -397,3 +397,21 @@ func TestCommit_limits(t *testing.T) {
 		}
 	}
 }
+
+func TestCommit_refusesWhatTheContractForbids(t *testing.T) {
+	for _, kv := range []engine.KV{memory.New(), memory.Exclusive(memory.New())} {
+		e := open(t, kv)
+		for name, batches := range map[string][]engine.Batch{
+			"two writes of a key in a batch":  {{add("ada"), add("ada")}},
+			"two writes of a key in a commit": {{add("ada")}, {add("ada")}},
+			"a write without a condition":     {{{Record: engine.Record{Key: "ada"}}}},
+		} {
+			_, err := e.Commit(t.Context(), 0, batches)
+			found, getErr := e.Get(t.Context(), "ada")
+			ok(t, getErr)
+			if err == nil || len(found) > 0 {
+				t.Errorf("%s: the error is %v, and there is %v", name, err, found)
+			}
+		}
+	}
+}
