@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
@@ -37,8 +38,8 @@ type source struct {
 	skip int    // number of bytes in the key before the due time
 }
 
-// A page has about as many rows as are still wanted, but at most mostRows and mostBytes. The first one has few, because
-// another source of the merge may have the earliest rows.
+// A page has about as many rows as are still wanted, but at most mostRows and mostBytes, and those that can be read within
+// pageFor. The first one has few, because another source of the merge may have the earliest rows.
 const (
 	fewRows   = 16
 	mostRows  = 1024
@@ -78,14 +79,14 @@ func (m *merge) advance(s *source) bool {
 
 // read reads the source's next page.
 func (m *merge) read(s *source) {
-	rows, from, bytes := make([]engine.Entry, 0, s.page), "", 0
+	rows, from, bytes, began := make([]engine.Entry, 0, s.page), "", 0, time.Now()
 	for e, err := range s.scan(s.from) {
 		if err != nil {
 			m.err = err
 			return
 		}
 		rows, bytes = append(rows, e), bytes+len(e.Value)
-		if len(rows) == s.page || bytes >= mostBytes {
+		if len(rows) == s.page || bytes >= mostBytes || time.Since(began) >= pageFor {
 			from = e.Key + "\x00"
 			break
 		}
