@@ -402,6 +402,7 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 			s := e.states[w.Key]
 			if !undone {
 				e.all.note(w.Key, p.was[j], s.task())
+				p.written[j].Held = s.Owner != 0 // the member may have ended meanwhile
 			}
 			for c := range e.reads {
 				c.keys[w.Key] = struct{}{}

@@ -38,8 +38,8 @@ type source struct {
 	skip int    // number of bytes in the key before the due time
 }
 
-// A page has about as many rows as are still wanted, but at most mostRows and mostBytes, and those that can be read within
-// pageFor. The first one has few, because another source of the merge may have the earliest rows.
+// A page has about as many rows as are still wanted, but at most mostRows and mostBytes, and it is read for at most
+// pageFor from the first row on. The first page has few, because another source of the merge may have the earliest rows.
 const (
 	fewRows   = 16
 	mostRows  = 1024
@@ -79,14 +79,17 @@ func (m *merge) advance(s *source) bool {
 
 // read reads the source's next page.
 func (m *merge) read(s *source) {
-	rows, from, bytes, began := make([]engine.Entry, 0, s.page), "", 0, time.Now()
+	rows, from, bytes := make([]engine.Entry, 0, s.page), "", 0
+	var first time.Time
 	for e, err := range s.scan(s.from) {
 		if err != nil {
 			m.err = err
 			return
 		}
-		rows, bytes = append(rows, e), bytes+len(e.Value)
-		if len(rows) == s.page || bytes >= mostBytes || time.Since(began) >= pageFor {
+		if rows, bytes = append(rows, e), bytes+len(e.Value); len(rows) == 1 {
+			first = time.Now()
+		}
+		if len(rows) == s.page || bytes >= mostBytes || time.Since(first) >= pageFor {
 			from = e.Key + "\x00"
 			break
 		}

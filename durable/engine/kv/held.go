@@ -267,6 +267,11 @@ func (e *alone) end(id engine.MemberID) {
 		if s.Owner == id {
 			e.release(key, s)
 		}
+		if was := s.before; was != nil && was.Owner == id { // the Commit in progress may be undone
+			free := *was
+			free.Owner, free.Revision = 0, e.next()
+			s.before = &free
+		}
 	}
 }
 

@@ -203,3 +203,46 @@ func TestClaim_missesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A blocked is an exclusive KV whose next Commit waits, and may then be refused.
+type blocked struct {
+	*memory.KV
+	next func() error
+}
+
+func (*blocked) Exclusive() {}
+
+func (b *blocked) Commit(ctx context.Context, txs ...engine.Tx) ([]bool, error) {
+	if next := b.next; next != nil {
+		b.next = nil
+		if err := next(); err != nil {
+			return nil, err
+		}
+	}
+	return b.KV.Commit(ctx, txs...)
+}
+
+// The tasks of a member that ends during a Commit are free afterwards, whether or not the Commit takes effect, and its
+// result says so.
+func TestLeave_duringACommit_freesTheTasks(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		for _, err := range []error{nil, engine.ErrNotDone} {
+			kv := &blocked{KV: memory.New()}
+			e := open(t, kv)
+			a, b := join(t, e, "a", time.Hour), join(t, e, "b", time.Hour)
+			write(t, e, 0, add("k"))
+			if got := claim(t, e, a); len(got) != 1 {
+				t.Fatalf("%d tasks are claimed", len(got))
+			}
+			kv.next = func() error { ok(t, e.Leave(t.Context(), a)); return err }
+			w := add("k")
+			w.If, w.Hold = engine.Always, hold
+			if r, is := e.Commit(t.Context(), a, []engine.Batch{{w}}); !errors.Is(is, err) || err == nil && r[0].Written[0].Held {
+				t.Errorf("the commit: %+v, %v", r, is)
+			}
+			if got := claim(t, e, b); len(got) != 1 {
+				t.Errorf("hold %v, %v: %d tasks are free", hold, err, len(got))
+			}
+		}
+	}
+}
