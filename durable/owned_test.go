@@ -4,6 +4,7 @@ package durable_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -30,13 +31,15 @@ var (
 )
 
 // An ownKV is an exclusive KV. While its flags are set, its calls fail, Get only for tasks. They fail with errDisk or, if
-// damaged is set, errDamage. Each Scan takes the time scanTakes.
+// damaged is set, errDamage. Each Scan takes the time scanTakes. While pastHangs is set, a Scan of free tasks hangs if it begins
+// at one that is due already.
 // While hangs is set, Commit hangs. It reports a failure when failed is closed.
 type ownKV struct {
 	*memory.KV
 	commit, get, scan, damaged, hangs atomic.Bool
 	commits, scans, closed            atomic.Int32
 	scanTakes                         time.Duration
+	pastHangs                         atomic.Bool
 	failed                            chan struct{}
 }
 
@@ -76,6 +79,14 @@ func (f *ownKV) Scan(ctx context.Context, from, to string) iter.Seq2[engine.Entr
 		return func(yield func(engine.Entry, error) bool) { yield(engine.Entry{}, f.err()) }
 	}
 	time.Sleep(f.scanTakes)
+	if n := len(from) - 8; f.pastHangs.Load() && n > 0 && from[0] == 'f' {
+		if due := int64(binary.BigEndian.Uint64([]byte(from[n:])) ^ 1<<63); due <= time.Now().UnixNano() {
+			return func(yield func(engine.Entry, error) bool) {
+				<-ctx.Done()
+				yield(engine.Entry{}, ctx.Err())
+			}
+		}
+	}
 	return f.KV.Scan(ctx, from, to)
 }
 
@@ -536,6 +547,61 @@ func TestOwned_rests_afterTheLastTask(t *testing.T) {
 		k.Add(all...)
 		if n := len(k.RunsAfter(8 * sec)); n != tasks {
 			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// A scheduler whose kinds all have limits does not rest while it has no room for tasks, or could not look at them.
+func TestOwned_rests_notWithTasksOfALimitedKind(t *testing.T) {
+	begin := func(k *kit.Kit, f *ownKV) {
+		e, err := kv.New(ctx, f)
+		k.Must(err)
+		k.Use(durable.New(ctx, e, durable.WithPoolSize(2), durable.WithTick(tick), durable.WithLogger(testkit.Quiet())))
+		k.Handle("limited", sleeper(sec/10), durable.WithConcurrency(1000))
+		k.Start()
+		k.After(2 * sec)
+	}
+	t.Run("without room", func(t *testing.T) {
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			begin(k, &ownKV{KV: memory.New(), failed: make(chan struct{})})
+			for i := range 200 { // more than wait for the workers
+				k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "limited", Delay: 3 * sec})
+			}
+			k.After(3*sec + sec/2)
+			k.Add(durable.Task{Key: "last", Kind: "limited"})
+			if n := len(k.RunsAfter(12 * sec)); n != 201 {
+				t.Errorf("%d runs", n)
+			}
+		})
+	})
+	t.Run("without an answer", func(t *testing.T) {
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			f := &ownKV{KV: memory.New(), failed: make(chan struct{})}
+			begin(k, f)
+			k.Add(durable.Task{Key: "a", Kind: "limited", Delay: 5 * sec})
+			k.After(2 * sec)
+			f.pastHangs.Store(true)
+			k.After(20 * sec)
+			f.pastHangs.Store(false)
+			if n := len(k.RunsAfter(5 * sec)); n != 1 {
+				t.Errorf("%d runs", n)
+			}
+		})
+	})
+}
+
+// The running tasks of a kind with a limit take no room from the tasks of other kinds, however large they are.
+func TestOwned_runsOfALimitedKind_takeNoRoom(t *testing.T) {
+	onOwn(t, func(t *testing.T, k *kit.Kit, _ *ownKV, _ engine.Engine) {
+		k.Handle("large", sleeper(30*sec), durable.WithConcurrency(1000))
+		for i := range 70 {
+			k.Add(durable.Task{Key: fmt.Sprint(i), Kind: "large", Payload: make([]byte, durable.MaxPayload), Delay: 3 * sec})
+		}
+		k.After(5 * sec)
+		k.Runs()
+		k.Add(durable.Task{Key: "small", Kind: "note"})
+		if calls := k.RunsAfter(sec); len(calls) != 1 || calls[0].Key != "small" {
+			t.Errorf("the runs are %v", calls)
 		}
 	})
 }

@@ -23,14 +23,13 @@ import (
 //
 //   - Its overdue tasks occupy at most half of the workers.
 //   - It leaves some workers free for tasks that fall due now and for overdue tasks of quick kinds.
-//   - It occupies at most its share of the queue. Its other tasks stay in the store or engine until half of the share
+//   - It occupies at most its share of the queue. Its other tasks stay in the engine until half of the share
 //     has begun.
 //
 // A task leaves the backlog when a worker takes it or Remove removes it.
 type Backlog struct {
 	Config
-	queued               atomic.Int64 // length of queue, so that workers can skip an empty queue without locking
-	heldTasks, heldBytes atomic.Int64 // totals over all limiters
+	queued atomic.Int64 // length of queue, so that workers can skip an empty queue without locking
 
 	mu      sync.Mutex           // protects below
 	queue   Queue                // fair queue of the kinds
@@ -146,9 +145,6 @@ func (b *Backlog) wake() {
 
 // Len returns the number of tasks in the backlog.
 func (b *Backlog) Len() int { return int(b.queued.Load()) }
-
-// Limited returns the number of tasks that all limiters hold, and their approximate size in bytes.
-func (b *Backlog) Limited() (n, size int) { return int(b.heldTasks.Load()), int(b.heldBytes.Load()) }
 
 // Room returns the number of tasks that the backlog has room for, and their total size in bytes, or 0 if it is not yet
 // time to refill it.

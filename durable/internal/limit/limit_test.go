@@ -138,8 +138,8 @@ func TestLimiter_queuesWhatHasNoRoom(t *testing.T) {
 	}
 	b.Do(&first.Task)
 	b.want(t, "a1", "a2", "b5", "a3")
-	if n, size := b.Limited(); n != 0 || size != 0 || l.IsFull() || len(b.asked) != 0 {
-		t.Errorf("%d tasks of %d bytes are held, and %d workers were asked for", n, size, len(b.asked))
+	if l.bytes != 0 || l.IsFull() || len(b.asked) != 0 {
+		t.Errorf("tasks of %d bytes are held, and %d workers were asked for", l.bytes, len(b.asked))
 	}
 }
 

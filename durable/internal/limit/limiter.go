@@ -301,10 +301,7 @@ func (l *Limiter) removeLocked(t *Task) {
 }
 
 func (l *Limiter) countLocked(t *Task, n int) {
-	size := n * t.Rec.Size()
-	l.bytes += size
-	l.backlog.heldTasks.Add(int64(n))
-	l.backlog.heldBytes.Add(int64(size))
+	l.bytes += n * t.Rec.Size()
 }
 
 // boundLocked returns the maximum number of tasks that the limiter holds.

@@ -25,8 +25,8 @@ type claim struct {
 }
 
 const (
-	// A node claims tasks every claimEvery, up to lookAhead before they are due. If another process adds a task that is
-	// due at once, the task waits less than claimEvery.
+	// A node claims tasks every claimEvery, unless its engine wakes it, up to lookAhead before they are due. If another
+	// process adds a task that is due at once, the task waits less than claimEvery.
 	claimEvery = 100 * time.Millisecond
 	lookAhead  = time.Second
 
@@ -34,8 +34,8 @@ const (
 	// rate, so that a backlog does not delay tasks that fall due now.
 	overdueAfter = time.Second
 
-	// claimMost is the maximum number of tasks in one claim. A node holds at most mostHeld tasks, and stops claiming
-	// when their records reach heldBytes.
+	// claimMost is the maximum number of tasks due soon in one claim. A node holds at most mostHeld tasks
+	// of kinds without a limit, and stops claiming when their records reach heldBytes.
 	claimMost = 1024
 	mostHeld  = 1 << 14
 	heldBytes = 64 << 20
@@ -45,16 +45,17 @@ const (
 	claimTimeout = 30 * time.Second
 )
 
-// claimAll claims as many tasks as there is room for. It returns how long to wait before the next call, and whether it has
-// left no task of a kind without a limit that is due within the look-ahead.
+// claimAll claims as many tasks as there is room for. It returns how long to wait before the next call. whole is false if
+// tasks that are due within the look-ahead may be left, and nothing but the next call finds them.
 func (n *Node) claimAll() (again time.Duration, whole bool) {
 	again, whole = claimEvery, true
 	for _, k := range n.kinds.AllLimited() {
-		again = min(again, n.claimFor(k))
+		after, all := n.claimFor(k)
+		again, whole = min(again, after), whole && all
 	}
 	unlimited := n.kinds.unlimited()
 	if len(unlimited) == 0 {
-		return again, true
+		return again, whole
 	}
 	now := n.clock.Earliest(n.own())
 	over := now - int64(overdueAfter)
@@ -74,8 +75,9 @@ func (n *Node) claimAll() (again time.Duration, whole bool) {
 		if both {
 			n.to(&n.overdue, after, got.Tasks, ok, most, over)
 		}
-		whole = ok && len(got.Tasks) < most
-		if ok && !whole && got.Tasks[most-1].Due <= now+int64(2*claimEvery) {
+		full := len(got.Tasks) == most
+		whole = whole && ok && !full
+		if ok && full && got.Tasks[most-1].Due <= now+int64(2*claimEvery) {
 			again = 0
 		}
 	} else if t != nil { // the workers may finish the waiting tasks long before claimEvery has passed
@@ -124,14 +126,15 @@ func (n *Node) claimOverdue() time.Duration {
 // them from taking room in the claims for other kinds. If more tasks are due than fit, the groups take turns first, and
 // the remaining room is filled in due order. A claim from the beginning also finds tasks that are due soon. Other
 // claims wait for it, for at most a tenth of the time, and it is cancelled after half a lease. A cancelled claim does
-// not reach the tasks behind the rows that it has to skip. claimFor returns how long to wait before the next call.
-func (n *Node) claimFor(k *Kind) time.Duration {
+// not reach the tasks behind the rows that it has to skip. claimFor returns the same as claimAll. The limiter wakes the
+// node when it has room for the tasks that it leaves.
+func (n *Node) claimFor(k *Kind) (again time.Duration, whole bool) {
 	if !k.Limiter.IsDrained() || n.kinds.Pauses().Has(k.Name) {
-		return claimEvery
+		return claimEvery, true
 	}
 	t, most := n.room()
-	if most = n.fitting(min(most, k.Limiter.Room()), limit.HeldBytes); most <= 0 {
-		return claimEvery
+	if most = n.fitting(min(most, k.Limiter.Room()), limit.HeldBytes); most <= 0 { // the node has no room, or must not claim
+		return claimEvery, t == nil
 	}
 	now := n.clock.Earliest(n.own())
 	if k.crowded.Swap(false) { // another goroutine may set it again
@@ -139,7 +142,7 @@ func (n *Node) claimFor(k *Kind) time.Duration {
 		if most = n.claimTurns(t, k, now, room); most <= room/2 { // the limiter has enough, or the node has lost its share
 			k.crowded.Store(true)
 			k.Limiter.IsDrained() // makes the limiter wake the node when there is room
-			return claimEvery
+			return claimEvery, true
 		}
 	}
 	over := now - int64(overdueAfter)
@@ -148,15 +151,15 @@ func (n *Node) claimFor(k *Kind) time.Duration {
 	got, ok := n.claimSome(t, r, over)
 	if n.to(&k.claimed, after, got.Tasks, ok, most, over); !ok {
 		k.crowded.Store(true)
-		return claimEvery
+		return claimEvery, false
 	}
 	if len(got.Tasks) == most && got.Tasks[most-1].Due <= now {
 		k.crowded.Store(true)
 	}
 	if len(got.Tasks) == most && k.Limiter.IsDrained() { // if not, the limiter wakes the node
-		return 0
+		return 0, false
 	}
-	return claimEvery
+	return claimEvery, true
 }
 
 // claimTurns claims due tasks of a kind with a limit. The kind's groups take turns. It returns the room that is left.
@@ -197,11 +200,10 @@ func (n *Node) leavesLocked() bool { return n.stopping || n.drained || n.Err() !
 // roomLocked returns how many tasks the node may claim now. It returns 0 if the remaining tasks should be left to other
 // nodes.
 func (n *Node) roomLocked() int {
-	lives, bytes := n.backlog.Limited()
-	if n.bytes-bytes >= heldBytes || n.loadLocked().Waiting-waitingMore > n.cfg.PoolSize || n.stuckLocked() {
+	if n.bytes >= heldBytes || n.loadLocked().Waiting-waitingMore > n.cfg.PoolSize || n.stuckLocked() {
 		return 0
 	}
-	return min(mostHeld-(len(n.held)-lives), claimMost, max((heldBytes-n.bytes+bytes)/n.each, 1))
+	return min(mostHeld-n.tasks, claimMost, max((heldBytes-n.bytes)/n.each, 1))
 }
 
 // fitting returns how many of most tasks the node may claim if they may have a number of bytes in total.
@@ -334,7 +336,7 @@ func (n *Node) take(t *term, got []engine.Stored, over int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if size > 0 {
-		n.each = max(size/len(recs), 1)
+		n.each = max(size/len(recs), n.each/2, 1) // the next tasks may be larger
 	}
 	for i, rec := range recs {
 		if rec != nil {

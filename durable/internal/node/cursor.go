@@ -60,9 +60,12 @@ func (n *Node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int
 	if c.at != after || !ok && after != beginning {
 		return // a claim from the beginning was requested, or this claim must be repeated
 	}
-	c.at, c.quiet = over, n.own()+int64(scanEvery) // the claim found everything
-	if len(got) == most {
-		c.at, c.quiet = min(over, got[most-1].Due-1), 0 // there may be more with that due time
+	switch c.at, c.quiet = over, 0; {
+	case !ok:
+	case len(got) == most:
+		c.at = min(over, got[most-1].Due-1) // there may be more with that due time
+	default:
+		c.quiet = n.own() + int64(scanEvery) // the claim found everything
 	}
 }
 
@@ -85,7 +88,7 @@ func (n *Node) claimFrom(c *cursor, t *term, kinds []string, most int) {
 	n.to(c, after, got.Tasks, ok, most, until)
 }
 
-// caughtUp reports whether the node's last claims have found all free overdue tasks, and none of them waits here. The
+// CaughtUp reports whether the node's last claims have found all free overdue tasks, and none of them waits here. The
 // other nodes may still hold some.
 func (n *Node) CaughtUp() bool {
 	n.mu.Lock()

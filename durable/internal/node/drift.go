@@ -48,9 +48,11 @@ func (d *drift) memory() {
 	defer n.mu.Unlock()
 	var waiting []*limit.Task
 	var limiters []*limit.Limiter
-	size := 0
+	tasks, size := 0, 0
 	for key, l := range n.held {
-		size += l.Rec.Size()
+		if !l.limited {
+			tasks, size = tasks+1, size+l.Rec.Size()
+		}
 		if !l.Waits() {
 			continue
 		}
@@ -59,6 +61,7 @@ func (d *drift) memory() {
 			d.wrong("%s is overdue, and waits nowhere", key)
 		}
 	}
+	d.same("held tasks", n.tasks, tasks)
 	d.same("bytes of held tasks", n.bytes, size)
 	for _, of := range n.kinds.AllLimited() {
 		limiters = append(limiters, of.Limiter)

@@ -79,9 +79,11 @@ func (n *Node) placeLocked(rec *task.Record, c claim, overdue bool) {
 	l := newLive(rec, n)
 	l.overdue, l.claim = overdue, c
 	n.held[rec.Key] = l
-	n.bytes += rec.Size()
 	if of := n.kinds.Limiter(rec); of != nil {
+		l.limited = true
 		of.Hold(&l.Task)
+	} else {
+		n.tasks, n.bytes = n.tasks+1, n.bytes+rec.Size()
 	}
 	if overdue {
 		n.backlog.Add(&l.Task)
@@ -103,8 +105,9 @@ func (n *Node) dropLocked(l *live) {
 	if n.held[l.Rec.Key] != l {
 		return
 	}
-	delete(n.held, l.Rec.Key)
-	n.bytes -= l.Rec.Size()
+	if delete(n.held, l.Rec.Key); !l.limited {
+		n.tasks, n.bytes = n.tasks-1, n.bytes-l.Rec.Size()
+	}
 	n.withdrawLocked(l, gone)
 }
 

@@ -29,15 +29,15 @@ import (
 // node holds a task, and the node decides what happens to the tasks that it holds. It keeps tasks that are due soon in
 // its wheel. Its work consists of these parts:
 //
-//	claims    every 100 ms the node claims free tasks that are due within the look-ahead; if it writes a
-//	          task that is due soon, it holds the task at once (claims.go)
+//	claims    every 100 ms, or when its own engine wakes it, the node claims free tasks that are due within
+//	          the look-ahead; if it writes a task that is due soon, it holds the task at once (claims.go, rest.go)
 //	overdue   the node claims overdue tasks for spare workers; this may take a long time, and no other
 //	          call waits for it (claims.go, cursor.go)
 //	starts    when a worker is free, the node asks the engine to confirm the claim (starts.go)
 //	writes    verbs (verbs.go) and the ends of runs are committed in groups (writes.go)
 //	member    the node renews its lease, joins again if its member is gone, and reaps other members
 //	          (member.go)
-//	settings  the node reads the pauses every half second (pauses.go)
+//	settings  the node reads the pauses every half second; on its own engine only it changes them (pauses.go)
 //
 // No promise depends on the node's memory. Whatever a node believes it holds, the engine confirms a start only at the
 // claim's revision, and applies a write about a run only at that revision. A late or lost answer can therefore cost
@@ -128,7 +128,8 @@ type membership struct {
 // A holding is the set of tasks that a node believes it holds.
 type holding struct {
 	held    map[string]*live
-	bytes   int       // approximate size of their records
+	tasks   int       // number of them whose kinds have no limit; a limiter bounds the others
+	bytes   int       // approximate size of the records of these tasks
 	each    int       // the same of one of the tasks claimed last; the size of the largest one before the first claim
 	unsent  []*change // ends of runs whose commit failed
 	overdue cursor
