@@ -529,3 +529,33 @@ func TestSchedule_holdOfAClockThatWasAhead(t *testing.T) {
 		}
 	})
 }
+
+// A hanging is an engine whose commits of notes hang.
+type hanging struct {
+	engine.Engine
+	hangs atomic.Bool
+}
+
+func (h *hanging) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	if h.hangs.Load() && batches[0][0].Note {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Engine.Commit(ctx, by, batches)
+}
+
+// Schedule returns ErrUnavailable if the engine does not answer for longer than a call holds a set. Its caller has not
+// given up.
+func TestSchedule_withoutAnAnswer_isUnavailable(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Share()
+		var h *hanging
+		n := k.Join(func(to engine.Engine) engine.Engine { h = &hanging{Engine: to}; return h })
+		h.hangs.Store(true)
+		_, err := n.Schedule(ctx, durable.TaskSet{Prefix: "p:", Tasks: []durable.Task{{Key: "p:1", Kind: "note", Interval: hour}}})
+		if !errors.Is(err, durable.ErrUnavailable) {
+			t.Errorf("Schedule: %v", err)
+		}
+		h.hangs.Store(false)
+	})
+}

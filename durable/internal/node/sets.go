@@ -159,6 +159,9 @@ func (n *Node) declareHeld(ctx context.Context, c *declaring) (again bool, err e
 	defer cancel()
 	revision, err := n.putSet(held, name, stored.Revision,
 		declaredSet{was.Version, &c.Version, c.holder, n.Now() + int64(declareFor)})
+	if err != nil && held.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	if err != nil || revision == 0 {
 		return err == nil, err
 	}
