@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
 	"github.com/seed581295f1/timewheel/internal/testkit"
 
 	"github.com/sirupsen/logrus"
@@ -512,5 +514,35 @@ func TestAttempt_hasTheEnginesClock(t *testing.T) {
 			}
 		})
 		observed = nil
+	}
+}
+
+// A run whose task is parked, because this process cannot read its calendar, is in the history even if a write of the handler
+// has completed it.
+func TestHistory_completedAndParked(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		kit.In(t, func(t *testing.T, k *kit.Kit) {
+			k.Share()
+			observed := 0
+			n := k.Join(nil, durable.WithObserver(func(durable.Attempt) { observed++ }))
+			n.Handle("k", func(_ context.Context, run durable.Run) error {
+				if !own {
+					return nil
+				}
+				_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{run.Completion(time.Now().UnixNano())}})
+				return err
+			}, durable.WithHistory(10, hour))
+			n.Start()
+			due := time.Now().Add(sec).UnixNano()
+			rec := &task.Record{Key: "a", Kind: "k", Cron: "TZ=Mars/Phobos 0 0 * * *", Times: durable.Forever, Grid: due, Due: due, Generation: 1}
+			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{rec.Write(engine.IfAbsent, 0)}})
+			k.Must(err)
+			k.After(20 * sec)
+			past, kinds := pastKeys(k, durable.HistoryQuery{Kind: "k"}), n.Kinds()
+			i := slices.IndexFunc(kinds, func(i durable.KindInfo) bool { return i.Kind == "k" })
+			if !k.Info("a").Parked || len(past) != 1 || observed != 1 || kinds[i].ParkedTotal != 1 {
+				t.Errorf("completed by its own write %v: observed %d times, the history is %q, and the kind %+v", own, observed, past, kinds[i])
+			}
+		})
 	}
 }

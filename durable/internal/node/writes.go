@@ -323,16 +323,16 @@ func (n *Node) settle(t *term, c *change, written []engine.Written) {
 }
 
 const (
-	// While fewer than fewWait changes are waiting, the end of a run waits up to gatherEnds for other ends or for a
-	// verb. A commit of many changes costs the engine little more than a commit of one. Runs of one tick usually end
-	// together, before the next tick.
+	// On a shared engine, while fewer than fewWait changes are waiting, the end of a run waits up to gatherEnds for
+	// other ends or for a verb. A commit of many changes costs the engine little more than a commit of one. Runs of one
+	// tick usually end together, before the next tick.
 	gatherEnds = 5 * time.Millisecond
 	fewWait    = 64
 )
 
 // conclude writes the result of a run, if the node still holds the task. Nothing waits for the write. Until the
 // write is done, the task counts as running, and no other run of the task starts. completed says whether the handler
-// used [Run.Completion]. If it did, a task that is no longer held was completed by the handler's own write.
+// used Run.Completion of package durable. If it did, a task that is no longer held was completed by the handler's own write.
 func (n *Node) conclude(l *live, r Result, completed bool) {
 	c := newChange(n.sends, task.Completion(r.Next, l.Rec, l.claim.revision), r.Next, l.Rec.Size())
 	c.of, c.completed, c.result, c.asof = l, completed, r, r.asof
@@ -364,6 +364,7 @@ func (n *Node) concluded(c *change) {
 		n.drop(c.of)
 		if c.completed {
 			n.count.add(r.Tally)
+			r.Settled.call(true)
 		} else {
 			n.lose(c)
 		}
