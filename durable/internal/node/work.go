@@ -23,7 +23,7 @@ type Workload struct {
 
 const (
 	// longRun is the duration after which a run counts as holding up due tasks. If all workers are busy with shorter
-	// runs, overdue tasks wait only because [WithCatchUp] bounds their starts.
+	// runs, overdue tasks wait only because WithCatchUp bounds their starts.
 	longRun = time.Second
 
 	// nothingStarts is how long overdue tasks may wait without any run starting before they count as waiting for a
