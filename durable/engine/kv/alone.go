@@ -40,7 +40,7 @@ type alone struct {
 	counted  int             // number of starts written by count
 	wake     chan<- struct{} // as in Wake, and nil before the first call
 	wakeFor  int64           // the latest due time for which it receives a value
-	leasts   lows            // the due times before which a kind has no free task; a Claim raises them
+	leasts   lows            // the due times before which a span has no free task; a Claim raises them
 	broken   error           // why the engine has failed; returned by every later call that does not only read
 }
 
@@ -422,7 +422,7 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 				e.states[w.Key] = &held
 			}
 			if after != nil && after.Owner == 0 {
-				e.freed(after.Kind, after.Due)
+				e.freed(after)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ package kv
 import (
 	"context"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -198,8 +197,8 @@ func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine
 ) (found []candidate, err error) {
 	m := &merge{kv: b.kv}
 	for _, kind := range r.Kinds {
-		least := b.least(kind)
 		for _, grouped := range []bool{false, true} {
+			least := b.least(span{kind: kind, grouped: grouped})
 			prefix := freeOf(kind, grouped)
 			from, to := between(prefix, max(after.Due, least-1), r.Until)
 			if after.Key != "" {
@@ -286,7 +285,7 @@ func (b *base) firstOf(ctx context.Context, r engine.ClaimRequest, group string,
 		if group != "" {
 			prefix = turnsOf(kind, group)
 		}
-		from, to := between(prefix, math.MinInt64, r.Until)
+		from, to := between(prefix, b.least(span{kind: kind, group: group})-1, r.Until)
 		m.add(ctx, from, to, len(prefix), most)
 	}
 	return b.some(r, m, most)

@@ -30,31 +30,45 @@ func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Cl
 	got.Tasks, got.Next, err = e.claim(ctx, r, func(found []candidate) ([]engine.Stored, error) {
 		return e.give(ctx, r, found, seen)
 	})
-	if err == nil && !r.Fair && r.Readable == math.MaxUint8 {
+	switch {
+	case err != nil || r.Readable != math.MaxUint8:
+	case r.Fair:
+		e.raiseTurns(r, got.Tasks, seen)
+	default:
 		e.raise(r, got.Tasks, seen)
 	}
 	return got, err
 }
 
-// lows are due times by kind. Without one, leastDue counts.
-type lows map[string]int64
+// lows are due times by span. Without one, leastDue counts.
+type lows map[span]int64
 
-func (l lows) of(kind string) int64 {
-	if due, ok := l[kind]; ok {
+// mostLows is the number of spans with a due time. There may be many groups.
+const mostLows = 1 << 14
+
+func (l lows) of(s span) int64 {
+	if due, ok := l[s]; ok {
 		return due
 	}
 	return leastDue
 }
 
-// leastOf returns a due time before which the kind has no free task. A claim begins there, and so does not read again
-// the rows of the tasks that the node holds.
-func (e *alone) leastOf(kind string) int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.leasts.of(kind)
+func (l lows) raise(s span, due int64) {
+	if len(l) >= mostLows {
+		clear(l)
+	}
+	l[s] = max(l.of(s), due)
 }
 
-// raise raises the due times before which the kinds of a claim have no free task. The claim has got all that were free up
+// leastOf returns a due time before which no task of the span is free. A claim begins there, and so does not read again
+// the rows of the tasks that the node holds, and those of removed tasks.
+func (e *alone) leastOf(s span) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leasts.of(s)
+}
+
+// raise raises the due times before which the spans of a claim have no free task. The claim has got all that were free up
 // to its last one or, if there was room for more, to its end, apart from any that became free meanwhile.
 func (e *alone) raise(r engine.ClaimRequest, got []engine.Stored, seen *changed) {
 	end := r.Until + 1
@@ -64,14 +78,37 @@ func (e *alone) raise(r engine.ClaimRequest, got []engine.Stored, seen *changed)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, kind := range r.Kinds {
-		least, due := e.leasts.of(kind), end
-		if freed, ok := seen.freed[kind]; ok {
-			due = min(due, freed)
-		}
-		if r.After < least && due > least { // otherwise the claim has left a gap
-			e.leasts[kind] = due
+		for _, grouped := range []bool{false, true} {
+			s := span{kind: kind, grouped: grouped}
+			if r.After < e.leasts.of(s) { // otherwise the claim has left a gap
+				e.leasts.raise(s, seen.before(s, end))
+			}
 		}
 	}
+}
+
+// raiseTurns is raise for a fair claim. It has got the first free tasks of each of its groups.
+func (e *alone) raiseTurns(r engine.ClaimRequest, got []engine.Stored, seen *changed) {
+	last := make(map[string]int64)
+	for _, s := range got {
+		last[s.Group] = s.Due
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for group, due := range last {
+		for _, kind := range r.Kinds {
+			s := span{kind: kind, group: group}
+			e.leasts.raise(s, seen.before(s, due))
+		}
+	}
+}
+
+// before returns the due time, or that of an earlier task of the span that became free.
+func (c *changed) before(s span, due int64) int64 {
+	if freed, ok := c.freed[s]; ok {
+		return min(due, freed)
+	}
+	return due
 }
 
 // give claims the wanted tasks for the member that are still free and have not changed since they were read.
@@ -171,25 +208,33 @@ func (e *alone) release(key string, s *state) {
 	next := *s
 	next.Owner, next.Revision = 0, e.next()
 	e.states[key] = &next
-	e.freed(next.Kind, next.Due)
+	e.freed(&next.row)
 }
 
 // freed records that a task has become free, and wakes the node if it waits for one that is due then.
-func (e *alone) freed(kind string, due int64) {
-	if due < e.leasts.of(kind) {
-		e.leasts[kind] = due
+func (e *alone) freed(r *row) {
+	e.freedIn(span{kind: r.Kind, group: r.Group}, r.Due)
+	if r.Group != "" {
+		e.freedIn(span{kind: r.Kind, grouped: true}, r.Due)
 	}
-	for c := range e.reads {
-		if least, ok := c.freed[kind]; !ok || due < least {
-			c.freed[kind] = due
-		}
-	}
+	due := r.Due
 	if due > e.wakeFor {
 		return
 	}
 	select {
 	case e.wake <- struct{}{}:
 	default:
+	}
+}
+
+func (e *alone) freedIn(s span, due int64) {
+	if due < e.leasts.of(s) {
+		e.leasts[s] = due
+	}
+	for c := range e.reads {
+		if least, ok := c.freed[s]; !ok || due < least {
+			c.freed[s] = due
+		}
 	}
 }
 

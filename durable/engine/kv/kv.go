@@ -57,13 +57,19 @@ type base struct {
 	// free reports whether a task that has a free row may be free.
 	free func(key string) bool
 
-	// least returns a due time before which the kind has no free task.
-	least func(kind string) int64
+	// least returns a due time before which no task of the span is free.
+	least func(s span) int64
+}
+
+// A span consists of the tasks of a kind in one group or, if grouped is set, in any group but the empty one.
+type span struct {
+	kind, group string
+	grouped     bool
 }
 
 func newBase(kv engine.KV) base {
 	clock, _ := kv.(engine.Clock)
-	return base{kv: kv, clock: clock, limits: kv.Limits(), least: func(string) int64 { return leastDue }}
+	return base{kv: kv, clock: clock, limits: kv.Limits(), least: func(span) int64 { return leastDue }}
 }
 
 // A moment is the time of a call, according to both the engine's clock and the process's own.

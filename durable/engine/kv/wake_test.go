@@ -148,7 +148,7 @@ func TestWake_missesNothing(t *testing.T) {
 	})
 }
 
-// Claims that do not begin at the beginning, writes and releases overlap. Afterwards a claim finds every free task.
+// Claims of all sorts, writes and releases overlap. Afterwards claims of both sorts find every free task.
 func TestClaim_missesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := []string{"a", "b"}
@@ -191,7 +191,9 @@ func TestClaim_missesNothing(t *testing.T) {
 			}
 			all.Wait()
 			for more := true; more; {
-				got, err := e.Claim(t.Context(), engine.ClaimRequest{By: id, Kinds: kinds, After: engine.None, Until: 40, Most: 2, Readable: 255})
+				got, err := e.Claim(t.Context(), engine.ClaimRequest{
+					By: id, Kinds: kinds, After: engine.None, Until: 40, Most: 2, Readable: 255, Fair: i%2 == 0,
+				})
 				ok(t, err)
 				more = len(got.Tasks) > 0
 			}

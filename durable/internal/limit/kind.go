@@ -29,6 +29,9 @@ func (k *Kind) IsQuick() bool {
 	return longest > 0 && longest <= int64(quickRun)
 }
 
+// quickRuns returns how many runs of a quick kind, one after the other, take at least quickRun.
+func (k *Kind) quickRuns() int { return int(int64(quickRun) / max(k.longest.Load(), 1)) }
+
 // Took records the duration of a run. The influence of longer earlier runs fades gradually.
 func (k *Kind) Took(d time.Duration) {
 	for {

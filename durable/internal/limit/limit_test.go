@@ -207,16 +207,18 @@ func TestLimiter_rate(t *testing.T) {
 // last.
 func TestLimiter_holdsWhatMayRun(t *testing.T) {
 	for name, c := range map[string]struct {
-		quick bool
+		takes time.Duration
 		room  int
 	}{
-		"slow":  {false, 4},
-		"quick": {true, 4 + moreIfQuick},
+		"not known":  {0, 4},
+		"slow":       {time.Second, 4},
+		"quick":      {20 * time.Millisecond, 4 + moreIfQuick},
+		"very quick": {time.Millisecond, 4 + 4*50},
 	} {
 		b := newBench()
 		k := b.kind("k", Bound{}, Bound{Concurrency: 4}, Undivided)
-		if c.quick {
-			k.Took(time.Millisecond)
+		if c.takes > 0 {
+			k.Took(c.takes)
 		}
 		if n := k.Limiter.Room(); n != c.room {
 			t.Errorf("%s: there is room for %d tasks, want %d", name, n, c.room)

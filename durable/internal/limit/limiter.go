@@ -48,8 +48,9 @@ const (
 	HeldTasks = 2048
 	HeldBytes = 4 << 20
 
-	// moreIfQuick is the number of tasks held beyond the maximum number of concurrent runs if runs are quick. If runs
-	// are slow, these tasks would wait long here, and are left for other nodes.
+	// moreIfQuick is the number of tasks held beyond the maximum number of concurrent runs if runs are quick, or as many
+	// as run here within quickRun if that is more. If runs are slow, these tasks would wait long here, and are left for
+	// other nodes.
 	moreIfQuick = 64
 )
 
@@ -308,7 +309,7 @@ func (l *Limiter) countLocked(t *Task, n int) {
 func (l *Limiter) boundLocked() int {
 	bound := l.most
 	if bound > 0 && bound < HeldTasks && l.kind.IsQuick() {
-		bound += moreIfQuick
+		bound += max(moreIfQuick, bound*l.kind.quickRuns())
 	}
 	for _, r := range l.rates {
 		if bound = min(bound, r.holds+int(min(time.Second/r.each, HeldTasks))); r.holds == 0 {
