@@ -61,7 +61,7 @@ func (l lows) raise(s span, due int64) {
 }
 
 // leastOf returns a due time before which no task of the span is free. A claim begins there, and so does not read again
-// the rows of the tasks that the node holds, and those of removed tasks.
+// the rows of the tasks that the node holds, or of removed tasks.
 func (e *alone) leastOf(s span) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
