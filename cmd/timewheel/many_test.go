@@ -218,7 +218,9 @@ func TestDrain_waitsForTheEnds_andNotForTheDead(t *testing.T) {
 			check(t, err)
 			return nodes[0]
 		}
-		link.SetFaults(func(method string) enginetest.Fault { return enginetest.Fault{Fail: strings.HasPrefix(method, "Commit")} })
+		link.SetFaults(func(method string) enginetest.Fault {
+			return enginetest.Fault{Fail: strings.HasPrefix(method, "Commit")}
+		})
 		close(end)
 		until("the handler has returned", func(int, error) bool { i := node(); return i.Drained && i.Running == 0 })
 		if n, err := runningOn(ctx, client, []string{"web-1"}); n != 1 || err != nil {
