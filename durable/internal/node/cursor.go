@@ -60,11 +60,9 @@ func (n *Node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int
 	if c.at != after || !ok && after != beginning {
 		return // a claim from the beginning was requested, or this claim must be repeated
 	}
-	switch c.at, c.quiet = over, 0; {
-	case !ok:
-	case len(got) == most:
+	if c.at, c.quiet = over, 0; len(got) == most {
 		c.at = min(over, got[most-1].Due-1) // there may be more with that due time
-	default:
+	} else {
 		c.quiet = n.own() + int64(scanEvery) // the claim found everything
 	}
 }
