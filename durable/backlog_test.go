@@ -159,6 +159,20 @@ func TestCatchUp_slowHandlers_leaveWorkersForWhatFallsDueNow(t *testing.T) {
 	}, durable.WithPoolSize(workers))
 }
 
+// The first claims are small, because the tasks may be large. They follow each other at once until the backlog is full.
+func TestCatchUp_start_fillsTheBacklogAtOnce(t *testing.T) {
+	const tasks = 1000
+	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {
+		overdue(k, tasks, "late")
+		k.Handle("late", sleeper(hour))
+		k.Start()
+		k.After(5 * tick)
+		if n, _ := durable.InMemory(k.Scheduler, ""); n != tasks {
+			t.Errorf("%d tasks are in memory, want %d", n, tasks)
+		}
+	})
+}
+
 // With one worker the runs are recorded in start order.
 func TestCatchUp_oldest_first(t *testing.T) {
 	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {

@@ -163,9 +163,9 @@ type kind struct {
 }
 
 func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
-	k := &kind{handler: h}
-	k.Name, k.Runner = name, k
-	k.Policy = task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}
+	policy := task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}
+	k := &kind{handler: h, Kind: node.Kind{Name: name, Policy: policy}}
+	k.Runner = k
 	for _, o := range opts {
 		if o == nil {
 			return nil, errors.New("durable: nil option")

@@ -116,7 +116,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		<-idle
 		closed <- s.node.Release()
 	}()
-	failed := s.node.Failing()
+	broken := s.node.Failing()
 	var patience <-chan time.Time
 	for {
 		select {
@@ -130,8 +130,8 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 			ctx = context.WithoutCancel(ctx)
 			patience = time.After(node.CloseGrace)
-		case <-failed: // the engine may never return from its current call
-			failed = nil
+		case <-broken: // the engine may never return from its current call
+			broken = nil
 			if patience == nil {
 				patience = time.After(node.CloseGrace)
 			}

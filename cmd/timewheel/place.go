@@ -153,7 +153,7 @@ func (l *place) records(ctx context.Context, p *program,
 ) error {
 	return l.over(ctx, p, false, func(ctx context.Context, e engine.Engine) error {
 		length := -1
-		if e, ok := e.(interface{ Len() int }); ok {
+		if e, ok := e.(engine.Owned); ok {
 			length = e.Len()
 		}
 		return do(ctx, func(yield func(engine.Record, error) bool) {

@@ -30,8 +30,8 @@ func (c candidate) before(d candidate) bool { return c.due < d.due || c.due == d
 type source struct {
 	at   candidate // the current candidate
 	rows []engine.Entry
-	scan func(from string) iter.Seq2[engine.Entry, error]
 	from string // where the next page begins; empty after the last one
+	to   string // where the last page ends
 	page int    // the number of rows of the next page
 	most int    // how many rows are still wanted, about
 	skip int    // number of bytes in the key before the due time
@@ -47,15 +47,18 @@ const (
 
 // A merge merges several sources in due order. It ends at the first error.
 type merge struct {
-	kv      engine.KV
+	scan    func(from, to string) iter.Seq2[engine.Entry, error]
 	sources []*source
 	err     error
 }
 
+func (b *base) newMerge(ctx context.Context) *merge {
+	return &merge{scan: func(from, to string) iter.Seq2[engine.Entry, error] { return b.kv.Scan(ctx, from, to) }}
+}
+
 // add adds the rows between two keys, which have skip bytes before the due time. About most rows are wanted.
-func (m *merge) add(ctx context.Context, from, to string, skip, most int) {
-	s := &source{from: from, page: min(most, fewRows), most: most, skip: skip}
-	s.scan = func(from string) iter.Seq2[engine.Entry, error] { return m.kv.Scan(ctx, from, to) }
+func (m *merge) add(from, to string, skip, most int) {
+	s := &source{from: from, to: to, page: min(most, fewRows), most: most, skip: skip}
 	if m.advance(s) {
 		m.sources = append(m.sources, s)
 	}
@@ -80,7 +83,7 @@ func (m *merge) advance(s *source) bool {
 func (m *merge) read(s *source) {
 	rows, from, bytes := make([]engine.Entry, 0, s.page), "", 0
 	var first time.Time
-	for e, err := range s.scan(s.from) {
+	for e, err := range m.scan(s.from, s.to) {
 		if err != nil {
 			m.err = err
 			return
@@ -119,7 +122,7 @@ func (m *merge) next() (c candidate, ok bool) {
 // mergeKinds walks over the f rows of all kinds in due order.
 func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int64) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		m := &merge{kv: b.kv}
+		m := b.newMerge(ctx)
 		for at := freeRow; m.err == nil; { // one kind per pass
 			prefix := ""
 			for e, err := range b.kv.Scan(ctx, at, end(freeRow)) {
@@ -134,7 +137,7 @@ func (b *base) mergeKinds(ctx context.Context, after engine.Position, until int6
 			for _, grouped := range []bool{false, true} {
 				prefix = freeOf(kind, grouped)
 				_, to := between(prefix, engine.None, until)
-				m.add(ctx, prefix+afterKey(after), to, len(prefix), mostRows)
+				m.add(prefix+afterKey(after), to, len(prefix), mostRows)
 			}
 			at = end(prefix)
 		}
@@ -195,7 +198,7 @@ const leastDue = engine.None + 2
 // earliest returns up to most candidates after the position, the earliest first.
 func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine.Position, most int,
 ) (found []candidate, err error) {
-	m := &merge{kv: b.kv}
+	m := b.newMerge(ctx)
 	for _, kind := range r.Kinds {
 		for _, grouped := range []bool{false, true} {
 			least := b.least(span{kind: kind, grouped: grouped})
@@ -204,7 +207,7 @@ func (b *base) earliest(ctx context.Context, r engine.ClaimRequest, after engine
 			if after.Key != "" {
 				from = prefix + max(ordered(least), afterKey(after))
 			}
-			m.add(ctx, from, to, len(prefix), most)
+			m.add(from, to, len(prefix), most)
 		}
 	}
 	return b.some(r, m, most)
@@ -279,14 +282,14 @@ func (b *base) groupAfter(ctx context.Context, kinds []string, group string) (ne
 
 // firstOf returns up to most candidates in the group, the earliest first.
 func (b *base) firstOf(ctx context.Context, r engine.ClaimRequest, group string, most int) ([]candidate, error) {
-	m := &merge{kv: b.kv}
+	m := b.newMerge(ctx)
 	for _, kind := range r.Kinds {
 		prefix := freeOf(kind, false)
 		if group != "" {
 			prefix = turnsOf(kind, group)
 		}
 		from, to := between(prefix, b.least(span{kind: kind, group: group})-1, r.Until)
-		m.add(ctx, from, to, len(prefix), most)
+		m.add(from, to, len(prefix), most)
 	}
 	return b.some(r, m, most)
 }

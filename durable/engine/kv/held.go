@@ -21,6 +21,7 @@ func (e *alone) Claim(ctx context.Context, r engine.ClaimRequest) (got engine.Cl
 	}
 	leased := at.now < m.until
 	seen := e.watch()
+	seen.freed = make(map[span]int64)
 	e.mu.Unlock()
 	defer e.unwatch(seen)
 	got.Now, got.Next = at.now, r.Group
@@ -217,8 +218,7 @@ func (e *alone) freed(r *row) {
 	if r.Group != "" {
 		e.freedIn(span{kind: r.Kind, grouped: true}, r.Due)
 	}
-	due := r.Due
-	if due > e.wakeFor {
+	if r.Due > e.wakeFor {
 		return
 	}
 	select {
@@ -232,7 +232,7 @@ func (e *alone) freedIn(s span, due int64) {
 		e.leasts[s] = due
 	}
 	for c := range e.reads {
-		if least, ok := c.freed[s]; !ok || due < least {
+		if least, ok := c.freed[s]; c.freed != nil && (!ok || due < least) {
 			c.freed[s] = due
 		}
 	}

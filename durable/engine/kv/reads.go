@@ -16,7 +16,7 @@ import (
 // A changed is the set of tasks that have been written since a read began. The read may have seen their former rows.
 type changed struct {
 	keys  map[string]struct{}
-	freed map[span]int64 // the earliest due time of the tasks of each span that became free
+	freed map[span]int64 // the earliest due time of the tasks of each span that became free; nil except for a Claim
 }
 
 func (c *changed) has(key string) bool {
@@ -26,7 +26,7 @@ func (c *changed) has(key string) bool {
 
 // watch returns a set to which every task that changes is added until unwatch is called. e.mu must be held.
 func (e *alone) watch() *changed {
-	c := &changed{keys: make(map[string]struct{}), freed: make(map[span]int64)}
+	c := &changed{keys: make(map[string]struct{})}
 	e.reads[c] = struct{}{}
 	return c
 }

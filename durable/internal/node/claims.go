@@ -113,8 +113,11 @@ func (n *Node) claimOverdue() time.Duration {
 	}
 	n.mu.Unlock()
 	if most, bytes := n.backlog.Room(); room > 0 && most > 0 { // Takes, called above, determines the kinds that take no room
-		n.claimFrom(&n.overdue, t, kinds, n.fitting(most, bytes))
-		n.claimFrom(&n.slow, t, slow, n.fitting(min(most, n.backlog.SlowMost()), limit.SlowBytes))
+		full := n.claimFrom(&n.overdue, t, kinds, n.fitting(most, bytes))
+		full = n.claimFrom(&n.slow, t, slow, n.fitting(min(most, n.backlog.SlowMost()), limit.SlowBytes)) || full
+		if most, _ := n.backlog.Room(); full && most > 0 { // the claims were small, because the tasks might have been large
+			return 0
+		}
 	}
 	if n.waker != nil && !n.CaughtUp() { // the node may rest before this call
 		return claimEvery

@@ -77,8 +77,6 @@ func (c *counter) commit(changes int, took time.Duration) {
 }
 
 func (c *counter) add(t Tally) {
-	c.added.Add(t.Added)
-	c.removed.Add(t.Removed)
 	c.parked.Add(t.Parked)
 	c.givenUp.Add(t.GivenUp)
 	c.expired.Add(t.Expired)
@@ -98,6 +96,7 @@ func (c *counter) sinceStart(age int64) time.Duration {
 // Stats are a node's counters, as in the types Stats and NodeStats of package durable.
 type Stats struct {
 	Tally
+	Added, Removed   uint64
 	Unhandled        int
 	Started, Retried uint64
 	Commits          Timing
@@ -124,9 +123,10 @@ func (n *Node) Stats() Stats {
 	}
 	return Stats{
 		Tally: Tally{
-			Added: c.added.Load(), Removed: c.removed.Load(), Parked: c.parked.Load(), GivenUp: c.givenUp.Load(),
-			Expired: c.expired.Load(), Succeeded: c.succeeded.Load(), Failed: c.failed.Load(), Snoozed: c.snoozed.Load(),
+			Parked: c.parked.Load(), GivenUp: c.givenUp.Load(), Expired: c.expired.Load(),
+			Succeeded: c.succeeded.Load(), Failed: c.failed.Load(), Snoozed: c.snoozed.Load(),
 		},
+		Added: c.added.Load(), Removed: c.removed.Load(),
 		Unhandled: int(c.unhandled.Load()), Started: c.started.Load(), Retried: c.retried.Load(),
 		Commits: c.commits.read(), Changes: c.changes.Load(),
 		Lease: lease, LeaseAge: age, Away: away,

@@ -67,23 +67,24 @@ func (n *Node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int
 	}
 }
 
-// claimFrom claims overdue tasks, starting at a cursor. The claim is cancelled when the lease expires or the node
-// leaves.
-func (n *Node) claimFrom(c *cursor, t *term, kinds []string, most int) {
+// claimFrom claims overdue tasks, starting at a cursor, and reports whether it got as many as it may. The claim is
+// cancelled when the lease expires or the node leaves.
+func (n *Node) claimFrom(c *cursor, t *term, kinds []string, most int) (full bool) {
 	if len(kinds) == 0 {
-		return
+		return false
 	}
 	after, until := n.from(c), n.OverdueUntil()
 	n.mu.Lock()
 	lease, quiet := t.ctx, n.own() < c.quiet
 	n.mu.Unlock()
 	if after >= until || after != beginning && quiet {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(lease, claimTimeout)
 	defer cancel()
 	got, ok := n.claimed(ctx, t, engine.ClaimRequest{Kinds: kinds, After: after, Until: until, Most: most}, until)
 	n.to(c, after, got.Tasks, ok, most, until)
+	return len(got.Tasks) == most
 }
 
 // CaughtUp reports whether the node's last claims have found all free overdue tasks, and none of them waits here. The

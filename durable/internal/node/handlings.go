@@ -28,7 +28,6 @@ type Run struct {
 	Overdue bool         // it was overdue
 	Ending  Ending
 
-	node         *Node
 	kind         *Kind
 	of           *live
 	outcome      task.Outcome // of the attempt; see Result
@@ -57,17 +56,17 @@ func (h *Run) Result(o task.Outcome, now int64) Result {
 
 // after returns the task as it is after the attempt.
 func (h *Run) after(now int64) *task.Record {
-	return h.Rec.After(h.outcome, &h.kind.Policy, now, h.node.cfg.Draw())
+	return h.Rec.After(h.outcome, &h.kind.Policy, now, h.of.by.cfg.Draw())
 }
 
 // End writes the result, which Result has returned.
 func (h *Run) End(r Result) {
 	o := &h.outcome
-	h.node.conclude(h.of, r, o.Failure == "" && !o.Snooze && h.Ending.Written.Load())
+	h.of.by.conclude(h.of, r, o.Failure == "" && !o.Snooze && h.Ending.Written.Load())
 }
 
 func (r *handlings) begin(of *live) *Run {
-	h := &Run{node: of.by, of: of}
+	h := &Run{of: of}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h.next = r.first; h.next != nil {
@@ -85,7 +84,7 @@ func (r *handlings) begin(of *live) *Run {
 // the handler.
 func (h *Run) context(parent context.Context, began time.Time) context.Context {
 	h.ctx.parent = parent
-	h.Began, h.of.began = began, began.UnixNano()
+	h.Began = began
 	h.of.ran.Store(true)
 	return &h.ctx
 }

@@ -15,12 +15,11 @@ type live struct {
 	limit.Task
 	by        *Node
 	state     atomic.Uint32 // leaves waits by compare-and-swap, so that either a run or a removal wins
-	ran       atomic.Bool   // the handler was called; the worker sets it after began
+	ran       atomic.Bool   // the handler was called; the worker sets it after Began of the run
 	limited   bool          // the kind had a limit when the task was placed
 	overdue   bool          // the task went to the backlog instead of the wheel
 	cancelled bool          // the run is cancelled as soon as it begins; see handlings
 	asked     bool          // the engine was asked to confirm the start, and may have counted it
-	began     int64         // when the handler was called, by the wall clock
 	claim     claim
 }
 

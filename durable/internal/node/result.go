@@ -33,8 +33,8 @@ func (s Settled) call(stored bool) {
 	}
 }
 
-// A Tally counts the effects of changes.
-type Tally struct{ Added, Removed, Parked, GivenUp, Expired, Succeeded, Failed, Snoozed uint64 }
+// A Tally counts the effects of runs.
+type Tally struct{ Parked, GivenUp, Expired, Succeeded, Failed, Snoozed uint64 }
 
 // attempted returns the tally of an attempt, given its outcome and the task before and after the attempt.
 func attempted(o task.Outcome, rec, next *task.Record) (t Tally) {
