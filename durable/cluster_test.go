@@ -132,8 +132,8 @@ func (e watched) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	return results, err
 }
 
-func (e watched) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
-	held, now, err := e.Engine.Confirm(ctx, by, claims)
+func (e watched) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
+	held, now, err := e.Engine.Confirm(ctx, by, claims, within)
 	if e.confirmed != nil {
 		e.confirmed()
 	}

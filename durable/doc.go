@@ -121,9 +121,9 @@
 // time. See the examples of New for a cluster and for an unavailable engine. A program that runs no tasks calls [Connect].
 // The promises hold across all nodes, with these differences:
 //
-//   - Removal. No node decides to start the old run after RemoveTask, SetTask or Reschedule has returned nil on any
-//     node. A run that started just before may still enter its handler, within 100 ms or within the engine's response
-//     time if that is longer.
+//   - Removal. No run of the old task begins after RemoveTask, SetTask, Reschedule or Pause has returned nil on any node.
+//     If another node is about to begin one, the verb waits until that is no longer possible. It waits up to 100 ms, or
+//     twice the engine's response time if that is longer.
 //   - Leases. When a node dies, other nodes take over its tasks within its lease ([WithLease]) plus half a second. As
 //     soon as a node's Shutdown begins, other nodes take over every task that is not running.
 //   - Fences. A node that loses its lease starts no runs, and the contexts of its runs in progress are cancelled with

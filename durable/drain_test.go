@@ -175,8 +175,8 @@ type slowConfirm struct {
 	by *atomic.Int64
 }
 
-func (e slowConfirm) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
-	held, now, err := e.Engine.Confirm(ctx, by, claims)
+func (e slowConfirm) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
+	held, now, err := e.Engine.Confirm(ctx, by, claims, within)
 	time.Sleep(time.Duration(e.by.Load()))
 	return held, now, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,9 +91,9 @@ func (e late) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, 
 	return e.Engine.Claim(ctx, r)
 }
 
-func (e late) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+func (e late) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
 	defer time.Sleep(e.by)
-	return e.Engine.Confirm(ctx, by, claims)
+	return e.Engine.Confirm(ctx, by, claims, within)
 }
 
 // D2. A task that is removed, replaced or moved on one node does not start on another node, even if that has claimed it
@@ -152,6 +153,59 @@ func TestD2_removed_whileAConfirmationTakesLong(t *testing.T) {
 			t.Errorf("after %d confirmations it has run: %v", confirmed, calls)
 		}
 	})
+}
+
+// D2, D4. If a run is confirmed on one node while another node removes, replaces, moves or pauses its task, the verb waits
+// until the run can no longer begin. No run of the new state begins before that. Where nothing is confirmed, nothing waits.
+func TestD2_verbOfATaskThatMayBegin_waits(t *testing.T) {
+	const within = 100 * time.Millisecond
+	for name, verb := range map[string]func(n *kit.Node) error{
+		"remove": func(n *kit.Node) error { return n.RemoveTask(ctx, "k") },
+		"move":   func(n *kit.Node) error { return n.Reschedule(ctx, "k", 0) },
+		"pause":  func(n *kit.Node) error { return n.Pause(ctx, "k") },
+		"set":    func(n *kit.Node) error { return n.SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: tick}) },
+		"set, burst": func(n *kit.Node) error {
+			return n.SetTask(ctx, durable.Task{Key: "k", Kind: "note", MaxDelay: tick, Delay: tick})
+		},
+		"all of them": func(n *kit.Node) error { _, err := n.RemovePrefix(ctx, "k"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+				b := k.Nodes[0]
+				var confirmed, returned time.Duration
+				since := func() time.Duration { return time.Since(k.Begin) }
+				k.Join(func(to engine.Engine) engine.Engine {
+					return watched{Engine: to, confirmed: func() {
+						if confirmed != 0 {
+							return
+						}
+						confirmed = since()
+						go func() {
+							if err := verb(b); err != nil {
+								t.Error(err)
+							}
+							returned = since()
+						}()
+						time.Sleep(60 * time.Millisecond) // the answer is on its way
+					}}
+				}).Start().Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+				calls := k.RunsAfter(sec)
+				if len(calls) == 0 || calls[0].At != confirmed+60*time.Millisecond || returned != confirmed+within {
+					t.Errorf("the run was confirmed at %v, and the verb returned at %v; runs: %v", confirmed, returned, calls)
+				}
+				again := name == "move" || strings.HasPrefix(name, "set")
+				if len(calls) > 1 != again || again && calls[1].At < confirmed+within {
+					t.Errorf("the runs are %v, and that of the old state could begin until %v", calls, confirmed+within)
+				}
+				at := since()
+				k.Nodes[1].Add(durable.Task{Key: "k2", Kind: "note", Delay: hour})
+				k.Must(b.RemoveTask(ctx, "k2"))
+				if since() != at {
+					t.Errorf("the removal of a task that was not confirmed takes %v", since()-at)
+				}
+			})
+		})
+	}
 }
 
 // D2. A task that a node removes does not start on that node, even if the engine has just confirmed its start.
@@ -406,8 +460,8 @@ type suspended struct {
 	meanwhile func()
 }
 
-func (s *suspended) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
-	held, now, err := s.Engine.Confirm(ctx, by, claims)
+func (s *suspended) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
+	held, now, err := s.Engine.Confirm(ctx, by, claims, within)
 	s.meanwhile()
 	return held, now, err
 }

@@ -78,8 +78,8 @@ type ledger struct {
 	last    map[string]int64                    // the last seen revision of each key
 	there   map[string]state                    // the states of the tasks, whatever their revisions
 	put     map[durable.Token]int               // the step in which a run was created, and
-	dead    map[durable.Token]int               // the step from which on no start of it may be decided
-	stopped map[stopped]int                     // the same for the runs of a paused task
+	dead    map[durable.Token]instant           // from when on no start of it may be decided, and no run begin
+	stopped map[stopped]instant                 // the same for the runs of a paused task
 	paused  map[string]pause                    // the last pause or resumption of each key
 	resumes map[string]int                      // resumptions of each key that may still take effect, and
 	resumed map[string]int                      // the step in which the last other one returned
@@ -89,7 +89,8 @@ type ledger struct {
 	effects map[string]effect                   // the effects of the adds, by their payloads
 	deleted map[string]int                      // the step of the last removal of a key
 	decided map[engine.Claim]decision           // the last decision to start
-	fences  map[string]int64                    // the greatest fence of the starts of a key
+	fences  map[string]int64                    // the greatest fence of the decided starts of a key
+	begun   map[string]int64                    // the greatest fence of the runs of a key that have begun
 	ended   map[engine.Claim]ended              // the ends of calls
 	running map[durable.Token]map[*running]bool // calls that have not ended and count
 	calls   map[*running]bool                   // counting calls, and others
@@ -171,14 +172,22 @@ type ended struct {
 }
 
 type decision struct {
+	step   int
+	by     engine.MemberID
+	at     time.Time
+	within time.Duration // in which the run may begin
+}
+
+// An instant is a step and its time. What happens at the same time may have begun before.
+type instant struct {
 	step int
-	by   engine.MemberID
 	at   time.Time
 }
 
 type effect struct {
-	step int
-	due  int64
+	step  int
+	due   int64
+	stale int64 // how much its delay may be too short
 }
 
 type running struct {
@@ -196,12 +205,12 @@ func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
 		restarts: map[string]int{}, restarted: map[string]int{}, maxDelays: map[string]time.Duration{},
 		deadlines: map[durable.Token]int64{}, started: map[durable.Token]bool{}, shifts: map[string]time.Duration{},
 		until: map[engine.MemberID]time.Time{}, states: map[engine.Claim]state{}, last: map[string]int64{},
-		there: map[string]state{}, put: map[durable.Token]int{}, dead: map[durable.Token]int{},
-		stopped: map[stopped]int{}, paused: map[string]pause{}, resumes: map[string]int{},
+		there: map[string]state{}, put: map[durable.Token]int{}, dead: map[durable.Token]instant{},
+		stopped: map[stopped]instant{}, paused: map[string]pause{}, resumes: map[string]int{},
 		resumed: map[string]int{}, done: map[durable.Token]bool{}, parked: map[durable.Token]bool{},
 		givenUp: map[durable.Token]bool{},
 		effects: map[string]effect{}, deleted: map[string]int{}, decided: map[engine.Claim]decision{},
-		fences: map[string]int64{}, ended: map[engine.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
+		fences: map[string]int64{}, begun: map[string]int64{}, ended: map[engine.Claim]ended{}, running: map[durable.Token]map[*running]bool{},
 		counts: map[string]int{}, late: map[durable.Token]int64{}, drained: map[string]time.Time{},
 		past: map[pastRun]int{},
 	}
@@ -312,10 +321,13 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 	}
 	l.seen(w.Record, written.Revision)
 	t, info := token(w.Record)
+	if w.If == engine.IfUnstarted && t == was.Token && w.Due == was.due && !declared {
+		return // a verb whose answer was lost has written its task again
+	}
 	l.new(t, w.Record, info)
 	set := w.If != engine.IfUnchanged || t.Generation != was.Generation
 	if set {
-		l.effects[string(info.Payload)] = effect{l.step, w.Due}
+		l.effects[string(info.Payload)] = effect{l.step, w.Due, l.stale()}
 		l.burst(t, was.Token, string(info.Payload), w.Due)
 	}
 	if info.Parked {
@@ -485,11 +497,11 @@ func (l *ledger) gridded(w engine.Write, info durable.Info, was time.Time) {
 	}
 }
 
-func (l *ledger) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (l *ledger) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) ([]bool, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held, now, err := l.engine.Confirm(ctx, by, claims)
+	held, now, err := l.engine.Confirm(ctx, by, claims, within)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -501,15 +513,15 @@ func (l *ledger) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 		}
 		t := l.states[c].Token
 		l.started[t] = true
-		l.decided[c] = decision{l.step, by, time.Now()}
+		l.decided[c] = decision{l.step, by, time.Now(), within}
 		if early := time.Until(time.Unix(0, l.states[c].due)); early > 0 {
 			l.breaks("D1", "the start of %v is decided %v before it is due", t, early)
 		}
 		if since, is := l.stopped[stopped{t.Key, t.Generation}]; is {
-			l.breaks("D2", "the start of %v is decided in step %d, and it was paused in %d", t, l.step, since)
+			l.breaks("D2", "the start of %v is decided in step %d, and it was paused in %d", t, l.step, since.step)
 		}
 		if dead, is := l.dead[t]; is {
-			l.breaks("D2", "the start of %v is decided in step %d, and it was removed in %d", t, l.step, dead)
+			l.breaks("D2", "the start of %v is decided in step %d, and it was removed in %d", t, l.step, dead.step)
 		}
 		if l.done[t] {
 			l.breaks("D5", "the start of %v is decided, and it was completed", t)
@@ -537,10 +549,9 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	if !ok {
 		l.breaks("D2", "a run of %v is called at fence %d without a decision", run.Token, run.Fence)
 	}
-	const most = 100 * time.Millisecond
 	asleep := l.unseen(node, d.at)
 	switch late := began.Sub(d.at) - asleep; {
-	case !ok || late <= most:
+	case !ok || late <= d.within:
 	case !began.Before(l.until[d.by]):
 		l.breaks("D4", "a run of %v is called %v after the decision, and the lease of member %d is over", run.Token, late, d.by)
 	default:
@@ -550,6 +561,16 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 		l.counts["runs entered after a suspension"]++
 		defer func(broken int) { l.broken = l.broken[:broken] }(len(l.broken))
 	}
+	if dead, is := l.dead[run.Token]; is && began.After(dead.at) {
+		l.breaks("D2", "a run of %v begins %v after it was removed", run.Token, began.Sub(dead.at))
+	}
+	if since, is := l.stopped[stopped{run.Key, run.Generation}]; is && began.After(since.at) {
+		l.breaks("D2", "a run of %v begins %v after it was paused", run.Token, began.Sub(since.at))
+	}
+	if run.Fence < l.begun[run.Key] {
+		l.breaks("D4", "a run of %v begins with the fence %d after one with %d", run.Token, run.Fence, l.begun[run.Key])
+	}
+	l.begun[run.Key] = max(l.begun[run.Key], run.Fence)
 	if early := time.Until(run.Due); early > 0 && run.Attempt == 1 {
 		l.breaks("D1", "a run of %v is called %v before it is due", run.Token, early)
 	}
@@ -754,7 +775,7 @@ func (l *ledger) returned(v verb, err error) {
 		case v.what == "add" || v.what == "set":
 			if !took {
 				l.breaks("D6", "the %s of %s has returned, and has had no effect", v.what, task.Key)
-			} else if early := least(v.at, task).UnixNano() - effect.due; early > l.stale() {
+			} else if early := least(v.at, task).UnixNano() - effect.due; early > effect.stale {
 				l.breaks("D1", "%s is due %v before its delay is over", task.Key, time.Duration(early))
 			}
 		}
@@ -765,8 +786,9 @@ func (l *ledger) returned(v verb, err error) {
 			if t.Key != task.Key && !(prefix && strings.HasPrefix(t.Key, task.Key)) || put >= v.called {
 				continue
 			}
-			if _, is := l.dead[t]; !is {
-				l.dead[t] = now
+			removed := v.what == "set" && l.deleted[t.Key] > put // perhaps by another verb: that one waits
+			if _, is := l.dead[t]; !is && !removed {
+				l.dead[t] = instant{now, time.Now()}
 			}
 			if is := l.there[t.Key]; v.what == "remove prefix" && is.Generation == t.Generation {
 				l.breaks("D6", "%v was there before the removal of %s, which has returned, and is there", t, task.Key)
@@ -821,7 +843,7 @@ func (l *ledger) pausedOrResumed(v verb, key string, err error) {
 	}
 	for t, put := range l.put {
 		if t.Key == key && put < v.called {
-			l.stopped[stopped{key, t.Generation}] = l.step
+			l.stopped[stopped{key, t.Generation}] = instant{l.step, time.Now()}
 		}
 	}
 }
@@ -988,5 +1010,5 @@ func (l *ledger) commit(tx *enginetest.Transaction, w engine.Write) {
 	t, info := token(w.Record)
 	l.new(t, w.Record, info)
 	l.there[w.Key] = state{t, w.Due, info.Times, info.GivenUp}
-	l.effects[string(info.Payload)] = effect{l.step, w.Due}
+	l.effects[string(info.Payload)] = effect{l.step, w.Due, l.stale()}
 }

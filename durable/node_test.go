@@ -221,10 +221,10 @@ type counted struct {
 	confirms, claims, reaps atomic.Int64
 }
 
-func (c *counted) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+func (c *counted) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
 	c.confirms.Add(1)
 	time.Sleep(2 * time.Millisecond)
-	return c.Engine.Confirm(ctx, by, claims)
+	return c.Engine.Confirm(ctx, by, claims, within)
 }
 
 func (c *counted) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {

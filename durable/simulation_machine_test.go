@@ -186,9 +186,9 @@ func (o onSimMachine) Claim(ctx context.Context, r engine.ClaimRequest) (got eng
 	return got, err
 }
 
-func (o onSimMachine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) (held []bool, now int64, err error) {
+func (o onSimMachine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) (held []bool, now int64, err error) {
 	o.call(ctx, func(ctx context.Context) {
-		held, now, err = o.Engine.Confirm(ctx, by, claims)
+		held, now, err = o.Engine.Confirm(ctx, by, claims, within)
 		o.machine.begin()
 	})
 	return held, now, err
@@ -222,7 +222,7 @@ func (u unaware) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claim
 	return got, err
 }
 
-func (u unaware) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
-	held, now, err := u.Engine.Confirm(ctx, by, claims)
+func (u unaware) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
+	held, now, err := u.Engine.Confirm(ctx, by, claims, within)
 	return held, now - u.machine.slept(), err
 }

@@ -76,7 +76,7 @@ func TestSimulation_findsFaults(t *testing.T) {
 		"39 repeating tasks are parked", "40 the next run has fewer attempts",
 		"41 the history says given up of every failure", "42 a late commit is not refused",
 		"43 a suspension is not noticed",
-		"44 settings are valid after a suspension", "45 a start is confirmed before a suspension",
+		"44 settings are valid after a suspension", "45 a start is confirmed before a suspension", "46 nobody waits for a run that may begin",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			for seed := range uint64(simWalks) {
@@ -846,13 +846,13 @@ type slow struct {
 	mu  *sync.Mutex // protects rnd
 }
 
-func (s slow) answer(long bool) {
+func (s slow) answer() {
 	s.mu.Lock()
 	took := int64(0)
 	switch p := s.rnd.IntN(1000); {
 	case p < 100:
-		took = s.rnd.Int64N(int64(30 * time.Millisecond))
-	case p < 105 && long:
+		took = s.rnd.Int64N(int64(60 * time.Millisecond))
+	case p < 105:
 		took = s.rnd.Int64N(int64(simLease * 3 / 2))
 	}
 	s.mu.Unlock()
@@ -863,19 +863,19 @@ func (s slow) answer(long bool) {
 
 func (s slow) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch,
 ) ([]engine.Result, error) {
-	defer s.answer(true)
+	defer s.answer()
 	return s.Engine.Commit(ctx, by, batches)
 }
 
 func (s slow) Renew(ctx context.Context, id engine.MemberID, report []byte) ([]engine.Membership, int64, error) {
 	if id != 0 {
-		defer s.answer(true)
+		defer s.answer()
 	}
 	return s.Engine.Renew(ctx, id, report)
 }
 
 func (s slow) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
-	defer s.answer(true)
+	defer s.answer()
 	return s.Engine.Claim(ctx, r)
 }
 
@@ -885,15 +885,16 @@ func (s slow) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stor
 	}
 	return func(yield func(engine.Stored, error) bool) {
 		all, err := collected(s.Engine.Walk(ctx, over))
-		s.answer(true)
+		s.answer()
 		yieldAll(all, err, yield)
 	}
 }
 
-func (s slow) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (s slow) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) ([]bool, int64, error) {
-	defer s.answer(false) // the ledger allows at most 100 ms between a decision and the call
-	return s.Engine.Confirm(ctx, by, claims)
+	defer s.answer()
+	defer s.answer() // others may end a run that is about to begin
+	return s.Engine.Confirm(ctx, by, claims, within)
 }
 
 // groupByOne is a fault for TestD2_startsThatAreConfirmedTogether, because a simulation has few starts at one tick.
@@ -905,9 +906,12 @@ type flawed struct {
 	fault string
 }
 
-func (f flawed) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (f flawed) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) ([]bool, int64, error) {
-	held, now, err := f.Engine.Confirm(ctx, by, claims)
+	if f.fault == "46 nobody waits for a run that may begin" {
+		within = 0
+	}
+	held, now, err := f.Engine.Confirm(ctx, by, claims, within)
 	switch f.fault {
 	case "1 no fence":
 		if errors.Is(err, engine.ErrMemberGone) {
@@ -1236,7 +1240,7 @@ func (h *hasty) Commit(ctx context.Context, by engine.MemberID, batches []engine
 func (h *hasty) confirm(by engine.MemberID, c engine.Claim, due int64) {
 	h.calls.Go(func() {
 		time.Sleep(time.Until(time.Unix(0, due)))
-		if held, _, err := h.Engine.Confirm(context.Background(), by, []engine.Claim{c}); err == nil && held[0] {
+		if held, _, err := h.Engine.Confirm(context.Background(), by, []engine.Claim{c}, time.Second); err == nil && held[0] {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.held[c] = true
@@ -1244,7 +1248,7 @@ func (h *hasty) confirm(by engine.MemberID, c engine.Claim, due int64) {
 	})
 }
 
-func (h *hasty) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+func (h *hasty) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
 	known := make([]bool, len(claims))
 	h.mu.Lock()
 	for i, c := range claims {
@@ -1254,7 +1258,7 @@ func (h *hasty) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 	if !slices.Contains(known, false) {
 		return known, time.Now().UnixNano(), nil
 	}
-	return h.Engine.Confirm(ctx, by, claims)
+	return h.Engine.Confirm(ctx, by, claims, within)
 }
 
 // An ahead engine is for a node whose clock is ahead, and which uses that clock.
@@ -1278,8 +1282,8 @@ func (a ahead) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims,
 	return got, err
 }
 
-func (a ahead) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (a ahead) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) ([]bool, int64, error) {
-	held, now, err := a.Engine.Confirm(ctx, by, claims)
+	held, now, err := a.Engine.Confirm(ctx, by, claims, within)
 	return held, now + aheadBy, err
 }

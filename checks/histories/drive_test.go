@@ -52,13 +52,13 @@ type confirmed struct {
 	d *driver
 }
 
-func (e confirmed) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (e confirmed) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) ([]bool, int64, error) {
 	for _, c := range claims {
 		c.Starts = 0 // a run does not show it
 		e.d.asked.Store(c, e.d.now())
 	}
-	return e.Engine.Confirm(ctx, by, claims)
+	return e.Engine.Confirm(ctx, by, claims, within)
 }
 
 // draws returns the random numbers of one part of a history.
@@ -106,6 +106,7 @@ func (d *driver) work(ctx context.Context, run durable.Run) error {
 	if !ok {
 		asked, c.fence = int64(0), 0 // the model refuses a start without a fence
 	}
+	c.began = d.instant()
 	d.note(0, asked.(int64), c, answer{ok: true})
 	rnd := draws(d.seed, "work", run.Key, run.Seq, run.Payload)
 	took := some(rnd, 20*time.Millisecond)

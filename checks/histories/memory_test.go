@@ -21,7 +21,7 @@ import (
 
 // makeInMemory makes a history on the engine in memory, in virtual time. The engine has the given mistake, or none.
 func makeInMemory(t *testing.T, seed uint64, mistake string) *history {
-	d := &driver{seed: seed}
+	d := &driver{seed: seed, history: history{virtual: true}}
 	synctest.Test(t, func(t *testing.T) {
 		var renewsNot [2]atomic.Int64 // until when each node does not renew its lease
 		shared := &mistaken{Engine: memory.New().Shared(), mistake: mistake, read: make(map[string]read)}
@@ -91,7 +91,7 @@ func TestHistories_ofAnEngineWithAMistake_areRefused(t *testing.T) {
 	for _, mistake := range []string{
 		"an add succeeds on a present key", "a read is stale", "every start is confirmed",
 		"a run ends whatever its revision", "a commit is forgotten", "a commit whose answer is lost is sent again",
-		"a paused task starts", "a pause is forgotten",
+		"a paused task starts", "a pause is forgotten", "no verb waits for a run that may begin",
 	} {
 		t.Run(mistake, func(t *testing.T) {
 			const most = 100
@@ -166,9 +166,15 @@ func (m *mistaken) Get(ctx context.Context, keys ...string) ([]engine.Stored, er
 	return s, err
 }
 
-func (m *mistaken) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (m *mistaken) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) ([]bool, int64, error) {
-	held, now, err := m.Engine.Confirm(ctx, by, claims)
+	if m.mistake == "no verb waits for a run that may begin" {
+		within = 0
+	}
+	held, now, err := m.Engine.Confirm(ctx, by, claims, within)
+	if len(claims) > 0 && claims[0].Revision%4 == 0 {
+		time.Sleep(60 * time.Millisecond) // the answer is on its way
+	}
 	for i := range held {
 		switch m.mistake {
 		case "every start is confirmed":

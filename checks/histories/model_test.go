@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,7 @@ type call struct {
 	times int    // of an add or set: the runs; of a start: the remaining runs, including this one
 	seq   uint64 // of a start or end
 	fence int64  // of a start or end
+	began int64  // of a start: when the handler was called
 }
 
 // An answer is the output. The task, its times and seq, and whether it is paused, come from a Get.
@@ -133,9 +135,13 @@ var model = porcupine.Model{
 
 // A history contains the operations, in the order of their calls and returns.
 type history struct {
-	mu   sync.Mutex // protects below
-	time int64      // calls and returns so far
-	ops  []porcupine.Operation
+	mu    sync.Mutex // protects below
+	time  int64      // calls and returns so far
+	at    time.Time  // the time of the last one, and
+	first int64      // the number of the first one at that time
+	ops   []porcupine.Operation
+
+	virtual bool // time is virtual
 }
 
 const never = math.MaxInt64
@@ -144,14 +150,31 @@ const never = math.MaxInt64
 func (h *history) now() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.lookLocked()
 	h.time++
 	return h.time
+}
+
+func (h *history) lookLocked() {
+	if now := time.Now(); !now.Equal(h.at) {
+		h.at, h.first = now, h.time+1
+	}
+}
+
+// instant returns the time of the first call or return at the current virtual time. What happens at the same virtual time
+// happens in any order.
+func (h *history) instant() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lookLocked()
+	return h.first
 }
 
 // note records an operation that has returned.
 func (h *history) note(client int, called int64, c call, a answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.lookLocked()
 	h.time++
 	op := porcupine.Operation{ClientId: client, Call: called, Return: h.time, Input: c, Output: a}
 	if a.unknown {
@@ -167,7 +190,45 @@ const checkLimit = 20 * time.Second
 func (h *history) check() porcupine.CheckResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.virtual && h.beginsLate() {
+		return porcupine.Illegal
+	}
 	return porcupine.CheckOperationsTimeout(model, h.ops, checkLimit)
+}
+
+// beginsLate reports whether a run begins after a verb has returned that has ended its task. The model allows that, because
+// others see the effect of a verb before it has returned. In real time some time passes between the beginning of a run and
+// the first statement of its handler.
+func (h *history) beginsLate() bool {
+	put := make(map[int]porcupine.Operation) // the verb that has put each task
+	var ends, removals []porcupine.Operation
+	for _, op := range h.ops {
+		switch c, a := op.Input.(call), op.Output.(answer); {
+		case a.unknown && c.verb == remove:
+			removals = append(removals, op)
+		case a.unknown || !a.ok:
+		case c.verb == add:
+			put[c.task] = op
+		case c.verb == set:
+			put[c.task] = op
+			ends = append(ends, op)
+		case c.verb == remove:
+			ends, removals = append(ends, op), append(removals, op)
+		}
+	}
+	return slices.ContainsFunc(h.ops, func(run porcupine.Operation) bool {
+		c := run.Input.(call)
+		by, known := put[c.task]
+		removed := func(set porcupine.Operation) bool { // by another verb: that one waits
+			return slices.ContainsFunc(removals, func(r porcupine.Operation) bool {
+				return r.Input.(call).key == c.key && r.Call > by.Call && r.Call < set.Return
+			})
+		}
+		return c.verb == start && known && slices.ContainsFunc(ends, func(end porcupine.Operation) bool {
+			return end.Input.(call).key == c.key && end.Call > by.Return && end.Return < c.began &&
+				(end.Input.(call).verb == remove || !removed(end))
+		})
+	})
 }
 
 func (h *history) String() string {

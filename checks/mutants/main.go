@@ -236,7 +236,7 @@ func (m mutant) tryTests(ctx context.Context, root, dir string, _ []stage, detai
 	if text, err := goIn(ctx, root, append([]string{"build", "-overlay", file}, packages...)...); err != nil {
 		return "", fmt.Errorf("%s: does not compile: %w\n%s", m.name, err, text)
 	}
-	args := []string{"test", "-overlay", file, "-count=1", "-vet=off", "-short", "-failfast", "-timeout=5m"}
+	args := []string{"test", "-overlay", file, "-count=1", "-vet=off", "-short", "-failfast", "-timeout=15m"}
 	said, err := goIn(ctx, root, append(args, m.tests...)...)
 	if err := ctx.Err(); err != nil {
 		return "", err

@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"io"
+	"time"
 )
 
 // A Clock is a [KV] that has its own clock, shared by all callers. An Engine on such a KV uses that clock to decide
@@ -68,7 +69,7 @@ type Waker interface {
 // A Starter is an [Owned] that confirms most starts without a write.
 type Starter interface {
 	// Start is [Engine].Confirm for one claim. ok is false if the caller must use Confirm.
-	Start(by MemberID, claim Claim) (held bool, now int64, ok bool)
+	Start(by MemberID, claim Claim, within time.Duration) (held bool, now int64, ok bool)
 }
 
 // A Verifier is an [Exclusive] whose Engine calls it when the tasks have been verified. Then all of them have been read,

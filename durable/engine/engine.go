@@ -94,8 +94,8 @@ type Engine interface {
 	// iteration began, or in a later one.
 	Walk(ctx context.Context, over Range) iter.Seq2[Stored, error]
 
-	// Claim assigns free tasks of the given kinds to the member. It skips tasks that another transaction has locked. A
-	// member whose lease has expired gets no tasks. The cost of a claim does not depend on the number of tasks of other
+	// Claim assigns free tasks of the given kinds to the member. It skips tasks that another transaction has locked, and
+	// those whose former state may still be run, see [Written].Wait. A member whose lease has expired gets no tasks. The cost of a claim does not depend on the number of tasks of other
 	// kinds.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 
@@ -107,8 +107,11 @@ type Engine interface {
 	// of an [Exclusive] KV loses them with its process, but not for tasks that the process has found overdue: if it
 	// crashes because of a task, the task is overdue for the next process, and its starts are counted from then on.
 	//
+	// A run begins within the given time of its confirmation, or not at all. Until that time is over, others must expect
+	// the run to begin, see [Written].Wait.
+	//
 	// Once RemoveTask has returned on any node, no later Confirm of that task succeeds.
-	Confirm(ctx context.Context, by MemberID, claims []Claim) (held []bool, now int64, err error)
+	Confirm(ctx context.Context, by MemberID, claims []Claim, within time.Duration) (held []bool, now int64, err error)
 
 	// Release frees the tasks that the member still holds at those revisions and whose Stored.Starts equals
 	// Claim.Starts. A late Release therefore does not free a task whose start was confirmed in the meantime. Release
@@ -315,6 +318,10 @@ type Write struct {
 	Now      int64 // the engine's time when the write was sent, as the writer estimates it; 0 if the record depends on no time; not for notes
 	Hold     bool  // the committing member holds the task after the write; if not set, the task is free
 	Failing  bool  // the last attempt of the task failed
+
+	// Begun is the revision at which the committing member holds the task and has begun its run, or will not begin it. It
+	// is 0 if there is none. See [Written].Wait.
+	Begun int64
 }
 
 // Holds reports whether the write's condition holds for s, the current task or note with the key. s is nil if there is
@@ -370,6 +377,12 @@ type Written struct {
 	Revision int64 // revision of the record that was put
 	Held     bool  // the member holds the task
 	Replaced bool  // a record with the key existed before
+
+	// Wait is how long a run of a former state of the task may still begin, because its start was confirmed; see
+	// [Engine].Confirm. A verb returns when this time is over. Until then the task is free, even if it was written with
+	// Hold, and Claim skips it. Wait is 0 if the committing member holds the former state at the revision Write.Begun, or
+	// if the engine's clock was set back since the confirmation. Of a deleted task only the deletion has a Wait.
+	Wait time.Duration
 }
 
 // ErrCorrupt and ErrVersion report unreadable data: ErrCorrupt means that it is damaged, ErrVersion that a later

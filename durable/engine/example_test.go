@@ -47,7 +47,7 @@ func ExampleEngine() {
 	}
 	var task engine.Stored = got.Tasks[0]
 	claims := []engine.Claim{{Key: task.Key, Revision: task.Revision}}
-	held, _, err := e.Confirm(ctx, id, claims)
+	held, _, err := e.Confirm(ctx, id, claims, time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
@@ -262,7 +263,7 @@ func lostClaims(s *subject) {
 		s.t.Fatalf("the member holds %s", keys(mine))
 	}
 	link.Next("Confirm", lost)
-	if _, _, err := link.Confirm(s.ctx, id, []engine.Claim{claimOf(mine[0])}); err == nil {
+	if _, _, err := link.Confirm(s.ctx, id, []engine.Claim{claimOf(mine[0])}, time.Second); err == nil {
 		s.t.Error("a confirmation without an answer returns nil")
 	}
 	if !s.confirms(id, mine[0]) || s.get(mine[0].Key).Starts != 1 {
@@ -314,6 +315,87 @@ func confirm(s *subject) {
 	}
 	if !s.confirms(b, theirs[0]) {
 		s.t.Error("the claim of the other member is not confirmed")
+	}
+}
+
+// Until the time of a confirmation is over, a commit says how long its run may still begin, and the new state is not given
+// to a member. A commit of the member that has begun the run does not.
+func mayBegin(s *subject) {
+	const within = time.Second // some of it is left after a few calls
+	s.add(10, 0)
+	a, b := s.join("a", long), s.join("b", long)
+	confirmed := func(by engine.MemberID, tasks ...engine.Stored) {
+		s.t.Helper()
+		claims := make([]engine.Claim, len(tasks))
+		for i, task := range tasks {
+			claims[i] = claimOf(task)
+		}
+		held, _, err := s.Confirm(s.ctx, by, claims, within)
+		if s.check(err); slices.Contains(held, false) {
+			s.t.Fatalf("confirmed are %v", held)
+		}
+	}
+	waits := func(what string, w engine.Written, is bool) {
+		s.t.Helper()
+		if w.Wait > 0 != is || w.Wait > within || is && w.Held {
+			s.t.Errorf("%s: the answer is %+v", what, w)
+		}
+	}
+	mine := s.claimAll(a)
+	confirmed(a, append(mine[:6:6], mine[8:]...)...)
+	key := func(i int) string { return mine[i].Key }
+	begun := func(i int, w engine.Write) engine.Write {
+		w.Begun = mine[i].Revision
+		return w
+	}
+	waits("a write of its member", s.write(a, begun(0, held(put(key(0), 1, engine.Always)))), false)
+	waits("an end of its run", s.write(a, begun(1, unchanged(remove(key(1)), mine[1].Revision))), false)
+	waits("a removal of its member, which may not have begun it", s.write(a, remove(key(8))), true)
+	waits("a write of its member, of another revision", s.write(a, begun(8, put(key(9), 1, engine.Always))), true)
+	waits("a removal with the revision of another member", s.write(b, begun(9, remove(key(9)))), true)
+	waits("a removal", s.write(b, remove(key(2))), true)
+	waits("a removal by no member", s.write(0, unchanged(remove(key(3)), mine[3].Revision)), true)
+	waits("a write to a task that was not confirmed", s.write(b, held(put(key(6), 1, engine.Always))), false)
+	waits("a removal of one", s.write(b, remove(key(7))), false)
+	for i, r := range s.commits(b, engine.Batch{held(put(key(4), 1, engine.IfPresent))}, engine.Batch{remove(key(5))}) {
+		waits("a batch", r.Written[0], true)
+		if i == 0 && !r.Written[0].Replaced {
+			s.t.Errorf("the answer of the first batch is %+v", r)
+		}
+	}
+	if r := s.commit(b, unchanged(remove(key(4)), mine[4].Revision)); len(r.Unmet) != 1 {
+		s.t.Errorf("a removal of a former state returns %+v", r)
+	}
+	fair := request(b, []string{kind}, -1, ahead, 10)
+	fair.Fair = true
+	fairly, err := s.Claim(s.ctx, fair)
+	s.check(err)
+	if got := append(s.claimAll(a), fairly.Tasks...); len(got) > 0 {
+		s.t.Errorf("claimed are %s while a run of a former state may begin", keys(got))
+	}
+	if task := s.get(key(4)); task.Owner != 0 || task.Starts != 0 || task.Started != 0 {
+		s.t.Errorf("the new state is %+v", task)
+	}
+	again := s.write(a, held(put(key(4), 2, engine.IfPresent))) // another new state
+	waits("a second write", again, true)
+	again = s.write(0, put(key(4), 3, engine.IfPresent))
+	waits("a third write, by no member", again, true)
+	if got := s.claimAll(b); len(got) > 0 {
+		s.t.Errorf("claimed are %s while a run of a former state may begin", keys(got))
+	}
+	time.Sleep(again.Wait)
+	got := s.claimAll(b)
+	if len(got) != 1 || got[0].Key != key(4) {
+		s.t.Fatalf("claimed are %s when the time is over", keys(got))
+	}
+	waits("a write when the time is over", s.write(0, put(key(4), 3, engine.Always)), false)
+	if got = s.claimAll(b); len(got) != 1 {
+		s.t.Fatalf("claimed are %s after a write when the time is over", keys(got))
+	}
+	confirmed(b, got[0])
+	s.check(s.Leave(s.ctx, b)) // it begins no further runs
+	if got := s.claimAll(a); len(got) != 2 {
+		s.t.Errorf("claimed are %s after the other member has left", keys(got))
 	}
 }
 
@@ -455,7 +537,7 @@ func startAgainstUnstarted(s *subject) {
 		for i := range claims {
 			w := put(names[i], ahead, engine.IfUnstarted)
 			w.Revision = claims[i].Revision
-			written[i] = len(s.commits(0, engine.Batch{w})[0].Unmet) == 0
+			written[i] = len(s.commits(id*engine.MemberID(i%2), engine.Batch{w})[0].Unmet) == 0 // by the member or by none
 		}
 	})
 	for i := range claims {
@@ -464,6 +546,34 @@ func startAgainstUnstarted(s *subject) {
 		}
 		if !started[i] && !written[i] && claims[i].Key == names[i] {
 			s.t.Errorf("%q is neither started nor written", names[i])
+		}
+	}
+}
+
+// A start is confirmed before another's write of the task, which then waits, or not at all.
+func startAgainstWrite(s *subject) {
+	const tasks = 400
+	s.add(tasks, 0)
+	id := s.join("a", long)
+	claims := make([]engine.Claim, tasks)
+	for i, task := range s.claimAll(id) {
+		claims[i] = claimOf(task)
+	}
+	started, waits := make([]bool, tasks), make([]bool, tasks)
+	all(func() {
+		for i, c := range claims {
+			held, _, err := s.Confirm(s.ctx, id, []engine.Claim{c}, long)
+			s.check(err)
+			started[i] = held[0]
+		}
+	}, func() {
+		for i, c := range claims {
+			waits[i] = s.write(0, put(c.Key, ahead, engine.Always)).Wait > 0
+		}
+	})
+	for i := range claims {
+		if started[i] != waits[i] {
+			s.t.Errorf("started is %v, and the writer waits is %v", started[i], waits[i])
 		}
 	}
 }

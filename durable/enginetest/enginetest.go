@@ -109,7 +109,9 @@ func Test(t *testing.T, open func(t *testing.T) Subject) {
 		{"confirm", confirm},
 		{"starts", starts},
 		{"a start against a write of what is unstarted", startAgainstUnstarted},
+		{"a start against a write", startAgainstWrite},
 		{"confirm sees every removal", confirmSeesRemovals},
+		{"a confirmed run that may begin", mayBegin},
 		{"release", release},
 
 		{"late commit", inTx(lateCommit)},
@@ -371,7 +373,7 @@ func (s *subject) first(ctx context.Context, over engine.Range) error {
 
 func (s *subject) confirm(by engine.MemberID, claims ...engine.Claim) []bool {
 	s.t.Helper()
-	held, _, err := s.Confirm(s.ctx, by, claims)
+	held, _, err := s.Confirm(s.ctx, by, claims, 0) // see mayBegin
 	s.check(err)
 	if len(held) != len(claims) {
 		s.t.Fatalf("%d answers for %d claims", len(held), len(claims))
@@ -423,7 +425,7 @@ func (s *subject) gone(id engine.MemberID) {
 	fair.Fair = true
 	_, fairly := s.Claim(s.ctx, fair)
 	walk := s.first(s.ctx, engine.Range{Order: engine.Held, By: id})
-	_, _, confirm := s.Confirm(s.ctx, id, one)
+	_, _, confirm := s.Confirm(s.ctx, id, one, time.Second)
 	for method, err := range map[string]error{
 		"Renew": renew, "Claim": claim, "a fair Claim": fairly, "Walk": walk, "Confirm": confirm,
 		"Release": s.Release(s.ctx, id, one),

@@ -212,11 +212,11 @@ func (l *Link) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims,
 	return ask(ctx, l, method, func(ctx context.Context) (engine.Claims, error) { return l.to.Claim(ctx, r) })
 }
 
-func (l *Link) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (l *Link) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) (held []bool, now int64, err error) {
 	claims = slices.Clone(claims)
 	a, err := ask(ctx, l, "Confirm", func(ctx context.Context) (a timed[[]bool], err error) {
-		a.v, a.now, err = l.to.Confirm(ctx, by, claims)
+		a.v, a.now, err = l.to.Confirm(ctx, by, claims, within)
 		return a, err
 	})
 	return a.v, a.now, err

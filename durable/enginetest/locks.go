@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
@@ -101,10 +102,10 @@ func (l *Locks) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims
 	}
 }
 
-func (l *Locks) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim) ([]bool, int64, error) {
+func (l *Locks) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	confirmed, now, err := l.Engine.Confirm(ctx, by, l.free(claims))
+	confirmed, now, err := l.Engine.Confirm(ctx, by, l.free(claims), within)
 	if err != nil {
 		return nil, 0, err
 	}

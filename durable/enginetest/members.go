@@ -26,7 +26,7 @@ func clock(s *subject) {
 		fair.Fair = true
 		fairly, err := s.Claim(s.ctx, fair)
 		s.check(err)
-		_, confirmed, err := s.Confirm(s.ctx, id, nil)
+		_, confirmed, err := s.Confirm(s.ctx, id, nil, time.Second)
 		s.check(err)
 		now := s.now()
 		times := []int64{last, joined, renewed, claimed.Now, fairly.Now, confirmed, now}

@@ -70,7 +70,7 @@ func contextDone(s *subject) {
 	_, claim := s.Claim(ctx, request(id, []string{kind}, -1, ahead, 1))
 	_, fair := s.Claim(ctx, fairly(id, []string{kind}, "", ahead, 1))
 	one := []engine.Claim{{Key: "k000000", Revision: 1}}
-	_, _, confirm := s.Confirm(ctx, id, one)
+	_, _, confirm := s.Confirm(ctx, id, one, time.Second)
 	walk := func(of engine.Order) error { return s.first(ctx, engine.Range{Order: of, Until: ahead, By: id}) }
 	for method, err := range map[string]error{
 		"Commit": commit, "Commit of a note": note, "Get": get, "Count": count, "Renew by 0": now, "Join": join,

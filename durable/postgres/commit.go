@@ -219,7 +219,7 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 	var (
 		keys, kinds, groups, datas [][]byte
 		batches, conditions        []int32
-		revisions, dues            []int64
+		revisions, dues, begun     []int64
 		holds, failing             []bool
 	)
 	single = true
@@ -238,15 +238,16 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 			datas = append(datas, w.Data)
 			holds = append(holds, w.Hold)
 			failing = append(failing, w.Failing)
+			begun = append(begun, w.Begun)
 		}
 	}
 	if first := g.batches[these[0]]; len(first) > 0 && first[0].Note {
 		return g.e.sql.commitNotes, []any{keys, batches, conditions, revisions, datas}, single
 	}
 	if single && removals {
-		return g.e.sql.remove, []any{keys, conditions, revisions}, true
+		return g.e.sql.remove, []any{keys, conditions, revisions, int64(g.by), begun}, true
 	}
-	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups, g.latest(these)}
+	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups, g.latest(these), begun}
 	return g.e.sql.commit, args, single
 }
 
@@ -267,7 +268,7 @@ func (g *group) write(ctx context.Context, on sender, statement string, args []a
 	}
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) error {
 		var w write
-		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced}
+		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced, &w.Wait}
 		_, err := pgx.ForEachRow(rows, into, func() error {
 			if w.n == 0 {
 				late = w.Revision

@@ -96,7 +96,7 @@ freed AS (
 	UPDATE $schema.task t SET owner = NULL, revision = $next FROM dead WHERE t.owner = dead.id)
 DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 	case "8 changes lock in any order":
-		swap(&e.sql.commit, "grp, n) ORDER BY q.key", "grp, n)")
+		swap(&e.sql.commit, "grp, begun, n) ORDER BY q.key", "grp, begun, n)")
 	case "8 adds lock in any order":
 		swap(&e.sql.commit, "AND data IS NOT NULL ORDER BY key", "AND data IS NOT NULL")
 	case "claims are joined, and not looked up one by one":

@@ -140,7 +140,7 @@ func TestConfirm_underAForgottenTransaction_readsNoMore(t *testing.T) {
 		revisions = append(revisions, i+1)
 	}
 	reads := func() int {
-		return readsOf(t, e, conn, postgres.ConfirmSQL(e), int64(id), keys, revisions, make([]int32, held))
+		return readsOf(t, e, conn, postgres.ConfirmSQL(e), int64(id), keys, revisions, make([]int32, held), int64(time.Second))
 	}
 	before := reads()
 	exec(t, forgotten, "BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -343,7 +343,7 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 	claim := []any{by, [][]byte{held}, []int64{1}, []int32{0}}
 	write := func(key []byte, cond engine.Condition, data []byte, hold bool) []any {
 		return []any{[][]byte{key}, []int32{0}, []int32{int32(cond)}, []int64{0}, []int64{now}, kinds, [][]byte{data}, []bool{hold},
-			by, []bool{false}, [][]byte{nil}, int64(math.MaxInt64)}
+			by, []bool{false}, [][]byte{nil}, int64(math.MaxInt64), []int64{0}}
 	}
 	statements := postgres.Statements(e)
 	reads := func() map[string]int {
@@ -362,12 +362,12 @@ func TestRenew_underAForgottenTransaction_nothingReadsMore(t *testing.T) {
 			{"a renewal", "renew", []any{by, []byte("report")}},
 			{"an add", "commit", write([]byte("new"), engine.IfAbsent, []byte("data"), true)},
 			{"a change", "commit", write(free, engine.IfPresent, []byte("data"), true)},
-			{"the end of a run", "remove", []any{[][]byte{held}, []int32{int32(engine.IfUnchanged)}, []int64{1}}},
-			{"a removal", "remove", []any{[][]byte{free}, []int32{int32(engine.IfPresent)}, []int64{0}}},
+			{"the end of a run", "remove", []any{[][]byte{held}, []int32{int32(engine.IfUnchanged)}, []int64{1}, by, []int64{1}}},
+			{"a removal", "remove", []any{[][]byte{free}, []int32{int32(engine.IfPresent)}, []int64{0}, by, []int64{0}}},
 			{"a removal with a condition", "commit", write(free, engine.IfUnstarted, nil, false)},
 			{"a claim", "claim", []any{by, kinds, now - 1, until, 10, all}},
 			{"a claim in turns", "turns", []any{by, kinds, []byte(""), until, 10, all}},
-			{"a confirmation", "confirm", claim},
+			{"a confirmation", "confirm", append(slices.Clone(claim), int64(time.Second))},
 			{"a release", "release", claim},
 		} {
 			n[s.what] = readsOf(t, e, conn, statements[s.statement], s.args...)

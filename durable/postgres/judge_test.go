@@ -64,10 +64,10 @@ var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "D11", "
 //
 //	D1  a run starts before it is due, or is due before its delay is over
 //	D2  a start is decided after a removal or a move has returned, or after a pause and before its resumption is
-//	    called
+//	    called; or a run begins then, and the verb was called on another node
 //	D3  a task is left over
 //	D4  a start is decided after the member's lease; the fences of the starts of a key do not rise, except that a
-//	    process which was stopped enters a run confirmed just before; a member is reaped before the server has
+//	    process which was stopped just before the handler is called enters that run; a member is reaped before the server has
 //	    been up, or the primary, for its lease
 //	D5  two runs of a task that was not moved have different tokens
 //	D6  a task was added, was not removed, and was never completed; or is reported as a duplicate of itself
@@ -220,6 +220,9 @@ func (s *story) judgeStarts(clock clock, stops []event, bans bans, breaks func(p
 		if i := slices.IndexFunc(s.confirms, func(c event) bool { return c.Fence == ev.Fence }); i >= 0 {
 			bans.judge(ev, s.confirms[i].From, breaks)
 		}
+		if s.isOver(clock, stops, ev) && !s.wasStopped(ev, stops) {
+			breaks("D2", "begins on %s after the verb has returned: %s", ev.Node, s.confirmed(ev))
+		}
 		if i > 0 && ev.Fence <= s.starts[i-1].Fence && !s.wasStopped(ev, stops) {
 			breaks("D4", "starts with the fence %d after %d: %s", ev.Fence, s.starts[i-1].Fence, s.order(i))
 		}
@@ -233,6 +236,26 @@ func (s *story) judgeStarts(clock clock, stops []event, bans bans, breaks func(p
 			}
 		}
 	}
+}
+
+// isOver reports whether a verb that was called on another node had ended the run when it began. On the node of the verb
+// some time may pass between the beginning and the handler's first statement, which notes it.
+func (s *story) isOver(clock clock, stops []event, start event) bool {
+	over := func(verb *event) bool {
+		return verb != nil && verb.Err == "" && start.At > verb.At && start.Node != verb.Node
+	}
+	return over(s.remove) || over(s.pause) && (s.resuming == nil || start.At < s.resuming.At) ||
+		over(s.move) && start.Due < s.move.least(clock, start.At)-s.move.stale(stops)
+}
+
+// confirmed describes when a start was decided.
+func (s *story) confirmed(start event) string {
+	for _, c := range s.confirms {
+		if c.Fence == start.Fence {
+			return fmt.Sprintf("asked %v and decided %v before", time.Duration(start.At-c.From), time.Duration(start.At-c.At))
+		}
+	}
+	return "it was not decided"
 }
 
 // A ban is the time in which a node or a kind must start nothing: from the return of the verb to the call of its undoing.

@@ -262,12 +262,12 @@ func names(texts []string) [][]byte {
 
 // Confirm confirms starts. It does not wait for the disk, so the most recent starts before a server crash may go
 // uncounted. A task that stays locked for longer than about 15 ms is not confirmed. See engine.Engine.
-func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) (held []bool, now int64, err error) {
 	confirmed := make(map[engine.Claim]bool)
 	left := claims
 	for pause := time.Millisecond; ; pause *= 2 {
-		if now, err = e.confirm(ctx, by, left, confirmed); err != nil {
+		if now, err = e.confirm(ctx, by, left, within, confirmed); err != nil {
 			return nil, 0, err
 		}
 		if len(confirmed) == len(claims) || pause > 8*time.Millisecond {
@@ -290,12 +290,12 @@ func (e *Engine) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 }
 
 // confirm tries once to confirm the claims, and adds each confirmed claim to the map.
-func (e *Engine) confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (e *Engine) confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 	confirmed map[engine.Claim]bool,
 ) (now int64, err error) {
 	b := e.batch()
 	var s status
-	b.Queue(e.sql.confirm, arguments(by, claims)...).Query(func(rows pgx.Rows) error {
+	b.Queue(e.sql.confirm, append(arguments(by, claims), int64(within))...).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, scanClaim)
 		if err != nil {
 			return err

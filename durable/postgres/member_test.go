@@ -71,7 +71,7 @@ func TestCommit_whileTheStartIsConfirmed_isDone(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if _, _, err := e.Confirm(t.Context(), id, claims); err != nil {
+				if _, _, err := e.Confirm(t.Context(), id, claims, time.Second); err != nil {
 					t.Error(err)
 				}
 			})

@@ -46,7 +46,7 @@ WITH q AS MATERIALIZED (
 	UNION ALL SELECT name, 0 FROM todo WHERE NOT refused AND NOT there AND data IS NULL
 )
 SELECT todo.n, unmet OR cond = 1 AND NOT refused AND done.name IS NULL, done.name IS NOT NULL,
-	coalesce(done.revision, 0), false, there
+	coalesce(done.revision, 0), false, there, 0::bigint
 FROM todo LEFT JOIN done ON done.name = todo.name`
 
 // notesSQL is the statement that reads one page in a walk over the notes from the name $1 to the name $2, without their

@@ -123,7 +123,7 @@ func worksAs(t *testing.T, url, mode string, opts ...postgres.Option) {
 		_, err = e.Claim(ctx, engine.ClaimRequest{By: id, Kinds: []string{"k"}, Until: now, Most: 1, Readable: 255, Fair: fair})
 		check(t, err)
 	}
-	_, _, err = e.Confirm(ctx, id, []engine.Claim{{Key: "none"}})
+	_, _, err = e.Confirm(ctx, id, []engine.Claim{{Key: "none"}}, time.Second)
 	check(t, err)
 	check(t, e.Release(ctx, id, []engine.Claim{{Key: "none"}}))
 	_, err = e.Reap(ctx)

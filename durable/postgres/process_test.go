@@ -156,7 +156,7 @@ func (w *watched) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Clai
 	return c, err
 }
 
-func (w *watched) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (w *watched) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) (held []bool, now int64, err error) {
 	if w.stalls.CompareAndSwap(true, false) {
 		w.awake.Lock()
@@ -170,7 +170,14 @@ func (w *watched) Confirm(ctx context.Context, by engine.MemberID, claims []engi
 			held = slices.Repeat([]bool{true}, len(claims))
 		}
 	} else {
-		held, now, err = w.Engine.Confirm(ctx, by, claims)
+		slow := w.sabotage == "nobody waits for a run that may begin"
+		if slow {
+			within = 0
+		}
+		held, now, err = w.Engine.Confirm(ctx, by, claims, within)
+		if slow {
+			time.Sleep(60 * time.Millisecond) // the answer is on its way
+		}
 	}
 	for i, ok := range held {
 		if ok {

@@ -52,7 +52,7 @@ func lost(t *testing.T, e *postgres.Engine, before, since engine.MemberID, had, 
 			return err
 		}(),
 		"confirm": func() error {
-			_, _, err := e.Confirm(ctx, before, []engine.Claim{{Key: had.Key, Revision: has.Revision}})
+			_, _, err := e.Confirm(ctx, before, []engine.Claim{{Key: had.Key, Revision: has.Revision}}, time.Second)
 			return err
 		}(),
 		"release": e.Release(ctx, before, []engine.Claim{{Key: had.Key, Revision: has.Revision}}),
@@ -65,7 +65,7 @@ func lost(t *testing.T, e *postgres.Engine, before, since engine.MemberID, had, 
 	if r, err := e.Commit(ctx, before, []engine.Batch{{end}}); err != nil || len(r[0].Unmet) == 0 {
 		t.Errorf("the end of a run from before the restore counts: %v", err)
 	}
-	if held, _, err := e.Confirm(ctx, since, []engine.Claim{{Key: has.Key, Revision: has.Revision}}); err != nil || !held[0] {
+	if held, _, err := e.Confirm(ctx, since, []engine.Claim{{Key: has.Key, Revision: has.Revision}}, time.Second); err != nil || !held[0] {
 		t.Errorf("the start of the later claim is %v, %v", held, err)
 	}
 }

@@ -40,6 +40,7 @@ func TestChaos_sabotage_isFound(t *testing.T) {
 		{"9 a cursor over due times", []string{"", ""}, "D3", true},
 		{"10 reaping right after an outage", slices.Repeat([]string{"outage"}, 4), "D4", true},
 		{"a pause is forgotten", []string{""}, "D2", true},
+		{"nobody waits for a run that may begin", []string{""}, "D2", false},
 		{"12 completion outside the transaction", []string{"kill", "pause", "kill"}, "D7", false},
 	} {
 		t.Run(c.sabotage, func(t *testing.T) {
@@ -113,6 +114,34 @@ func TestJudge_aStoppedProcess(t *testing.T) {
 		}, nil, nil, nil, nil)
 		if got := strings.Contains(strings.Join(v.details, "\n"), "fence"); got != c.breaks {
 			t.Errorf("%+v: %v", c, v.details)
+		}
+	}
+}
+
+// No run begins after a verb of another node has returned, however shortly before it was confirmed.
+func TestJudge_aRunThatBeginsLate(t *testing.T) {
+	const confirmed, returned = int64(time.Hour), int64(time.Hour + time.Second)
+	for _, c := range []struct {
+		verb   event
+		begins int64
+		broken int
+	}{
+		{event{What: "remove", Node: "b"}, returned + 1, 1},
+		{event{What: "remove", Node: "b"}, returned, 0},
+		{event{What: "remove", Node: "a"}, returned + 1, 0},
+		{event{What: "remove", Node: "b", Err: "unknown"}, returned + 1, 0},
+		{event{What: "pause", Node: "b"}, returned + 1, 1},
+		{event{What: "move", Node: "b", From: returned - 1, Delay: time.Minute}, returned + 1, 1},
+		{event{What: "move", Node: "b", From: confirmed, Delay: -time.Minute}, returned + 1, 0}, // the run is that of the new state
+	} {
+		verb := c.verb
+		verb.Key, verb.At = "k", returned
+		v := judge([]event{
+			{What: "confirm", Node: "a", Key: "k", Fence: 1, From: confirmed, At: confirmed}, verb,
+			{What: "start", Node: "a", Key: "k", Fence: 1, At: c.begins, Due: confirmed},
+		}, nil, nil, nil, nil)
+		if v.broken["D2"] != c.broken {
+			t.Errorf("%+v: %d breaches, want %d: %v", verb, v.broken["D2"], c.broken, v.details)
 		}
 	}
 }

@@ -24,6 +24,8 @@ import (
 //	$=           the operator = of two values, in the user's own session
 //	$row         the columns that scan reads
 //	$failing     whether the task t is failing
+//	$wait        how long a run of the task t, or of a former state, may still begin. See engine.Written
+//	$ready       whether t is not a new state whose former one may still be run
 //	$now         the server's time
 //	$server      the server's identity
 //	$inRange     whether the task t is in the range r
@@ -109,6 +111,9 @@ func (c config) statement(text string) string {
 		"$now", c.now,
 		"$=", "OPERATOR(pg_catalog.=)",
 		"$server", c.server,
+		"$wait", "CASE WHEN t.started OPERATOR(pg_catalog.<=) "+c.now+
+			" THEN greatest(t.until OPERATOR(pg_catalog.-) "+c.now+", 0) ELSE 0 END",
+		"$ready", "(t.until IS NULL OR t.starts > 0 OR NOT ("+c.now+" BETWEEN t.started AND t.until))",
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$tasks", tasks,
 		"$row", rowSQL, // see scan
@@ -183,18 +188,18 @@ WITH late AS MATERIALIZED (
 	WHERE until > $now
 ), todo AS MATERIALIZED (
 	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
-		SELECT q.*, old.at, CASE q.cond
+		SELECT q.*, old.at, coalesce(old.wait, 0) AS wait, CASE q.cond
 			WHEN 1 THEN q.data IS NULL AND (SELECT true FROM $schema.task t WHERE t.key = q.key) IS NOT NULL
 			WHEN 2 THEN old.at IS NULL
 			WHEN 3 THEN old.revision IS DISTINCT FROM q.revision
 			WHEN 5 THEN old.revision IS DISTINCT FROM q.revision OR old.starts > 0
 			ELSE false END AS unmet
 		FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[],
-			$8::bool[], $10::bool[], $11::bytea[]) WITH ORDINALITY
-			AS q(key, batch, cond, revision, due, kind, data, hold, failing, grp, n) ORDER BY q.key) q
+			$8::bool[], $10::bool[], $11::bytea[], $13::bigint[]) WITH ORDINALITY
+			AS q(key, batch, cond, revision, due, kind, data, hold, failing, grp, begun, n) ORDER BY q.key) q
 		LEFT JOIN LATERAL (
-			SELECT t.ctid AS at, t.revision, t.starts FROM $schema.task t WHERE t.key = q.key AND q.cond <> 1
-			LIMIT 1 FOR UPDATE OF t) old ON true) c
+			SELECT t.ctid AS at, t.revision, t.starts, CASE WHEN t.owner = $9 AND t.revision = q.begun THEN 0 ELSE $wait END AS wait
+			FROM $schema.task t WHERE t.key = q.key AND q.cond <> 1 LIMIT 1 FOR UPDATE OF t) old ON true) c
 	WHERE NOT EXISTS (SELECT FROM late)
 ), ins AS (
 	INSERT INTO $schema.task (key, due, revision, owner, kind, data, failing, grp)
@@ -204,8 +209,9 @@ WITH late AS MATERIALIZED (
 	ON CONFLICT (key) DO NOTHING RETURNING key, revision, owner
 ), upd AS (
 	UPDATE $schema.task t SET due = todo.due, kind = todo.kind, data = todo.data, starts = 0,
-		revision = $next, owner = CASE WHEN hold THEN (SELECT id FROM me) END,
-		failing = CASE WHEN todo.failing THEN todo.due END, grp = nullif(todo.grp, '')
+		revision = $next, owner = CASE WHEN hold AND wait = 0 THEN (SELECT id FROM me) END,
+		failing = CASE WHEN todo.failing THEN todo.due END, grp = nullif(todo.grp, ''),
+		until = CASE WHEN wait > 0 THEN until END
 	FROM todo WHERE t.ctid = todo.at AND NOT refused AND todo.data IS NOT NULL
 	RETURNING t.key, t.revision, t.owner
 ), del AS (
@@ -218,33 +224,34 @@ WITH late AS MATERIALIZED (
 )
 SELECT n, unmet OR absent AND NOT done
 		AND (NOT refused OR (SELECT true FROM $schema.task t WHERE t.key = write.key) IS NOT NULL),
-	done, coalesce(revision, 0), owner IS NOT NULL, there
+	done, coalesce(revision, 0), owner IS NOT NULL, there, wait
 FROM (
 	SELECT key, max(n) AS n, bool_or(unmet) AS unmet, bool_or(absent) AS absent, bool_or(refused) AS refused,
-		bool_or(done) AS done, max(revision) AS revision, max(owner) AS owner, bool_or(there) AS there
+		bool_or(done) AS done, max(revision) AS revision, max(owner) AS owner, bool_or(there) AS there, max(wait) AS wait
 	FROM (
 		SELECT key, n, unmet, cond = 1 AS absent, refused, at IS NOT NULL AS there, false AS done, NULL::bigint AS revision,
-			NULL::bigint AS owner FROM todo
+			NULL::bigint AS owner, wait FROM todo
 		UNION ALL
-		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner FROM done) part
+		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner, 0 FROM done) part
 	GROUP BY key) write
-UNION ALL SELECT 0, false, false, now, false, false FROM late`),
+UNION ALL SELECT 0, false, false, now, false, false, 0 FROM late`),
 
 		// This statement handles a commit of removals only, where each batch is one removal with the condition
 		// unchanged or present. Most runs end with this statement, which takes half the time of a general commit. It
 		// returns a row for each write, and another row for each write that is done.
 		remove: sql(`
 WITH old AS MATERIALIZED (
-	SELECT q.n, t.at FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[]) WITH ORDINALITY
-		AS q(key, cond, revision, n) ORDER BY q.key) q
+	SELECT q.n, t.at, t.wait FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $5::bigint[]) WITH ORDINALITY
+		AS q(key, cond, revision, begun, n) ORDER BY q.key) q
 	LEFT JOIN LATERAL (
-		SELECT t.ctid AS at FROM $schema.task t WHERE t.key = q.key AND (q.cond = 2 OR t.revision = q.revision)
+		SELECT t.ctid AS at, CASE WHEN t.owner = $4::bigint AND t.revision = q.begun THEN 0 ELSE $wait END AS wait
+		FROM $schema.task t WHERE t.key = q.key AND (q.cond = 2 OR t.revision = q.revision)
 		LIMIT 1 FOR UPDATE OF t) t ON true
 ), del AS (
-	DELETE FROM $schema.task t USING old WHERE t.ctid = old.at RETURNING old.n
+	DELETE FROM $schema.task t USING old WHERE t.ctid = old.at RETURNING old.n, old.wait
 )
-SELECT n, at IS NULL, false, 0::bigint, false, true FROM old
-UNION ALL SELECT n, false, true, 0, false, true FROM del`),
+SELECT n, at IS NULL, false, 0::bigint, false, true, 0::bigint FROM old
+UNION ALL SELECT n, false, true, 0, false, true, wait FROM del`),
 
 		commitNotes: sql(commitNotesSQL),
 		notes:       sql(notesSQL),
@@ -435,21 +442,21 @@ WITH me AS MATERIALIZED (
 	SELECT kind, plain, count(*) FROM (
 		SELECT r.* FROM r, LATERAL (
 			SELECT t.due, t.key FROM $schema.task t
-			WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
+			WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
 			ORDER BY $rangeOrder LIMIT $5) t
 		WHERE (SELECT count(*) FROM r) > 1 ORDER BY t.due, t.key LIMIT $5) first
 	GROUP BY kind, plain
 ), free AS MATERIALIZED (
 	SELECT t.key, t.at FROM share r, LATERAL (
 		SELECT t.key, t.ctid AS at FROM $schema.task t
-		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
 		ORDER BY $rangeOrder LIMIT r.n FOR NO KEY UPDATE SKIP LOCKED) t
 ), missing AS MATERIALIZED (
 	SELECT sum(n) - (SELECT count(*) FROM free) AS n FROM share WHERE (SELECT count(*) FROM r) > 1
 ), more AS MATERIALIZED (
 	SELECT t.at FROM r, LATERAL (
 		SELECT t.ctid AS at FROM $schema.task t
-		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
 			AND t.key NOT IN (SELECT key FROM free)
 		ORDER BY $rangeOrder LIMIT (SELECT n FROM missing) FOR NO KEY UPDATE SKIP LOCKED) t
 	LIMIT (SELECT coalesce(n, 0) FROM missing)
@@ -479,10 +486,10 @@ WITH RECURSIVE me AS MATERIALIZED (
 			ORDER BY $groupOrder LIMIT 1) t ORDER BY t.grp LIMIT 1) OFFSET 0) n(grp), LATERAL (
 		SELECT ARRAY(SELECT r.kind FROM (SELECT kind, n.grp, true AS plain FROM unnest($2::bytea[]) kind) r, LATERAL (
 			(SELECT t.due, t.key FROM $schema.task t
-			WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 ORDER BY $groupOrder LIMIT 1)
+			WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready ORDER BY $groupOrder LIMIT 1)
 			UNION ALL
 			(SELECT t.due, t.key FROM $schema.task t
-			WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
+			WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
 			ORDER BY $rangeOrder LIMIT 1)
 		) t ORDER BY t.due, t.key) AS kinds OFFSET 0) d
 	WHERE w.grp IS NOT NULL AND looked < 1024 AND found < $5
@@ -494,12 +501,12 @@ WITH RECURSIVE me AS MATERIALIZED (
 		SELECT t.at FROM (SELECT kind, grp, true AS plain FROM unnest(walk.kinds) k(kind)) r, LATERAL (
 			SELECT * FROM (
 				SELECT t.ctid AS at FROM $schema.task t
-				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
+				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
 				ORDER BY $groupOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t
 			UNION ALL
 			SELECT * FROM (
 				SELECT t.ctid AS at FROM $schema.task t
-				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
+				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
 				ORDER BY $rangeOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t) t
 		LIMIT (SELECT n FROM last)) t
 ), given AS (
@@ -524,7 +531,8 @@ WITH me AS MATERIALIZED (
 		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
 	WHERE (SELECT leased FROM me)
 ), started AS (
-	UPDATE $schema.task t SET starts = held.starts + 1, started = $now FROM held WHERE t.ctid = held.at
+	UPDATE $schema.task t SET starts = held.starts + 1, started = $now, until = $now + $5::bigint
+	FROM held WHERE t.ctid = held.at
 	RETURNING t.key, t.revision, held.starts
 )
 SELECT * FROM started
@@ -554,10 +562,11 @@ INSERT INTO $schema.task (key, due, revision, kind, data, grp)
 VALUES ($1, $2, $next, $3, $4, CASE WHEN pg_catalog.octet_length($5::bytea) OPERATOR(pg_catalog.>) 0 THEN $5::bytea END)
 ON CONFLICT (key) DO NOTHING RETURNING revision, $now`),
 		deleteAtTx: sql(`DELETE FROM $schema.task WHERE key $= $1 AND revision $= $2 RETURNING revision`),
-		deleteTx:   sql(`DELETE FROM $schema.task WHERE key $= $1 RETURNING revision`),
-		getTx:      sql(`SELECT $row, $now FROM $schema.task t WHERE t.key $= $1 FOR NO KEY UPDATE`),
+		deleteTx:   sql(`DELETE FROM $schema.task t WHERE t.key $= $1 RETURNING $wait`),
+		getTx:      sql(`SELECT $row, $now, $wait FROM $schema.task t WHERE t.key $= $1 FOR NO KEY UPDATE`),
 		updateTx: sql(`
-UPDATE $schema.task SET due = $3::bigint, data = $4, starts = 0, owner = NULL, revision = $next, failing = CASE WHEN $5::bigint $= 1 THEN $3::bigint END
+UPDATE $schema.task SET due = $3::bigint, data = $4, starts = 0, owner = NULL, revision = $next, failing = CASE WHEN $5::bigint $= 1 THEN $3::bigint END,
+	until = NULL
 WHERE key $= $1 AND revision $= $2 RETURNING revision`),
 	}
 }

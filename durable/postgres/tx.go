@@ -129,33 +129,56 @@ func (e *Engine) addTaskTx(ctx context.Context, tx Tx, tasks []durable.Task) (ag
 }
 
 // RemoveTaskTx removes the task with the given key in the transaction, as [durable.Scheduler.RemoveTask] does. The
-// error wraps durable.ErrTaskKeyNotFound if there is no such task. No run of the task starts after the call unless the
-// transaction is rolled back.
+// error wraps durable.ErrTaskKeyNotFound if there is no such task. No run of the task begins after the call unless the
+// transaction is rolled back. If a run is about to begin, RemoveTaskTx waits until it has begun or can no longer begin,
+// as
+// RemoveTask does.
 func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
-	removed, err := one(ctx, tx, e.sql.deleteTx, []any{[]byte(key)}, new(int64))
-	if err == nil && !removed {
+	var wait time.Duration
+	removed, err := one(ctx, tx, e.sql.deleteTx, []any{[]byte(key)}, &wait)
+	switch {
+	case err != nil:
+		return explain("remove task", err)
+	case !removed:
 		return notFound(key)
 	}
-	return explain("remove task", err)
+	return pause(ctx, wait)
+}
+
+// pause waits until no run of a locked task can begin.
+func pause(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKeyNotFound, key) }
 
 // RescheduleTx is like [durable.Scheduler.Reschedule], but within the transaction: it makes the task's next run due d
 // after the call. The run is due at once if d is not positive. The error wraps durable.ErrTaskKeyNotFound if there is
-// no task with the key.
+// no task with the key. RescheduleTx waits for a run that is about to begin, as RemoveTaskTx does.
 func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Duration) error {
 	var stored engine.Stored
 	var found, kind, group []byte
 	var owner, now int64
+	var wait time.Duration
 	ok, err := one(ctx, tx, e.sql.getTx, []any{[]byte(key)},
 		&found, &stored.Due, &stored.Data, &kind, &stored.Revision, &owner, &stored.Starts, &group,
-		&stored.Started, &now)
+		&stored.Started, &now, &wait)
 	switch {
 	case err != nil:
 		return explain("reschedule", err)
 	case !ok:
 		return notFound(key)
+	}
+	if err := pause(ctx, wait); err != nil {
+		return err
 	}
 	stored.Key, stored.Kind = string(found), string(kind)
 	w, err := author.Reschedule(stored, d, now)

@@ -215,6 +215,9 @@ func (e *alone) isFree(key string) bool {
 
 func (s *state) free() bool { return s == nil || s.Owner == 0 && !s.writing }
 
+// mayBegin reports whether a run of a former state may still begin.
+func (s *state) mayBegin(now int64) bool { return s != nil && s.Starts == 0 && s.wait(now) > 0 }
+
 // of sets the row's holder, revision and starts if the state, or one before it, belongs to the row. It reports whether
 // it did.
 func (s *state) of(r *row) bool {
@@ -366,10 +369,15 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			}
 			s := &states[j]
 			*s = state{row: e.put(p, w, 0, revision), writing: true, before: e.states[w.Key]}
-			if s.Data = nil; revision != 0 && w.Hold && holder != nil {
+			old := p.was[j]
+			if !w.Note && old != nil && !old.hasBegun(by, w) {
+				p.written[j].Wait = old.wait(at.now)
+				s.confirmed, s.until = old.confirmed, old.until
+			}
+			if s.Data = nil; revision != 0 && w.Hold && holder != nil && p.written[j].Wait == 0 {
 				s.Owner = by
 			}
-			if old := p.was[j]; old != nil && old.starts != 0 {
+			if old != nil && old.starts != 0 {
 				p.tx.Delete = append(p.tx.Delete, startsRow+w.Key)
 			}
 			p.written[j].Revision, p.written[j].Held = revision, s.Owner != 0
@@ -414,7 +422,7 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 			case undone:
 				after = p.was[j]
 				delete(e.states, w.Key)
-			case s.Owner == 0:
+			case s.Owner == 0 && (p.written[j].Wait == 0 || s.kept == 0):
 				delete(e.states, w.Key)
 			default:
 				held := *s // a copy, because s shares its memory with the other states of the Commit
@@ -423,6 +431,9 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 			}
 			if after != nil && after.Owner == 0 {
 				e.freed(after)
+			}
+			if wait := p.written[j].Wait; wait > 0 && !undone && after != nil {
+				e.freeLater(*after, wait)
 			}
 		}
 	}

@@ -119,7 +119,8 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := e.lockAs(ctx, r.By); err != nil {
+	_, at, err := e.lockAs(ctx, r.By)
+	if err != nil {
 		return nil, err
 	}
 	defer e.mu.Unlock()
@@ -127,6 +128,10 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 	for _, task := range tasks {
 		s := e.states[task.Key]
 		if seen.has(task.Key) || !s.free() || !wanted(r, task) {
+			continue
+		}
+		if s.mayBegin(at.now) {
+			e.lower(task) // a later claim gives it
 			continue
 		}
 		next := &state{row: *task}
@@ -149,7 +154,7 @@ func (e *alone) holds(by engine.MemberID, c engine.Claim) *state {
 	return nil
 }
 
-func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) (held []bool, now int64, err error) {
 	if err := e.count(ctx, by, claims); err != nil {
 		return nil, 0, err
@@ -162,7 +167,7 @@ func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 	held = make([]bool, len(claims))
 	for i, c := range claims {
 		if s := e.holds(by, c); s != nil && at.now < m.until {
-			s.Starts, s.Started = c.Starts+1, at.now
+			s.start(c, at.now, within)
 			held[i] = true
 		}
 	}
@@ -170,7 +175,7 @@ func (e *alone) Confirm(ctx context.Context, by engine.MemberID, claims []engine
 }
 
 // Start implements [engine.Starter]. A start that has to be written may share its Commit with others.
-func (e *alone) Start(by engine.MemberID, c engine.Claim) (held bool, now int64, ok bool) {
+func (e *alone) Start(by engine.MemberID, c engine.Claim, within time.Duration) (held bool, now int64, ok bool) {
 	m, at, err := e.lockAs(context.Background(), by)
 	if err != nil {
 		return false, 0, false
@@ -183,8 +188,14 @@ func (e *alone) Start(by engine.MemberID, c engine.Claim) (held bool, now int64,
 	if e.counted < countedStarts && e.counts(s, c) {
 		return false, 0, false
 	}
-	s.Starts, s.Started = c.Starts+1, at.now
+	s.start(c, at.now, within)
 	return true, at.now, true
+}
+
+// start counts a confirmed start.
+func (s *state) start(c engine.Claim, now int64, within time.Duration) {
+	s.Starts, s.Started = c.Starts+1, now
+	s.confirmed, s.until = now, now+int64(within)
 }
 
 func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
@@ -214,16 +225,30 @@ func (e *alone) release(key string, s *state) {
 
 // freed records that a task has become free, and wakes the node if it waits for one that is due then.
 func (e *alone) freed(r *row) {
-	e.freedIn(span{kind: r.Kind, group: r.Group}, r.Due)
-	if r.Group != "" {
-		e.freedIn(span{kind: r.Kind, grouped: true}, r.Due)
-	}
+	e.lower(r)
 	if r.Due > e.wakeFor {
 		return
 	}
 	select {
 	case e.wake <- struct{}{}:
 	default:
+	}
+}
+
+// freeLater records again that the task has become free, when no run of its former state can begin.
+func (e *alone) freeLater(r row, wait time.Duration) {
+	time.AfterFunc(wait+time.Millisecond, func() { // the KV has another clock
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.freed(&r)
+	})
+}
+
+// lower lowers the due times before which the spans of the task have no free task, so that a claim finds it.
+func (e *alone) lower(r *row) {
+	e.freedIn(span{kind: r.Kind, group: r.Group}, r.Due)
+	if r.Group != "" {
+		e.freedIn(span{kind: r.Kind, grouped: true}, r.Due)
 	}
 }
 

@@ -55,8 +55,8 @@ func (r *rotating) Claim(ctx context.Context, c engine.ClaimRequest) (engine.Cla
 	return r.e().Claim(ctx, c)
 }
 
-func (r *rotating) Confirm(ctx context.Context, by engine.MemberID, c []engine.Claim) ([]bool, int64, error) {
-	return r.e().Confirm(ctx, by, c)
+func (r *rotating) Confirm(ctx context.Context, by engine.MemberID, c []engine.Claim, within time.Duration) ([]bool, int64, error) {
+	return r.e().Confirm(ctx, by, c, within)
 }
 
 func (r *rotating) Release(ctx context.Context, by engine.MemberID, c []engine.Claim) error {
@@ -147,7 +147,7 @@ func claimOf(s engine.Stored) engine.Claim {
 
 func confirms(t *testing.T, e engine.Engine, by engine.MemberID, s engine.Stored) bool {
 	t.Helper()
-	held, _, err := e.Confirm(t.Context(), by, []engine.Claim{claimOf(s)})
+	held, _, err := e.Confirm(t.Context(), by, []engine.Claim{claimOf(s)}, time.Second)
 	if errors.Is(err, engine.ErrMemberGone) {
 		return false
 	}
@@ -363,7 +363,7 @@ func TestExclusive_failedCommits(t *testing.T) {
 	if err := failure(t, e); !errors.Is(err, errBroken) {
 		t.Errorf("the failure is %v", err)
 	}
-	if _, _, err := e.Confirm(t.Context(), id, []engine.Claim{claimOf(task)}); !errors.Is(err, errBroken) {
+	if _, _, err := e.Confirm(t.Context(), id, []engine.Claim{claimOf(task)}, time.Second); !errors.Is(err, errBroken) {
 		t.Errorf("and a start %v", err)
 	}
 }

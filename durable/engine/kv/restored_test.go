@@ -53,7 +53,7 @@ func TestShared_restoredToABackup(t *testing.T) {
 	if _, _, err := e.Renew(t.Context(), before, nil); !errors.Is(err, engine.ErrMemberGone) {
 		t.Errorf("a member from before the restore renews its lease: %v", err)
 	}
-	if _, _, err := e.Confirm(t.Context(), before, []engine.Claim{claimOf(has[0])}); !errors.Is(err, engine.ErrMemberGone) {
+	if _, _, err := e.Confirm(t.Context(), before, []engine.Claim{claimOf(has[0])}, time.Second); !errors.Is(err, engine.ErrMemberGone) {
 		t.Errorf("it starts a run: %v", err)
 	}
 	if !confirms(t, e, since, has[0]) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 )
@@ -14,7 +15,8 @@ import (
 // Layout. A row is an entry of the KV whose key begins with one of these bytes:
 //
 //	t  task      key                          the task; the row's version is its revision
-//	s  starts    key                          confirmed starts since the task was written, once there was one
+//	s  starts    key                          confirmed starts since the task was written, once there was one, or while a
+//	                                          run of a former state may begin
 //	f  free      kind, grouped or not, due, key
 //	g  turn      kind, group, due, key        a free task of a group
 //	h  held      member, key
@@ -47,6 +49,27 @@ type row struct {
 	failing bool
 	starts  int64 // version of the starts row, or 0 if there is none; if the engine is exclusive, not 0 if there may be one
 	kept    int64 // the revision in the row itself, which a claim does not change if the engine is exclusive
+
+	// When a start was last confirmed, of this state or of a former one, and until when the run may begin.
+	confirmed, until int64
+}
+
+// wait returns how long a run of the state, or of a former one, may still begin on the member that has confirmed it.
+func (r *row) wait(now int64) time.Duration {
+	if now < r.confirmed { // the clock was set back
+		return 0
+	}
+	return time.Duration(max(r.until-now, 0))
+}
+
+// hasBegun reports whether the member holds the task and has begun its run, if its start was confirmed.
+func (r *row) hasBegun(by engine.MemberID, w engine.Write) bool {
+	return by != 0 && r.Owner == by && r.Revision == w.Begun
+}
+
+// startsEntry returns the task's s row with the number of starts.
+func (r *row) startsEntry(starts int) engine.Entry {
+	return engine.Entry{Key: startsRow + r.Key, Value: varints(int64(starts), r.confirmed, r.until)}
 }
 
 // stored returns the task or note of the row, or nil if there is no row.

@@ -64,7 +64,10 @@ func (e *shared) read(ctx context.Context, keys []string) (map[string]*row, erro
 		}
 		if r := found[entry.Key[1:]]; r != nil { // the starts row follows the task row
 			d := decoder{b: entry.Value}
-			r.starts, r.Starts, r.Started = entry.Version, int(d.varint()), d.varint()
+			r.starts, r.Starts, r.confirmed, r.until = entry.Version, int(d.varint()), d.varint(), d.varint()
+			if r.Starts > 0 {
+				r.Started = r.confirmed
+			}
 			if err := d.err(entry.Key); err != nil {
 				return nil, err
 			}
@@ -99,7 +102,7 @@ func (e *shared) Commit(ctx context.Context, by engine.MemberID, batches []engin
 		}
 	}
 	for len(todo) > 0 {
-		again, err := e.try(ctx, by, batches, todo, results)
+		again, err := e.try(ctx, by, at.now, batches, todo, results)
 		if err != nil {
 			return nil, unsure(len(todo) < len(batches), err)
 		}
@@ -127,7 +130,7 @@ func (e *shared) present(ctx context.Context, batches []engine.Batch) (tasks, no
 
 // try commits the batches whose indexes are in todo and sets their results. It returns the indexes of the batches whose
 // rows have changed since they were read.
-func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.Batch, todo []int,
+func (e *shared) try(ctx context.Context, by engine.MemberID, now int64, batches []engine.Batch, todo []int,
 	results []engine.Result) (again []int, err error) {
 	some := make([]engine.Batch, len(todo))
 	for i, n := range todo {
@@ -161,7 +164,7 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.B
 			continue
 		}
 		for _, w := range batch {
-			e.plan(p, w, holder)
+			e.plan(p, w, by, holder, now)
 		}
 		if slices.ContainsFunc(p.written, func(w engine.Written) bool { return w.Held }) {
 			p.tx.If = append(p.tx.If, holder.check())
@@ -193,25 +196,35 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, batches []engine.B
 	return again, nil
 }
 
-// plan adds the next write of a batch to its plan. holder is the member that may hold the task, or nil.
-func (e *shared) plan(p *plan, w engine.Write, holder *member) {
+// plan adds the next write of a batch to its plan. holder is the committing member if it may hold the task, or nil.
+func (e *shared) plan(p *plan, w engine.Write, by engine.MemberID, holder *member, now int64) {
 	old := p.was[len(p.written)]
 	var version int64
 	if old != nil {
 		version = old.Revision
 	}
-	if !w.Note && w.If == engine.IfUnstarted {
-		p.tx.If = append(p.tx.If, engine.Check{Key: startsRow + w.Key, Version: old.starts})
-	}
+	var wait time.Duration
 	if !w.Note && old != nil {
-		p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // even if none was read: the task may have started since
+		begun := old.hasBegun(by, w)
+		if !begun || w.If == engine.IfUnstarted { // it must not start meanwhile
+			p.tx.If = append(p.tx.If, engine.Check{Key: startsRow + w.Key, Version: old.starts})
+		}
+		if !begun {
+			wait = old.wait(now)
+		}
+		if wait > 0 && w.Data != nil {
+			p.tx.Put = append(p.tx.Put, old.startsEntry(0))
+		} else {
+			p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // even if none was read: the task may have started since
+		}
 	}
 	var owner engine.MemberID
-	if w.Hold && w.Data != nil && holder != nil {
+	if w.Hold && w.Data != nil && holder != nil && wait == 0 {
 		owner = holder.id
 	}
 	p.tx.If = append(p.tx.If, engine.Check{Key: rowOf(w) + w.Key, Version: version})
 	e.put(p, w, owner, 0)
+	p.written[len(p.written)-1].Wait = wait
 }
 
 // own returns a Tx that changes the task's owner, and the task after the change.
@@ -252,7 +265,7 @@ func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, fou
 	var txs []engine.Tx
 	var claimed []*row
 	for _, key := range keys {
-		if task := tasks[key]; task != nil && wanted(r, task) {
+		if task := tasks[key]; task != nil && wanted(r, task) && (task.Starts > 0 || task.wait(m.now) == 0) {
 			tx, next := e.own(task, r.By, m.check())
 			txs, claimed = append(txs, tx), append(claimed, next)
 		}
@@ -293,7 +306,7 @@ func (e *shared) mine(ctx context.Context, m *member, claims []engine.Claim,
 	return txs, of, nil
 }
 
-func (e *shared) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim,
+func (e *shared) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration,
 ) (held []bool, now int64, err error) {
 	m, err := e.member(ctx, by)
 	if err != nil {
@@ -304,9 +317,10 @@ func (e *shared) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 		return held, m.now, nil
 	}
 	txs, of, err := e.mine(ctx, m, claims, func(r *row, c engine.Claim) (engine.Tx, bool) {
+		r.confirmed, r.until = m.now, m.now+int64(within)
 		return engine.Tx{
 			If:  []engine.Check{m.check(), {Key: taskRow + r.Key, Version: r.Revision}},
-			Put: []engine.Entry{{Key: startsRow + r.Key, Value: varints(int64(c.Starts)+1, m.now)}},
+			Put: []engine.Entry{r.startsEntry(c.Starts + 1)},
 		}, true
 	})
 	if err != nil {

@@ -82,7 +82,7 @@ func TestExclusive_countsStartsOfOverdueTasks(t *testing.T) {
 			}
 			before := m.commits
 			for range 2 { // as if the first answer was lost
-				held, _, err := e.Confirm(t.Context(), id, claims(got.Tasks))
+				held, _, err := e.Confirm(t.Context(), id, claims(got.Tasks), time.Second)
 				if ok(t, err); len(held) != len(got.Tasks) || slices.Contains(held, false) {
 					t.Errorf("held are %v", held)
 				}
@@ -118,7 +118,7 @@ func TestExclusive_startsEndWithTheTask(t *testing.T) {
 			e = open(t, memory.Exclusive(m))
 			id := join(t, e, "a", time.Hour)
 			got := claim(t, e, id)
-			_, _, err := e.Confirm(t.Context(), id, claims(got))
+			_, _, err := e.Confirm(t.Context(), id, claims(got), time.Second)
 			ok(t, err)
 			if keys := starts(t, m); len(keys) != len(got) {
 				t.Errorf("claimed are %d tasks, and the starts of %q are written", len(got), keys)
@@ -211,7 +211,7 @@ func TestExclusive_countsNoMoreStarts(t *testing.T) {
 		for n := 0; n < all; {
 			got := claim(t, e, id)
 			n += len(got)
-			held, _, err := e.Confirm(t.Context(), id, claims(got))
+			held, _, err := e.Confirm(t.Context(), id, claims(got), time.Second)
 			if ok(t, err); len(held) == 0 {
 				t.Fatalf("%d tasks are claimed", n)
 			}
@@ -268,7 +268,7 @@ func TestStart_decidesAsConfirm(t *testing.T) {
 			"another task":                   {id, engine.Claim{Key: "none", Revision: now.Revision}, false, true},
 			"a member that is gone":          {id + 1, now, false, false},
 		} {
-			if held, at, ok := start(c.by, c.claim); held != c.held || ok != c.ok || ok && at != time.Now().UnixNano() {
+			if held, at, ok := start(c.by, c.claim, time.Second); held != c.held || ok != c.ok || ok && at != time.Now().UnixNano() {
 				t.Errorf("%s: %v at %d, %v", name, held, at, ok)
 			}
 		}
@@ -278,9 +278,50 @@ func TestStart_decidesAsConfirm(t *testing.T) {
 		if m.commits != before {
 			t.Errorf("%d commits", m.commits-before)
 		}
+		change := add("now")
+		change.If = engine.Always
+		if w := write(t, e, 0, change); w.Wait != time.Second {
+			t.Errorf("the answer to a change of a task that may begin is %+v", w)
+		}
 		time.Sleep(2 * time.Minute)
-		if held, _, ok := start(id, now); held || !ok {
+		if held, _, ok := start(id, now, time.Second); held || !ok {
 			t.Errorf("after the lease: %v, %v", held, ok)
 		}
 	})
+}
+
+// A task that another member writes while a run of its former state may begin is claimed when that time is over, even if a
+// claim has passed it. If the clock was set back since, no one waits.
+func TestClaim_ofAChangedTask_whoseFormerRunMayBegin(t *testing.T) {
+	for name, on := range map[string]func(*memory.KV) engine.KV{
+		"shared": func(m *memory.KV) engine.KV { return m }, "own": func(m *memory.KV) engine.KV { return memory.Exclusive(m) },
+	} {
+		for _, back := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, back), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := memory.New()
+					e := open(t, on(m))
+					id := join(t, e, "a", time.Hour)
+					write(t, e, 0, add("k"))
+					_, _, err := e.Confirm(t.Context(), id, claims(claim(t, e, id)), time.Second)
+					ok(t, err)
+					if back {
+						m.Step(-time.Minute)
+					}
+					w := add("k")
+					w.If = engine.Always
+					if wait := write(t, e, 0, w).Wait; (wait == time.Second) == back || (wait == 0) != back {
+						t.Errorf("the writer waits %v", wait)
+					}
+					if n := len(claim(t, e, id)); (n == 1) != back {
+						t.Errorf("%d tasks are claimed", n)
+					}
+					time.Sleep(time.Second)
+					if n := len(claim(t, e, id)); (n == 0) != back {
+						t.Errorf("%d tasks are claimed when the time is over", n)
+					}
+				})
+			})
+		}
+	}
 }

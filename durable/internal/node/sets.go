@@ -312,6 +312,9 @@ func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 					n.count.removed.Add(1)
 				}
 			}
+			if err := outwait(ctx, results...); err != nil {
+				return true, err
+			}
 		}
 		if left == 0 {
 			return true, nil

@@ -19,10 +19,10 @@ type start struct {
 
 // A decision is the answer to a start.
 type decision struct {
-	held  bool
-	now   int64 // the engine's time at the decision
-	asked int64 // the node's own time before the request
-	err   error
+	held   bool
+	now    int64 // the engine's time at the decision
+	begins int64 // the node's own time until which the run may begin
+	err    error
 }
 
 const (
@@ -59,8 +59,9 @@ func (n *Node) confirm(group []*start) {
 	}
 	ctx, cancel := n.callContext()
 	defer cancel()
+	within := n.within()
 	asked := n.own()
-	held, now, err := n.engine.Confirm(ctx, t.id, claims)
+	held, now, err := n.engine.Confirm(ctx, t.id, claims, within)
 	if err != nil {
 		n.failed(t, err)
 	} else {
@@ -68,7 +69,7 @@ func (n *Node) confirm(group []*start) {
 		n.count.confirm.Store(n.own() - asked)
 	}
 	for i, s := range asking {
-		if s.now, s.asked, s.err = now, asked, err; err == nil {
+		if s.now, s.begins, s.err = now, asked+int64(within), err; err == nil {
 			if s.held = held[i]; !s.held {
 				n.count.startsRefused.Add(1)
 			}
@@ -110,7 +111,8 @@ func (n *Node) runTask(l *live) {
 		n.back(l, startAgain)
 		return
 	}
-	if !n.ask(l) {
+	begins, ok := n.ask(l)
+	if !ok {
 		return
 	}
 	if n.kinds.Of(l.Rec) == nil || !n.isSettled() || n.leaves() { // the kind was paused or the node drained during the confirmation
@@ -129,7 +131,7 @@ func (n *Node) runTask(l *live) {
 		n.conclude(l, kind.Runner.Expired(rec), false)
 		return
 	}
-	ctx, ok := n.begin(l)
+	ctx, ok := n.begin(l, begins)
 	if !ok {
 		return
 	}
@@ -144,15 +146,21 @@ func (n *Node) runTask(l *live) {
 }
 
 const (
-	// freshStart is how old a confirmation may be when the handler is called, because the task may have been removed
-	// since. If startTries confirmations are older than this, the engine takes longer than this to answer, and the last
-	// confirmation counts.
-	freshStart = 100 * time.Millisecond
-	startTries = 3
+	// A run begins within startWithin of its confirmation, or twice the time that the engine took to answer the last one if
+	// that is longer. Later it has to be confirmed again, because the task may have been removed since: at once, or after
+	// startAgain if startTries confirmations came too late.
+	startWithin = 100 * time.Millisecond
+	startTries  = 3
 
 	// startAgain is how long after a failed confirmation the start is retried.
 	startAgain = 100 * time.Millisecond
 )
+
+// within returns how long after its confirmation a run may begin. A run begins only with a lease, so a longer time gains
+// nothing.
+func (n *Node) within() time.Duration {
+	return max(startWithin, min(2*time.Duration(n.count.confirm.Load()), n.cfg.Lease))
+}
 
 // takeBack writes the record of a task whose run does not begin after all. This prevents a start that the engine may
 // have counted from counting as an attempt.
@@ -174,11 +182,11 @@ func (n *Node) interrupted(l *live, of *Kind) Result {
 func (n *Node) decide(l *live) decision {
 	if n.starter != nil {
 		asked := n.own()
-		if held, now, ok := n.starter.Start(l.claim.term.id, l.toRelease()); ok {
+		if held, now, ok := n.starter.Start(l.claim.term.id, l.toRelease(), startWithin); ok {
 			if !held {
 				n.count.startsRefused.Add(1)
 			}
-			return decision{held, now, asked, nil}
+			return decision{held, now, asked + int64(startWithin), nil}
 		}
 	}
 	s := &start{l: l, ended: make(chan struct{})}
@@ -194,16 +202,16 @@ func (n *Node) decide(l *live) decision {
 	return s.decision
 }
 
-// ask asks the engine to confirm the claim, and reports whether the run may start. If the run may not start, ask puts
-// the task back into the waiting state.
-func (n *Node) ask(l *live) bool {
+// ask asks the engine to confirm the claim, and reports whether the run may start, and until when by the node's own time.
+// If the run may not start, ask puts the task back into the waiting state.
+func (n *Node) ask(l *live) (begins int64, ok bool) {
 	l.asked = true
 	for range startTries {
 		s := n.decide(l)
 		switch {
 		case s.err != nil:
 			n.back(l, startAgain)
-			return false
+			return 0, false
 		case !s.held:
 			// The node may still hold the task: a user's transaction may have locked it, or the lease may have expired.
 			// The live records which start was counted, so it stays until the claims are checked, within reapEvery.
@@ -212,15 +220,16 @@ func (n *Node) ask(l *live) bool {
 			n.doubt = true
 			n.mu.Unlock()
 			n.attend()
-			return false
+			return 0, false
 		case s.now < l.Rec.Due: // the engine's clock was set back
 			n.back(l, 0)
-			return false
-		case n.own()-s.asked <= int64(freshStart):
-			return true
+			return 0, false
+		case n.own() <= s.begins:
+			return s.begins, true
 		}
 	}
-	return true
+	n.back(l, startAgain)
+	return 0, false
 }
 
 // back makes the live wait again, for at least the given time, unless it has been dropped since.
@@ -234,17 +243,17 @@ func (n *Node) back(l *live, least time.Duration) {
 	}
 }
 
-// begin returns the context for a confirmed run. It returns false if the lease has expired or the live has been
-// dropped.
-func (n *Node) begin(l *live) (context.Context, bool) {
+// begin returns the context for a run that is confirmed until the given time. It returns false if that time or the lease
+// is over, or the live has been dropped.
+func (n *Node) begin(l *live, until int64) (context.Context, bool) {
 	n.mu.Lock()
-	leased := n.leasedLocked()
-	if leased && n.held[l.Rec.Key] == l {
+	again := !n.leasedLocked() || n.own() > until
+	if !again && n.held[l.Rec.Key] == l {
 		defer n.mu.Unlock()
 		return n.term.ctx, true
 	}
 	n.mu.Unlock()
-	if !leased {
+	if again {
 		n.back(l, startAgain)
 	}
 	return nil, false

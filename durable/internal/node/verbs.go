@@ -102,7 +102,7 @@ func (n *Node) find(ctx context.Context, v *Verb) (*View, error) {
 	return &View{Rec: rec, Revision: stored.Revision}, nil
 }
 
-// send submits a change and waits for its result.
+// send submits a change and waits for its result, and until no run of a former state may begin on another node.
 func (n *Node) send(c *change) (engine.Result, error) {
 	c.answered = make(chan struct{})
 	n.hold(c)
@@ -120,7 +120,7 @@ func (n *Node) send(c *change) (engine.Result, error) {
 	}
 	switch {
 	case c.err == nil:
-		return c.r, nil
+		return c.r, outwait(c.ctx, c.r)
 	case c.err == errOld:
 		return c.r, errOld
 	case c.ctx.Err() != nil:
@@ -131,6 +131,20 @@ func (n *Node) send(c *change) (engine.Result, error) {
 		return c.r, n.Err()
 	}
 	return c.r, fmt.Errorf("%w: %w", ErrUnavailable, c.err)
+}
+
+// outwait waits until no other node may begin a run that was confirmed before the changes.
+func outwait(ctx context.Context, changes ...engine.Result) error {
+	var wait time.Duration
+	for _, r := range changes {
+		for _, w := range r.Written {
+			wait = max(wait, w.Wait)
+		}
+	}
+	if wait == 0 {
+		return nil
+	}
+	return pauseFor(ctx, wait)
 }
 
 func (n *Node) add(ctx context.Context, v *Verb) error {
@@ -148,7 +162,7 @@ func (n *Node) add(ctx context.Context, v *Verb) error {
 	}
 	r, err := n.send(c)
 	if err != nil {
-		err = n.readBack(ctx, v.Records, err)
+		_, err = n.readBack(ctx, v.Records, err)
 	}
 	if err == nil && len(r.Unmet) > 0 {
 		err = &DuplicateKeysError{r.Unmet}
@@ -196,7 +210,10 @@ func (n *Node) set(ctx context.Context, v *Verb) error {
 		c.asof = v.asof
 		r, err := n.send(c)
 		if err != nil && ctx.Err() == nil { // the caller is still waiting
-			err = n.readBack(ctx, c.recs, err)
+			var found engine.Stored
+			if found, err = n.readBack(ctx, c.recs, err); err == nil {
+				err = n.rewrite(ctx, found)
+			}
 		}
 		if err != nil {
 			return err
@@ -252,9 +269,13 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 		c.asof = v.asof
 		r, err := n.send(c)
 		if err != nil {
-			return n.readBackAs(ctx, v.Key, err, func(now engine.Record) bool {
+			found, err := n.readBackAs(ctx, v.Key, err, func(now engine.Record) bool {
 				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
 			})
+			if err == nil {
+				err = n.rewrite(ctx, found)
+			}
+			return err
 		}
 		if len(r.Unmet) == 0 {
 			return nil
@@ -263,47 +284,61 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 	}
 }
 
-// readBack checks whether a verb whose answer was lost took effect. It returns nil if the verb's records are in the
+// readBack checks whether a verb whose answer was lost took effect. It returns one of the verb's records if they are in the
 // engine, and the error otherwise. It recognizes the records by their generation, which no other task has. It does not
 // write missing records, because they may have been written and removed since.
-func (n *Node) readBack(ctx context.Context, recs []*task.Record, err error) error {
+func (n *Node) readBack(ctx context.Context, recs []*task.Record, err error) (engine.Stored, error) {
 	const most = 8 // the records were written together, but some may have been removed or have run since
 	within, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for _, rec := range recs[:min(len(recs), most)] {
-		found := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
+		stored, failed := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
 			found, err := task.Decode(now)
 			return err == nil && found.Generation == rec.Generation
 		})
-		if found == nil {
-			return nil
+		if failed == nil {
+			return stored, nil
 		}
 	}
 	if ctx.Err() != nil {
-		return err
+		return engine.Stored{}, err
 	}
-	return unknown(err)
+	return engine.Stored{}, unknown(err)
 }
 
-// readBackAs returns nil if the key's record is the result of the write, and the error otherwise.
-func (n *Node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) error {
+// readBackAs returns the key's record if it is the result of the write, and the error otherwise.
+func (n *Node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) (s engine.Stored, _ error) {
 	if ctx.Err() != nil || !isUnknown(err) {
-		return err
+		return s, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for {
 		stored, ok, failed := n.stored(ctx, key)
 		if failed == nil && ok && is(stored.Record) {
-			return nil
+			return stored, nil
 		}
-		if failed == nil {
-			return unknown(err)
-		}
-		if pauseFor(ctx, notDoneEvery) != nil {
-			return unknown(err)
+		if failed == nil || pauseFor(ctx, notDoneEvery) != nil {
+			return s, unknown(err)
 		}
 	}
+}
+
+// rewrite writes a task that has been read back again, unchanged. The answer to the verb's write, which was lost, said how
+// long a run of the former state may still begin, and so does this one.
+func (n *Node) rewrite(ctx context.Context, s engine.Stored) error {
+	rec, err := task.Decode(s.Record)
+	if err != nil {
+		return cmp.Or(n.brokenBy(err), err)
+	}
+	r, err := n.send(newChange(ctx, rec.Write(engine.IfUnstarted, s.Revision), rec, rec.Size()))
+	switch {
+	case err != nil:
+		return unknown(err)
+	case len(r.Unmet) > 0: // the task was claimed, which shows that no such run may begin, or has changed
+		return pauseFor(ctx, startWithin)
+	}
+	return nil
 }
 
 // isUnknown reports whether a verb that failed with this error may have taken effect.

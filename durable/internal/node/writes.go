@@ -87,7 +87,9 @@ func (c *change) end(r engine.Result, err error) {
 			of.recs = c.recs // the records to look for if the answer was lost
 		}
 		if i == 1 && len(r.Written) > 0 { // the first change replaced the record
-			r.Written = []engine.Written{{Revision: r.Written[0].Revision, Held: r.Written[0].Held, Replaced: true}}
+			first := r.Written[0]
+			first.Replaced = true
+			r.Written = []engine.Written{first}
 		}
 		of.finish(r, err)
 	}
@@ -284,11 +286,15 @@ func (n *Node) apart(c *change) {
 	}
 }
 
-// mark records the node's claims on the keys when the changes are sent. It returns the current term.
+// mark records the node's claims on the keys, and which of their runs have begun, when the changes are sent. It returns the
+// current term.
 func (n *Node) mark(sent []*change) *term {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range sent {
+		if c.of != nil { // the end of a run
+			c.batch[0].Begun = c.of.claim.revision
+		}
 		for i, w := range c.batch {
 			if w.If == engine.IfAbsent {
 				continue
@@ -298,7 +304,11 @@ func (n *Node) mark(sent []*change) *term {
 					c.before = make([]*live, len(c.batch))
 				}
 			}
-			c.before[i] = n.held[w.Key]
+			l := n.held[w.Key]
+			c.before[i] = l
+			if l != nil && l.ran.Load() {
+				c.batch[i].Begun = l.claim.revision
+			}
 		}
 	}
 	return n.term
