@@ -101,8 +101,9 @@ func (j *job) Run() (called bool) {
 	if j.gone = true; j.on.paused {
 		return false
 	}
-	if l := j.on.Limiter(j.Rec); l != nil {
-		l.Began(&j.Task)
+	if l := j.on.Limiter(j.Rec); l != nil && !l.Begin(&j.Task) {
+		j.gone = false
+		return false
 	}
 	j.on.ran = append(j.on.ran, j.Rec.Key)
 	if j.do != nil {
@@ -141,6 +142,27 @@ func TestLimiter_queuesWhatHasNoRoom(t *testing.T) {
 	if l.bytes != 0 || l.IsFull() || len(b.asked) != 0 {
 		t.Errorf("tasks of %d bytes are held, and %d workers were asked for", l.bytes, len(b.asked))
 	}
+}
+
+// If the part of the bound shrinks while runs are about to begin, as many of them begin as it has room for. The others leave
+// their places.
+func TestLimiter_partThatShrinks_whileRunsAreAboutToBegin(t *testing.T) {
+	b := newBench()
+	l := b.kind("k", Bound{}, Bound{Concurrency: 2}, Undivided).Limiter
+	first, second := b.job("k", "a", 1), b.job("k", "a", 2)
+	l.mu.Lock()
+	l.startLocked(&first.Task)
+	l.startLocked(&second.Task)
+	l.mu.Unlock()
+	l.SetPart(Part{0, 2})
+	first.do = func() { l.run(&second.Task) }
+	l.run(&first.Task)
+	b.want(t, "a1")
+	if l.running != 0 || l.begun != 0 {
+		t.Errorf("%d have a place, and %d have begun", l.running, l.begun)
+	}
+	b.Do(&second.Task)
+	b.want(t, "a1", "a2")
 }
 
 // If other runs wait for a worker, the next run of the kind gets in line behind them.

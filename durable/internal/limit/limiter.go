@@ -30,14 +30,15 @@ type Limiter struct {
 	held    *btree.BTreeG[*Task] // tasks in memory that have not begun, in due order
 	bytes   int                  // approximate size of the held tasks
 	queue   Queue                // held tasks that wait for the limiter
-	running int
-	part    Part     // this node's part of the bound for all nodes
-	most    int      // maximum number of concurrent runs
-	rates   []bucket // each run takes a token from every bucket when its handler is called
-	rated   int      // running tasks with a reserved token
-	asked   int      // workers that were asked for and have not begun
-	waking  Timer    // asks for a worker when the next token is added; nil if none is needed
-	wanted  bool     // a wake-up is wanted when half of the held tasks have begun
+	running int                  // tasks with a place: their runs have begun, or are about to
+	begun   int                  // runs that have begun
+	part    Part                 // this node's part of the bound for all nodes
+	most    int                  // maximum number of concurrent runs
+	rates   []bucket             // each run takes a token from every bucket when its handler is called
+	rated   int                  // running tasks with a reserved token
+	asked   int                  // workers that were asked for and have not begun
+	waking  Timer                // asks for a worker when the next token is added; nil if none is needed
+	wanted  bool                 // a wake-up is wanted when half of the held tasks have begun
 	looked  time.Time
 }
 
@@ -141,6 +142,10 @@ func (l *Limiter) run(t *Task) {
 		if t.rated && !called {
 			l.rated--
 		}
+		if t.begun {
+			l.begun--
+		}
+		t.taken, t.begun = false, false
 		if l.running--; !ended { // the goroutine exits, so another worker runs the next task
 			l.hireLocked(time.Now())
 		}
@@ -203,25 +208,38 @@ func (l *Limiter) takeLocked(now time.Time) *Task {
 func (l *Limiter) startLocked(t *Task) {
 	l.removeLocked(t)
 	l.running++
+	t.taken = true
 	if t.rated = len(l.rates) > 0; t.rated {
 		l.rated++
 	}
 }
 
-// Began takes the tokens for a run whose handler is about to be called. If tokens were taken before starts are
-// confirmed, runs that waited together for a slow engine would all begin at once.
-func (l *Limiter) Began(t *Task) {
-	if !t.rated {
-		return
+// Begin reports whether a run whose handler is about to be called may begin. It may not if this node's part of the bound
+// has shrunk since the task took its place.
+//
+// Begin takes the tokens for the run. If tokens were taken before starts are confirmed, runs that waited together for a slow
+// engine would all begin at once.
+func (l *Limiter) Begin(t *Task) bool {
+	if !t.taken { // the kind had no limit then
+		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.begun >= l.most {
+		return false
+	}
+	l.begun++
+	t.begun = true
+	if !t.rated {
+		return true
+	}
 	now := time.Now()
 	l.rated--
 	for i := range l.rates {
 		l.rates[i].take(now)
 	}
 	l.hireLocked(now)
+	return true
 }
 
 // roomLocked returns the number of runs that may begin now.

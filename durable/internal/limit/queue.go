@@ -15,7 +15,9 @@ import (
 type Task struct {
 	Rec *task.Record
 	Runner
-	rated bool // the run takes tokens from its limiter; owned by the task's worker
+	taken bool // the run has a place in its limiter; owned by the task's worker, as are
+	rated bool // the run takes tokens from its limiter
+	begun bool // the run has begun
 }
 
 // A Runner runs one task.

@@ -135,8 +135,9 @@ func (n *Node) runTask(l *live) {
 	if !ok {
 		return
 	}
-	if kind.Limiter != nil {
-		kind.Limiter.Began(&l.Task) // takes a token of its rate
+	if kind.Limiter != nil && !kind.Limiter.Begin(&l.Task) {
+		n.back(l, startAgain)
+		return
 	}
 	began := time.Now()
 	n.count.start(rec, n.cfg.age(began))
