@@ -447,6 +447,7 @@ func TestAt_past_runsAtOnceEvenWhileOthersAreOverdue(t *testing.T) {
 }
 
 func TestMissed_policies(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		policy durable.Missed
 		runs   int    // at the start
@@ -737,6 +738,7 @@ func TestGroup_operationsOnOneKey_seeEachOther(t *testing.T) {
 // left, and whether it or its kind is paused. Nothing runs early, late or twice, while it is paused or after its
 // removal.
 func TestScheduler_randomWalk_agreesWithModel(t *testing.T) {
+	t.Parallel()
 	testkit.NotForRaces(t)
 	walks(t, 60, 6, 6, func(t *testing.T, seed uint64) {
 		kit.OnOwn(t, func(t *testing.T, k *kit.Kit) { walk(t, k, rand.New(rand.NewPCG(seed, 1))) })

@@ -67,6 +67,7 @@ func TestCatchUp_kindThatHangs_starvesNoOther(t *testing.T) {
 }
 
 func TestCatchUp_kindThatHangsOnNodes_starvesNoOther(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int{1, 2} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) {

@@ -39,6 +39,7 @@ var idleKinds = []string{"quick", "slow", "hang", "plain"}
 // outside the reserve, and its kind at most half of them. A worker counts as free after five seconds: the node has to
 // claim the task first, and another node may hold it for a run or two of its kind.
 func TestWaiting_neverWhileAWorkerIsFree(t *testing.T) {
+	t.Parallel()
 	walks(t, 300, 100, 10, func(t *testing.T, seed uint64) {
 		kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) { walkIdle(k, seed) })
 	})

@@ -69,6 +69,7 @@ func whole(k *kit.Kit, now, began time.Time) {
 
 // An engine's clock is years ahead for a while. Repeating tasks run at that time, and after it.
 func TestClockAhead_onAnEngine(t *testing.T) {
+	t.Parallel()
 	for name, nodes := range map[string]int{"one node": 1, "three nodes": 3} {
 		for when, restarts := range map[string]bool{"": false, ", and then other nodes": true} {
 			t.Run(name+when, func(t *testing.T) {

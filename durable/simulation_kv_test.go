@@ -13,6 +13,7 @@ import (
 
 // The simulation also finds no violation on a KV without a clock, and on one for a single process.
 func TestSimulation_onKV(t *testing.T) {
+	t.Parallel()
 	counts := make(map[string]int)
 	for name, on := range map[string]func(*memory.KV) engine.KV{
 		"no clock":  func(m *memory.KV) engine.KV { return memory.NoClock(m) },

@@ -35,6 +35,7 @@ import (
 // away, and nodes crash. At the end the ledger must report no violation. The tasks are of all sorts, and their runs end
 // in every way.
 func TestSimulation(t *testing.T) {
+	t.Parallel()
 	counts := make(map[string]int)
 	seeds := walks(t, simWalks, 200, 30, func(t *testing.T, seed uint64) {
 		simulate(t, seed, "", simEngine()).agrees(t, counts)
@@ -53,6 +54,7 @@ func TestSimulation(t *testing.T) {
 // The simulation must find each built-in fault, or it proves nothing. The numbers up to 15 refer to the details in the
 // design of the cluster.
 func TestSimulation_findsFaults(t *testing.T) {
+	t.Parallel()
 	testkit.NotForRaces(t)
 	// The promises that some of them must break. The others break a promise that no other fault breaks, or that is not
 	// the point.

@@ -135,6 +135,7 @@ func TestUnhandled_isLoggedOnceForEachKind(t *testing.T) {
 // A node names each kind once for which no node has a handler, in the log. If the engine belongs to it alone, it counts
 // the tasks, too.
 func TestUnhandled_onNodes(t *testing.T) {
+	t.Parallel()
 	for name, nodes := range map[string]int{"own": 0, "one": 1, "two": 2} {
 		t.Run(name, func(t *testing.T) {
 			log := testkit.Quiet()
