@@ -38,7 +38,7 @@ ENGINES    := ./durable/engine/... ./durable/enginetest
 RACES      := Contract|History|Simulation|AtTheSameTime|atTheSameTime|Shutdown|Stop|Crash|Cancel|Wait|whileTasksChange|ofAllNodes
 
 # TEST runs tests. Those that every change must pass are in short mode, and nightly has all of each. go vet is a
-# target of its own. Package durable takes eight minutes beside the other packages on two cores.
+# target of its own. Package durable takes seven minutes while the other packages run, on two cores.
 TEST := $(GO) test -vet=off -timeout 20m
 
 # again is a command that downloads, which is called up to five times until it succeeds: the go command itself gives

@@ -122,7 +122,7 @@
 // The promises hold across all nodes, with these differences:
 //
 //   - Removal. No run of the old task begins after RemoveTask, SetTask, Reschedule or Pause has returned nil on any node.
-//     If another node is about to begin one, the verb waits until that is no longer possible. It waits up to 100 ms, or
+//     If a start was confirmed just before, the verb waits until that run can no longer begin. It waits up to 100 ms, or
 //     twice the engine's response time if that is longer.
 //   - Leases. When a node dies, other nodes take over its tasks within its lease ([WithLease]) plus half a second. As
 //     soon as a node's Shutdown begins, other nodes take over every task that is not running.

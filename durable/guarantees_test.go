@@ -208,6 +208,32 @@ func TestD2_verbOfATaskThatMayBegin_waits(t *testing.T) {
 	}
 }
 
+// D2. A Pause of a task that another call has just paused waits as that one does.
+func TestD2_secondPause_waits(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		b := k.Nodes[0]
+		var confirmed, returned time.Duration
+		k.Join(func(to engine.Engine) engine.Engine {
+			return watched{Engine: to, confirmed: func() {
+				confirmed = time.Since(k.Begin)
+				go func() {
+					brief, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+					defer cancel()
+					if err := b.Pause(brief, "k"); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("the first Pause returns %v", err)
+					}
+					k.Must(b.Pause(ctx, "k"))
+					returned = time.Since(k.Begin)
+				}()
+				time.Sleep(60 * time.Millisecond) // the answer is on its way
+			}}
+		}).Start().Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+		if calls := k.RunsAfter(sec); len(calls) != 1 || returned < calls[0].At || returned > confirmed+110*time.Millisecond {
+			t.Errorf("the run was confirmed at %v, and the second Pause returned at %v; runs: %v", confirmed, returned, calls)
+		}
+	})
+}
+
 // D2. A task that a node removes does not start on that node, even if the engine has just confirmed its start.
 func TestD2_removed_afterTheConfirmation_onTheSameNode(t *testing.T) {
 	kit.OnNodes(t, 0, func(t *testing.T, k *kit.Kit) {

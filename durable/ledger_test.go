@@ -321,9 +321,6 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 	}
 	l.seen(w.Record, written.Revision)
 	t, info := token(w.Record)
-	if w.If == engine.IfUnstarted && t == was.Token && w.Due == was.due && !declared {
-		return // a verb whose answer was lost has written its task again
-	}
 	l.new(t, w.Record, info)
 	set := w.If != engine.IfUnchanged || t.Generation != was.Generation
 	if set {

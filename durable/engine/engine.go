@@ -103,7 +103,8 @@ type Engine interface {
 	// that revision, its lease must not have expired, and no transaction may have locked the task. Confirm sets
 	// Stored.Starts to Claim.Starts + 1, so that a task that crashes its process is not retried forever. A claim that
 	// is confirmed twice, because a response was lost or late, counts as one start. Confirm also sets Stored.Started.
-	// Only these two fields change without a new revision, and only they may be lost when the engine crashes. The Engine
+	// Only these two fields change without a new revision, and only they, with [Written].Wait, may be lost when the engine
+	// crashes. The Engine
 	// of an [Exclusive] KV loses them with its process, but not for tasks that the process has found overdue: if it
 	// crashes because of a task, the task is overdue for the next process, and its starts are counted from then on.
 	//
@@ -275,6 +276,9 @@ type Stored struct {
 	Owner    MemberID // the member that holds the task, or 0
 	Starts   int      // number of starts confirmed since the record was written
 	Started  int64    // time of the last confirmed start, by the engine's clock; 0 if there was none or it is unknown
+
+	// Wait is how long a run of this state or of a former one may still begin, see [Written]. Only Get sets it.
+	Wait time.Duration
 }
 
 // A Membership describes a member.
@@ -380,8 +384,8 @@ type Written struct {
 
 	// Wait is how long a run of a former state of the task may still begin, because its start was confirmed; see
 	// [Engine].Confirm. A verb returns when this time is over. Until then the task is free, even if it was written with
-	// Hold, and Claim skips it. Wait is 0 if the committing member holds the former state at the revision Write.Begun, or
-	// if the engine's clock was set back since the confirmation. Of a deleted task only the deletion has a Wait.
+	// Hold, and Claim skips it. Wait is 0 if the committing member holds the former state at the revision Write.Begun. Of a
+	// deleted task only the deletion has a Wait.
 	Wait time.Duration
 }
 

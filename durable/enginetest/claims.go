@@ -373,7 +373,7 @@ func mayBegin(s *subject) {
 	if got := append(s.claimAll(a), fairly.Tasks...); len(got) > 0 {
 		s.t.Errorf("claimed are %s while a run of a former state may begin", keys(got))
 	}
-	if task := s.get(key(4)); task.Owner != 0 || task.Starts != 0 || task.Started != 0 {
+	if task := s.get(key(4)); task.Owner != 0 || task.Starts != 0 || task.Started != 0 || task.Wait <= 0 || task.Wait > within {
 		s.t.Errorf("the new state is %+v", task)
 	}
 	again := s.write(a, held(put(key(4), 2, engine.IfPresent))) // another new state

@@ -111,8 +111,7 @@ func (c config) statement(text string) string {
 		"$now", c.now,
 		"$=", "OPERATOR(pg_catalog.=)",
 		"$server", c.server,
-		"$wait", "CASE WHEN t.started OPERATOR(pg_catalog.<=) "+c.now+
-			" THEN greatest(t.until OPERATOR(pg_catalog.-) "+c.now+", 0) ELSE 0 END",
+		"$wait", "CASE WHEN t.until IS NULL THEN 0 ELSE greatest(t.until OPERATOR(pg_catalog.-) greatest("+c.now+", t.started), 0) END",
 		"$ready", "(t.until IS NULL OR t.starts > 0 OR NOT ("+c.now+" BETWEEN t.started AND t.until))",
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$tasks", tasks,
@@ -256,7 +255,7 @@ UNION ALL SELECT n, false, true, 0, false, true, wait FROM del`),
 		commitNotes: sql(commitNotesSQL),
 		notes:       sql(notesSQL),
 
-		get: sql(`SELECT $row FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
+		get: sql(`SELECT $row, $wait FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
 
 		// The index contains the tasks of each range in order. There are few ranges and few held tasks.
 		//

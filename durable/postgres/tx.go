@@ -130,9 +130,8 @@ func (e *Engine) addTaskTx(ctx context.Context, tx Tx, tasks []durable.Task) (ag
 
 // RemoveTaskTx removes the task with the given key in the transaction, as [durable.Scheduler.RemoveTask] does. The
 // error wraps durable.ErrTaskKeyNotFound if there is no such task. No run of the task begins after the call unless the
-// transaction is rolled back. If a run is about to begin, RemoveTaskTx waits until it has begun or can no longer begin,
-// as
-// RemoveTask does.
+// transaction is rolled back. If a start was confirmed just before, RemoveTaskTx waits as RemoveTask does, and longer than
+// necessary if that run has begun.
 func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
 	var wait time.Duration
 	removed, err := one(ctx, tx, e.sql.deleteTx, []any{[]byte(key)}, &wait)
@@ -162,7 +161,7 @@ func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKey
 
 // RescheduleTx is like [durable.Scheduler.Reschedule], but within the transaction: it makes the task's next run due d
 // after the call. The run is due at once if d is not positive. The error wraps durable.ErrTaskKeyNotFound if there is
-// no task with the key. RescheduleTx waits for a run that is about to begin, as RemoveTaskTx does.
+// no task with the key. RescheduleTx waits as RemoveTaskTx does.
 func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Duration) error {
 	var stored engine.Stored
 	var found, kind, group []byte

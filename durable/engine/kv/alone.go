@@ -215,15 +215,13 @@ func (e *alone) isFree(key string) bool {
 
 func (s *state) free() bool { return s == nil || s.Owner == 0 && !s.writing }
 
-// mayBegin reports whether a run of a former state may still begin.
-func (s *state) mayBegin(now int64) bool { return s != nil && s.Starts == 0 && s.wait(now) > 0 }
-
 // of sets the row's holder, revision and starts if the state, or one before it, belongs to the row. It reports whether
 // it did.
 func (s *state) of(r *row) bool {
 	for ; s != nil; s = s.before {
 		if s.kept == r.kept {
 			r.Owner, r.Revision, r.Starts, r.Started = s.Owner, s.Revision, s.Starts, s.Started
+			r.confirmed, r.until = s.confirmed, s.until
 			return true
 		}
 	}
@@ -433,7 +431,7 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 				e.freed(after)
 			}
 			if wait := p.written[j].Wait; wait > 0 && !undone && after != nil {
-				e.freeLater(*after, wait)
+				e.freeLater(after, wait)
 			}
 		}
 	}

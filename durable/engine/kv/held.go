@@ -130,8 +130,8 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 		if seen.has(task.Key) || !s.free() || !wanted(r, task) {
 			continue
 		}
-		if s.mayBegin(at.now) {
-			e.lower(task) // a later claim gives it
+		if s != nil && s.mayBegin(at.now) {
+			e.freeLater(task, s.wait(at.now))
 			continue
 		}
 		next := &state{row: *task}
@@ -235,8 +235,11 @@ func (e *alone) freed(r *row) {
 	}
 }
 
-// freeLater records again that the task has become free, when no run of its former state can begin.
-func (e *alone) freeLater(r row, wait time.Duration) {
+// freeLater records that the task is free, and once more when no run of its former state can begin. Until then no claim
+// gives it.
+func (e *alone) freeLater(task *row, wait time.Duration) {
+	e.lower(task)
+	r := *task
 	time.AfterFunc(wait+time.Millisecond, func() { // the KV has another clock
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -92,10 +92,21 @@ func (b *base) moment(ctx context.Context) (m moment, err error) {
 // Get implements engine.Engine, as do the other methods of that interface.
 func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
 	rows, err := b.look(ctx, keys)
-	for _, r := range rows {
-		found = append(found, r.Stored)
+	if err != nil {
+		return nil, err
 	}
-	return found, err
+	for _, r := range rows {
+		s := r.Stored
+		if r.until != 0 {
+			at, err := b.moment(ctx)
+			if err != nil {
+				return nil, err
+			}
+			s.Wait = r.wait(at.now)
+		}
+		found = append(found, s)
+	}
+	return found, nil
 }
 
 func (b *base) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {

@@ -54,12 +54,15 @@ type row struct {
 	confirmed, until int64
 }
 
-// wait returns how long a run of the state, or of a former one, may still begin on the member that has confirmed it.
+// wait returns how long a run of the state, or of a former one, may still begin on the member that has confirmed it. now may
+// be from before the confirmation, or the clock was set back since.
 func (r *row) wait(now int64) time.Duration {
-	if now < r.confirmed { // the clock was set back
-		return 0
-	}
-	return time.Duration(max(r.until-now, 0))
+	return time.Duration(max(r.until-max(now, r.confirmed), 0))
+}
+
+// mayBegin reports whether a run of a former state may still begin. If the clock was set back, that is not known.
+func (r *row) mayBegin(now int64) bool {
+	return r.Starts == 0 && now < r.until && now > r.confirmed-int64(time.Second)
 }
 
 // hasBegun reports whether the member holds the task and has begun its run, if its start was confirmed.

@@ -265,7 +265,7 @@ func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, fou
 	var txs []engine.Tx
 	var claimed []*row
 	for _, key := range keys {
-		if task := tasks[key]; task != nil && wanted(r, task) && (task.Starts > 0 || task.wait(m.now) == 0) {
+		if task := tasks[key]; task != nil && wanted(r, task) && !task.mayBegin(m.now) {
 			tx, next := e.own(task, r.By, m.check())
 			txs, claimed = append(txs, tx), append(claimed, next)
 		}

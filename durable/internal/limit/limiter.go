@@ -145,7 +145,6 @@ func (l *Limiter) run(t *Task) {
 		if t.begun {
 			l.begun--
 		}
-		t.taken, t.begun = false, false
 		if l.running--; !ended { // the goroutine exits, so another worker runs the next task
 			l.hireLocked(time.Now())
 		}

@@ -290,7 +290,7 @@ func (n *Node) view(s engine.Stored, name func(engine.MemberID) string) (View, e
 		return View{}, cmp.Or(n.brokenBy(err), err)
 	}
 	running := s.Owner != 0 && s.Starts > 0 && s.Due != task.Never
-	return View{rec, running, s.Starts, s.Started, name(s.Owner), s.Revision}, nil
+	return View{rec, running, s.Starts, s.Started, name(s.Owner), s.Revision, s.Wait}, nil
 }
 
 // Walk returns an iterator over the tasks of a stretch.

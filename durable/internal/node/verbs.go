@@ -99,7 +99,7 @@ func (n *Node) find(ctx context.Context, v *Verb) (*View, error) {
 	if !v.fits(rec) {
 		return nil, notFound(v.Key)
 	}
-	return &View{Rec: rec, Revision: stored.Revision}, nil
+	return &View{Rec: rec, Revision: stored.Revision, Wait: stored.Wait}, nil
 }
 
 // send submits a change and waits for its result, and until no run of a former state may begin on another node.
@@ -140,9 +140,6 @@ func outwait(ctx context.Context, changes ...engine.Result) error {
 		for _, w := range r.Written {
 			wait = max(wait, w.Wait)
 		}
-	}
-	if wait == 0 {
-		return nil
 	}
 	return pauseFor(ctx, wait)
 }
@@ -212,7 +209,7 @@ func (n *Node) set(ctx context.Context, v *Verb) error {
 		if err != nil && ctx.Err() == nil { // the caller is still waiting
 			var found engine.Stored
 			if found, err = n.readBack(ctx, c.recs, err); err == nil {
-				err = n.rewrite(ctx, found)
+				err = pauseFor(ctx, found.Wait)
 			}
 		}
 		if err != nil {
@@ -261,8 +258,13 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 			}
 		}
 		next := v.change(found.Rec, n.kinds)
-		if next == found.Rec {
-			return nil
+		switch {
+		case next != found.Rec:
+		case found == v.Found: // it was read some time ago
+			found = nil
+			continue
+		default: // another verb has done it, and may be waiting
+			return pauseFor(ctx, found.Wait)
 		}
 		w := next.Write(engine.IfUnchanged, found.Revision)
 		c := newChange(ctx, w, next, v.Size)
@@ -273,7 +275,7 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
 			})
 			if err == nil {
-				err = n.rewrite(ctx, found)
+				err = pauseFor(ctx, found.Wait)
 			}
 			return err
 		}
@@ -322,23 +324,6 @@ func (n *Node) readBackAs(ctx context.Context, key string, err error, is func(en
 			return s, unknown(err)
 		}
 	}
-}
-
-// rewrite writes a task that has been read back again, unchanged. The answer to the verb's write, which was lost, said how
-// long a run of the former state may still begin, and so does this one.
-func (n *Node) rewrite(ctx context.Context, s engine.Stored) error {
-	rec, err := task.Decode(s.Record)
-	if err != nil {
-		return cmp.Or(n.brokenBy(err), err)
-	}
-	r, err := n.send(newChange(ctx, rec.Write(engine.IfUnstarted, s.Revision), rec, rec.Size()))
-	switch {
-	case err != nil:
-		return unknown(err)
-	case len(r.Unmet) > 0: // the task was claimed, which shows that no such run may begin, or has changed
-		return pauseFor(ctx, startWithin)
-	}
-	return nil
 }
 
 // isUnknown reports whether a verb that failed with this error may have taken effect.

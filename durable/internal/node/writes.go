@@ -193,6 +193,9 @@ const (
 
 // pauseFor waits for d. It returns the error of ctx if ctx is done first.
 func pauseFor(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
 	select {
 	case <-time.After(d):
 		return nil
