@@ -114,7 +114,7 @@ histories: postgres ## HISTORIES of two nodes, and a tenth of it on PostgreSQL, 
 	POSTGRES_REQUIRED=1 $(GO) test -v -timeout 120m ./checks/histories -histories $(HISTORIES) -seed $(SEED)
 
 .PHONY: check
-check: fetch fmt vet lint ## What every change must pass besides the tests: ten minutes with them
+check: fetch fmt vet lint ## What every change must pass besides the tests: twenty minutes with them
 	@$(MAKE) --no-print-directory -j2 -O test-browser check-rest
 
 # The browser waits more than it works.

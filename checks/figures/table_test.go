@@ -72,9 +72,10 @@ func table(t *testing.T) []row {
 				cluster.find("# tasks fall due in a second for").whole(), durable.cell("lateness", "asynq", "p99, ms").per(1000).about(1),
 				durable.cell("lateness", "river", "p99, ms").per(1000).about(1),
 			}},
-		{file: "docs/comparison.md", text: "from 1,024 goroutines (measured) | # | #, # times River's in the same run | # | # |",
+		{file: "docs/comparison.md", text: "from 1,024 goroutines (measured) | # with the scheduler before, of which today's makes # | #, # times River's in the same run | # | # |",
 			figures: []figure{
-				durable.cell("add-1024", keeper, "a second").about(2), cluster.cell("Adds, 1,024 callers", postgres, "a second").about(2),
+				durable.cell("add-1024", keeper, "a second").about(2), durable.find("adds of 1024 callers #, adds").digits(2),
+				cluster.cell("Adds, 1,024 callers", postgres, "a second").about(2),
 				cluster.cell("Adds, 1,024 callers", postgres, "a second").over(cluster.cell("Adds, 1,024 callers", "River", "a second")).whole(),
 				durable.cell("add-1024", "asynq", "a second").about(2), durable.cell("add-1024", "river", "a second").about(2),
 			}},
@@ -89,6 +90,12 @@ func table(t *testing.T) []row {
 			by: "durable/backlog_test.go: TestCatchUp_whatFallsDueNow_isNotDelayed"},
 		{file: "durable/README.md", text: "make a seventh as many calls a second with one key", by: "durable/postgres/burst_bench_test.go: BenchmarkBurst"},
 		{file: "durable/README.md", text: "some # bytes of memory a task", figures: []figure{keyFilter}},
+
+		{file: "durable/pebble/README.md", text: "it runs # as many overdue tasks a second as the scheduler before it",
+			figures: []figure{durable.find("overdue runs #, adds of").digits(2)}},
+		{file: "durable/pebble/README.md", text: "and adds # as many from 1,024 callers, or # in batches. It removes # times as many.",
+			figures: []figure{durable.find("adds of 1024 callers #, adds").digits(2), durable.find("adds in batches #, SetTask").digits(2),
+				durable.find("removes #, lateness").digits(2)}},
 
 		{file: "durable/postgres/README.md", text: "That is # s for # in memory",
 			figures: []figure{
