@@ -69,6 +69,37 @@ func get(t testing.TB, e engine.Engine, key string) *engine.Stored {
 	return &got[0]
 }
 
+// RemoveTaskTx and RescheduleTx return when no run of the task can begin, even if its start was confirmed just before.
+func TestTx_waitsForARunThatMayBegin(t *testing.T) {
+	const within = 200 * time.Millisecond
+	drivers(t, func(t *testing.T, begin func() transaction) {
+		e, ctx := open(t), t.Context()
+		id, now, err := e.Join(ctx, "node", time.Hour)
+		check(t, err)
+		for name, verb := range map[string]func(tx postgres.Tx, key string) error{
+			"remove": func(tx postgres.Tx, key string) error { return e.RemoveTaskTx(ctx, tx, key) },
+			"move":   func(tx postgres.Tx, key string) error { return e.RescheduleTx(ctx, tx, key, time.Hour) },
+		} {
+			w, err := author.Add(task(name, 0), now)
+			check(t, err)
+			commit(t, e, 0, w)
+			held, err := e.Claim(ctx, engine.ClaimRequest{By: id, Kinds: []string{"kind"}, After: -1, Until: now, Most: 1, Readable: 255})
+			check(t, err)
+			asked := time.Now()
+			confirmed, _, err := e.Confirm(ctx, id, []engine.Claim{{Key: name, Revision: held.Tasks[0].Revision}}, within)
+			if check(t, err); !confirmed[0] {
+				t.Fatal("the start is not confirmed")
+			}
+			tx := begin()
+			check(t, verb(tx, name))
+			if took := time.Since(asked); took < within {
+				t.Errorf("%s returns %v after the start was confirmed", name, took)
+			}
+			check(t, tx.commit())
+		}
+	})
+}
+
 func TestTx_isDoneAtCommit_andNotIfRolledBack(t *testing.T) {
 	drivers(t, func(t *testing.T, begin func() transaction) {
 		e := open(t)
