@@ -168,6 +168,14 @@ func TestD2_verbOfATaskThatMayBegin_waits(t *testing.T) {
 			return n.SetTask(ctx, durable.Task{Key: "k", Kind: "note", MaxDelay: tick, Delay: tick})
 		},
 		"all of them": func(n *kit.Node) error { _, err := n.RemovePrefix(ctx, "k"); return err },
+		"set, and the answer is lost": func(n *kit.Node) error {
+			n.Link.Next("Commit", enginetest.Fault{Lose: true})
+			return n.SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: tick})
+		},
+		"move, and the answer is lost": func(n *kit.Node) error {
+			n.Link.Next("Commit", enginetest.Fault{Lose: true})
+			return n.Reschedule(ctx, "k", 0)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
@@ -193,7 +201,7 @@ func TestD2_verbOfATaskThatMayBegin_waits(t *testing.T) {
 				if len(calls) == 0 || calls[0].At != confirmed+60*time.Millisecond || returned != confirmed+within {
 					t.Errorf("the run was confirmed at %v, and the verb returned at %v; runs: %v", confirmed, returned, calls)
 				}
-				again := name == "move" || strings.HasPrefix(name, "set")
+				again := strings.HasPrefix(name, "move") || strings.HasPrefix(name, "set")
 				if len(calls) > 1 != again || again && calls[1].At < confirmed+within {
 					t.Errorf("the runs are %v, and that of the old state could begin until %v", calls, confirmed+within)
 				}
