@@ -368,7 +368,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			s := &states[j]
 			*s = state{row: e.put(p, w, 0, revision), writing: true, before: e.states[w.Key]}
 			old := p.was[j]
-			if !w.Note && old != nil && !old.hasBegun(by, w) {
+			if !w.Note && old != nil && old.Revision != w.Begun {
 				p.written[j].Wait = old.wait(at.now)
 				s.confirmed, s.until = old.confirmed, old.until
 			}

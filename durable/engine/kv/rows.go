@@ -65,11 +65,6 @@ func (r *row) mayBegin(now int64) bool {
 	return r.Starts == 0 && now < r.until && now > r.confirmed-int64(time.Second)
 }
 
-// hasBegun reports whether the member holds the task and has begun its run, if its start was confirmed.
-func (r *row) hasBegun(by engine.MemberID, w engine.Write) bool {
-	return by != 0 && r.Owner == by && r.Revision == w.Begun
-}
-
 // startsEntry returns the task's s row with the number of starts.
 func (r *row) startsEntry(starts int) engine.Entry {
 	return engine.Entry{Key: startsRow + r.Key, Value: varints(int64(starts), r.confirmed, r.until)}

@@ -164,7 +164,7 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, now int64, batches
 			continue
 		}
 		for _, w := range batch {
-			e.plan(p, w, by, holder, now)
+			e.plan(p, w, holder, now)
 		}
 		if slices.ContainsFunc(p.written, func(w engine.Written) bool { return w.Held }) {
 			p.tx.If = append(p.tx.If, holder.check())
@@ -197,7 +197,7 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, now int64, batches
 }
 
 // plan adds the next write of a batch to its plan. holder is the committing member if it may hold the task, or nil.
-func (e *shared) plan(p *plan, w engine.Write, by engine.MemberID, holder *member, now int64) {
+func (e *shared) plan(p *plan, w engine.Write, holder *member, now int64) {
 	old := p.was[len(p.written)]
 	var version int64
 	if old != nil {
@@ -205,11 +205,8 @@ func (e *shared) plan(p *plan, w engine.Write, by engine.MemberID, holder *membe
 	}
 	var wait time.Duration
 	if !w.Note && old != nil {
-		begun := old.hasBegun(by, w)
-		if !begun || w.If == engine.IfUnstarted { // it must not start meanwhile
+		if old.Revision != w.Begun { // it must not start meanwhile
 			p.tx.If = append(p.tx.If, engine.Check{Key: startsRow + w.Key, Version: old.starts})
-		}
-		if !begun {
 			wait = old.wait(now)
 		}
 		if wait > 0 && w.Data != nil {
