@@ -95,8 +95,8 @@ type Engine interface {
 	Walk(ctx context.Context, over Range) iter.Seq2[Stored, error]
 
 	// Claim assigns free tasks of the given kinds to the member. It skips tasks that another transaction has locked, and
-	// those whose former state may still be run, see [Written].Wait. A member whose lease has expired gets no tasks. The cost of a claim does not depend on the number of tasks of other
-	// kinds.
+	// those whose former state may still be run, see [Written].Wait. A member whose lease has expired gets no tasks. The
+	// cost of a claim does not depend on the number of tasks of other kinds.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 
 	// Confirm starts runs. For each claim, it reports whether the run may start: the member must still hold the task at
@@ -104,9 +104,9 @@ type Engine interface {
 	// Stored.Starts to Claim.Starts + 1, so that a task that crashes its process is not retried forever. A claim that
 	// is confirmed twice, because a response was lost or late, counts as one start. Confirm also sets Stored.Started.
 	// Only these two fields change without a new revision, and only they, with [Written].Wait, may be lost when the engine
-	// crashes. The Engine
-	// of an [Exclusive] KV loses them with its process, but not for tasks that the process has found overdue: if it
-	// crashes because of a task, the task is overdue for the next process, and its starts are counted from then on.
+	// crashes. The Engine of an [Exclusive] KV loses them with its process, but not for tasks that the process has found
+	// overdue: if it crashes because of a task, the task is overdue for the next process, and its starts are counted from
+	// then on.
 	//
 	// A run begins within the given time of its confirmation, or not at all. Until that time is over, others must expect
 	// the run to begin, see [Written].Wait.
@@ -384,8 +384,8 @@ type Written struct {
 
 	// Wait is how long a run of a former state of the task may still begin, because its start was confirmed; see
 	// [Engine].Confirm. A verb returns when this time is over. Until then the task is free, even if it was written with
-	// Hold, and Claim skips it. Wait is 0 if the committing member holds the former state at the revision Write.Begun. Of a
-	// deleted task only the deletion has a Wait.
+	// Hold, and Claim skips it. Wait is 0 if Write.Begun is the revision of the former state. Of a deleted task only the
+	// deletion has a Wait.
 	Wait time.Duration
 }
 

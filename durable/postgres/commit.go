@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -118,11 +119,7 @@ func isCanceled(ctx context.Context, err error) bool { return is(err, "57014") &
 // waiting commits share a few connections.
 func (g *group) wait(ctx context.Context) error {
 	for pause := lockTimeout; g.results[0].Busy; pause = min(2*pause, 20*lockTimeout) {
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if clock.PauseFor(ctx, pause) != nil {
 			return locked(ctx, g.batches[0])
 		}
 		select {
@@ -245,7 +242,7 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 		return g.e.sql.commitNotes, []any{keys, batches, conditions, revisions, datas}, single
 	}
 	if single && removals {
-		return g.e.sql.remove, []any{keys, conditions, revisions, int64(g.by), begun}, true
+		return g.e.sql.remove, []any{keys, conditions, revisions, begun}, true
 	}
 	args = []any{keys, batches, conditions, revisions, dues, kinds, datas, holds, int64(g.by), failing, groups, g.latest(these), begun}
 	return g.e.sql.commit, args, single

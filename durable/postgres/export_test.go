@@ -33,7 +33,7 @@ func WithNow(sql string) Option { return func(c *config) { c.now = sql } }
 // WithServersClock gives the engine a clock that differs from the machine's by the server's setting chaos.clock, in
 // nanoseconds, as if the server were on a machine with a wrong clock.
 func WithServersClock() Option {
-	return WithNow("(" + clock + " + coalesce(nullif(current_setting('chaos.clock', true), ''), '0')::bigint)")
+	return WithNow("(" + nowSQL + " + coalesce(nullif(current_setting('chaos.clock', true), ''), '0')::bigint)")
 }
 
 // Text returns the SQL with the name of the schema, as in the engine's statements.

@@ -185,13 +185,18 @@ func (s *story) order(last int) string {
 	var b strings.Builder
 	end := s.starts[last].At
 	for _, ev := range s.starts[last-1 : last+1] {
-		fmt.Fprintf(&b, "on %s %v before", ev.Node, time.Duration(end-ev.At))
-		for _, c := range s.confirms {
-			if c.Fence == ev.Fence {
-				fmt.Fprintf(&b, " (asked %v, decided %v before on %s)", time.Duration(end-c.From), time.Duration(end-c.At), c.Node)
-			}
+		fmt.Fprintf(&b, "on %s %v before%s; ", ev.Node, time.Duration(end-ev.At), s.decided(ev, end))
+	}
+	return b.String()
+}
+
+// decided describes when a start was decided, before the given time.
+func (s *story) decided(start event, end int64) string {
+	var b strings.Builder
+	for _, c := range s.confirms {
+		if c.Fence == start.Fence {
+			fmt.Fprintf(&b, " (asked %v, decided %v before on %s)", time.Duration(end-c.From), time.Duration(end-c.At), c.Node)
 		}
-		b.WriteString("; ")
 	}
 	return b.String()
 }
@@ -221,7 +226,7 @@ func (s *story) judgeStarts(clock clock, stops []event, bans bans, breaks func(p
 			bans.judge(ev, s.confirms[i].From, breaks)
 		}
 		if s.isOver(clock, stops, ev) && !s.wasStopped(ev, stops) {
-			breaks("D2", "begins on %s after the verb has returned: %s", ev.Node, s.confirmed(ev))
+			breaks("D2", "begins on %s after the verb has returned%s", ev.Node, s.decided(ev, ev.At))
 		}
 		if i > 0 && ev.Fence <= s.starts[i-1].Fence && !s.wasStopped(ev, stops) {
 			breaks("D4", "starts with the fence %d after %d: %s", ev.Fence, s.starts[i-1].Fence, s.order(i))
@@ -246,16 +251,6 @@ func (s *story) isOver(clock clock, stops []event, start event) bool {
 	}
 	return over(s.remove) || over(s.pause) && (s.resuming == nil || start.At < s.resuming.At) ||
 		over(s.move) && start.Due < s.move.least(clock, start.At)-s.move.stale(stops)
-}
-
-// confirmed describes when a start was decided.
-func (s *story) confirmed(start event) string {
-	for _, c := range s.confirms {
-		if c.Fence == start.Fence {
-			return fmt.Sprintf("asked %v and decided %v before", time.Duration(start.At-c.From), time.Duration(start.At-c.At))
-		}
-	}
-	return "it was not decided"
 }
 
 // A ban is the time in which a node or a kind must start nothing: from the return of the verb to the call of its undoing.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -48,7 +49,7 @@ CREATE TABLE IF NOT EXISTS $schema.task (
 	failing  bigint,                      -- the due time with which it was written as failing, or NULL
 	grp      bytea,                       -- its group, or NULL
 	started  bigint,                      -- when a start was confirmed last, in nanoseconds since 1970, or NULL
-	until    bigint                       -- until when the run of that start may begin, or NULL; a write of another member keeps it
+	until    bigint                       -- until when the run of that start may begin, or NULL; a write keeps it while it may
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000,
 	autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due OPERATOR(pg_catalog.=) 9223372036854775807
@@ -131,12 +132,11 @@ func (c config) migrateOn(ctx context.Context, conn *pgx.Conn) error {
 		case is(err, "23505", "42P06", "42P07", "42710") && try < 10:
 			continue
 		case is(err, "55P03", "40P01"): // another transaction holds a lock
-			select {
-			case <-time.After(migrateAgain):
+			done := clock.PauseFor(ctx, migrateAgain)
+			if done == nil {
 				continue
-			case <-ctx.Done():
-				err = errors.Join(ctx.Err(), err)
 			}
+			err = errors.Join(done, err)
 		}
 		return explain("migrate schema "+c.schema, err)
 	}

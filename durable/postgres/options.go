@@ -20,9 +20,9 @@ type config struct {
 	server      string // identity, or SQL that keeps the recorded identity if the role may not read it
 }
 
-// clock is SQL for the server's current time. The start time of the transaction would be too early after a wait for a
+// nowSQL is SQL for the server's current time. The start time of the transaction would be too early after a wait for a
 // lock.
-const clock = "((extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint OPERATOR(pg_catalog.*) 1000)"
+const nowSQL = "((extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint OPERATOR(pg_catalog.*) 1000)"
 
 // WithSchema sets the name of the schema that contains the tables. The name must be 1 to 63 bytes long. The default is
 // "timewheel".
@@ -42,7 +42,7 @@ func WithConnections(n int) Option { return func(c *config) { c.connections = n 
 func WithoutMigration() Option { return func(c *config) { c.migrate = false } }
 
 func newConfig(opts []Option) (config, error) {
-	c := config{schema: "timewheel", connections: 16, migrate: true, now: clock, server: identity}
+	c := config{schema: "timewheel", connections: 16, migrate: true, now: nowSQL, server: identity}
 	for _, opt := range opts {
 		opt(&c)
 	}

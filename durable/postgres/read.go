@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,10 +47,8 @@ func unlocked(ctx context.Context, read func() error) error {
 		if !isLock(err) {
 			return err
 		}
-		select {
-		case <-time.After(lockTimeout):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+		if done := clock.PauseFor(ctx, lockTimeout); done != nil {
+			return errors.Join(done, err)
 		}
 	}
 }

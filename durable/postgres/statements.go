@@ -197,7 +197,7 @@ WITH late AS MATERIALIZED (
 			$8::bool[], $10::bool[], $11::bytea[], $13::bigint[]) WITH ORDINALITY
 			AS q(key, batch, cond, revision, due, kind, data, hold, failing, grp, begun, n) ORDER BY q.key) q
 		LEFT JOIN LATERAL (
-			SELECT t.ctid AS at, t.revision, t.starts, CASE WHEN t.owner = $9 AND t.revision = q.begun THEN 0 ELSE $wait END AS wait
+			SELECT t.ctid AS at, t.revision, t.starts, CASE WHEN t.revision = q.begun THEN 0 ELSE $wait END AS wait
 			FROM $schema.task t WHERE t.key = q.key AND q.cond <> 1 LIMIT 1 FOR UPDATE OF t) old ON true) c
 	WHERE NOT EXISTS (SELECT FROM late)
 ), ins AS (
@@ -240,10 +240,10 @@ UNION ALL SELECT 0, false, false, now, false, false, 0 FROM late`),
 		// returns a row for each write, and another row for each write that is done.
 		remove: sql(`
 WITH old AS MATERIALIZED (
-	SELECT q.n, t.at, t.wait FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $5::bigint[]) WITH ORDINALITY
+	SELECT q.n, t.at, t.wait FROM (SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bigint[]) WITH ORDINALITY
 		AS q(key, cond, revision, begun, n) ORDER BY q.key) q
 	LEFT JOIN LATERAL (
-		SELECT t.ctid AS at, CASE WHEN t.owner = $4::bigint AND t.revision = q.begun THEN 0 ELSE $wait END AS wait
+		SELECT t.ctid AS at, CASE WHEN t.revision = q.begun THEN 0 ELSE $wait END AS wait
 		FROM $schema.task t WHERE t.key = q.key AND (q.cond = 2 OR t.revision = q.revision)
 		LIMIT 1 FOR UPDATE OF t) t ON true
 ), del AS (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable/author"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed581295f1/timewheel/durable"
@@ -141,20 +142,7 @@ func (e *Engine) RemoveTaskTx(ctx context.Context, tx Tx, key string) error {
 	case !removed:
 		return notFound(key)
 	}
-	return pause(ctx, wait)
-}
-
-// pause waits until no run of a locked task can begin.
-func pause(ctx context.Context, wait time.Duration) error {
-	if wait <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return clock.PauseFor(ctx, wait)
 }
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", durable.ErrTaskKeyNotFound, key) }
@@ -176,7 +164,7 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 	case !ok:
 		return notFound(key)
 	}
-	if err := pause(ctx, wait); err != nil {
+	if err := clock.PauseFor(ctx, wait); err != nil {
 		return err
 	}
 	stored.Key, stored.Kind = string(found), string(kind)

@@ -427,11 +427,12 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 				held.writing, held.before = false, nil
 				e.states[w.Key] = &held
 			}
-			if after != nil && after.Owner == 0 {
-				e.freed(after)
-			}
-			if wait := p.written[j].Wait; wait > 0 && !undone && after != nil {
+			switch wait := p.written[j].Wait; {
+			case after == nil || after.Owner != 0:
+			case wait > 0 && !undone:
 				e.freeLater(after, wait)
+			default:
+				e.freed(after)
 			}
 		}
 	}

@@ -235,7 +235,7 @@ func (e *alone) freed(r *row) {
 	}
 }
 
-// freeLater records that the task is free, and once more when no run of its former state can begin. Until then no claim
+// freeLater records that the task is free, and calls freed when no run of its former state can begin. Until then no claim
 // gives it.
 func (e *alone) freeLater(task *row, wait time.Duration) {
 	e.lower(task)

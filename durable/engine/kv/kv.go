@@ -95,15 +95,15 @@ func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, 
 	if err != nil {
 		return nil, err
 	}
+	var at moment // read at most once, for the tasks that may have been started
 	for _, r := range rows {
-		s := r.Stored
-		if r.until != 0 {
-			at, err := b.moment(ctx)
-			if err != nil {
+		if r.until != 0 && at.now == 0 {
+			if at, err = b.moment(ctx); err != nil {
 				return nil, err
 			}
-			s.Wait = r.wait(at.now)
 		}
+		s := r.Stored
+		s.Wait = r.wait(at.now)
 		found = append(found, s)
 	}
 	return found, nil

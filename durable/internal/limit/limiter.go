@@ -132,24 +132,23 @@ func (l *Limiter) wake() {
 	l.work(t)
 }
 
-// run runs the task, and frees its place however the run ends. If the handler is not called because the kind is paused,
-// the run takes no token.
+// run runs the task, and frees its place however the run ends. A run that does not begin takes no token.
 func (l *Limiter) run(t *Task) {
-	ended, called := false, true // if Run exits the goroutine, the handler was called
+	ended := false
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if t.rated && !called {
-			l.rated--
-		}
-		if t.begun {
+		switch {
+		case t.begun:
 			l.begun--
+		case t.rated:
+			l.rated--
 		}
 		if l.running--; !ended { // the goroutine exits, so another worker runs the next task
 			l.hireLocked(time.Now())
 		}
 	}()
-	called = t.Run()
+	t.Run()
 	ended = true
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 )
 
 const (
@@ -215,7 +216,7 @@ func (n *Node) afterChange(ctx context.Context, change func(*Settings), since in
 			}
 			return unknown(err)
 		}
-		if pauseFor(ctx, notDoneEvery) != nil {
+		if clock.PauseFor(ctx, notDoneEvery) != nil {
 			return unknown(err)
 		}
 	}

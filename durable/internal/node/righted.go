@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -99,7 +100,7 @@ func (n *Node) keepRight(revision int64) {
 	case all:
 		n.markTime(n.Now(), revision)
 	case err == nil:
-		_ = pauseFor(n.life, rightAgain)
+		_ = clock.PauseFor(n.life, rightAgain)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -111,7 +112,7 @@ func (n *Node) Declare(ctx context.Context, d *Set) (_ SetResult, err error) {
 	c := &declaring{Set: d, holder: rand.Uint64() | 1}
 	for again := true; again && err == nil; {
 		if again, err = n.declareHeld(ctx, c); again && err == nil {
-			err = pauseFor(ctx, notDoneEvery)
+			err = clock.PauseFor(ctx, notDoneEvery)
 		}
 	}
 	switch {
@@ -319,7 +320,7 @@ func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 		if left == 0 {
 			return true, nil
 		}
-		if err := pauseFor(ctx, notDoneEvery); err != nil {
+		if err := clock.PauseFor(ctx, notDoneEvery); err != nil {
 			return true, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -141,7 +142,7 @@ func outwait(ctx context.Context, changes ...engine.Result) error {
 			wait = max(wait, w.Wait)
 		}
 	}
-	return pauseFor(ctx, wait)
+	return clock.PauseFor(ctx, wait)
 }
 
 func (n *Node) add(ctx context.Context, v *Verb) error {
@@ -209,7 +210,7 @@ func (n *Node) set(ctx context.Context, v *Verb) error {
 		if err != nil && ctx.Err() == nil { // the caller is still waiting
 			var found engine.Stored
 			if found, err = n.readBack(ctx, c.recs, err); err == nil {
-				err = pauseFor(ctx, found.Wait)
+				err = clock.PauseFor(ctx, found.Wait)
 			}
 		}
 		if err != nil {
@@ -264,7 +265,7 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 			found = nil
 			continue
 		default: // another verb has done it, and may be waiting
-			return pauseFor(ctx, found.Wait)
+			return clock.PauseFor(ctx, found.Wait)
 		}
 		w := next.Write(engine.IfUnchanged, found.Revision)
 		c := newChange(ctx, w, next, v.Size)
@@ -275,7 +276,7 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
 			})
 			if err == nil {
-				err = pauseFor(ctx, found.Wait)
+				err = clock.PauseFor(ctx, found.Wait)
 			}
 			return err
 		}
@@ -320,7 +321,7 @@ func (n *Node) readBackAs(ctx context.Context, key string, err error, is func(en
 		if failed == nil && ok && is(stored.Record) {
 			return stored, nil
 		}
-		if failed == nil || pauseFor(ctx, notDoneEvery) != nil {
+		if failed == nil || clock.PauseFor(ctx, notDoneEvery) != nil {
 			return s, unknown(err)
 		}
 	}

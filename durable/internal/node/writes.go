@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -191,19 +192,6 @@ const (
 	notDoneFor   = time.Second
 )
 
-// pauseFor waits for d. It returns the error of ctx if ctx is done first.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Batch) {
 	if err := n.Err(); err != nil {
 		for _, c := range sent {
@@ -224,7 +212,7 @@ func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	asked := began
 	results, err := n.engine.Commit(ctx, by, batches)
 	for errors.Is(err, engine.ErrNotDone) && !errors.Is(err, engine.ErrTooLarge) && n.own()-began < int64(notDoneFor) {
-		if pauseFor(ctx, notDoneEvery) != nil {
+		if clock.PauseFor(ctx, notDoneEvery) != nil {
 			break
 		}
 		if sent, batches = n.timely(sent, batches); len(sent) == 0 {
