@@ -34,13 +34,13 @@ func table(t *testing.T) []row {
 		create, fire                = "Create 1M timers from one goroutine", "1M timers due within 2s"
 		burst, add                  = "100k timers due at one instant", "Add one keyed timer with 1M live"
 		postgres                    = "durable/postgres"
-		keeper, node                = "durable", "durable, node on Pebble"
+		former, node                = "durable", "durable, node on Pebble"
 		many                        = "Many waiting tasks"
 	)
 	early := func(peer string) figure { return wheel.cell(fire, peer, "EARLY").whole() }
 	less := func(title, peer, column string) figure { return wheel.ratio(title, peer, column).saved() }
 	const tasks, mib = 5_000_000.0, 1 << 20
-	with, without := durable.cell("open", keeper, "resident, mb"), durable.cell("open", "durable, no fingerprints", "resident, mb")
+	with, without := durable.cell("open", former, "resident, mb"), durable.cell("open", "durable, no fingerprints", "resident, mb")
 	keyFilter := with.less(without).per(tasks / mib).about(1)
 	rows := []row{
 		{file: "README.md", text: "A keyed timer takes # bytes plus its key, where `time.AfterFunc` behind a concurrent map takes #.",
@@ -68,13 +68,13 @@ func table(t *testing.T) []row {
 			figures: []figure{early(ours), early(std), early(russell), early(antlabs), early(goZero), early(rfyiamcool)}},
 		{file: "docs/comparison.md", text: "p99 (measured) | # ms | # ms with # a second | about # s, by its polling | about # s, by its polling |",
 			figures: []figure{
-				durable.cell("lateness", keeper, "p99, ms").whole(), cluster.cell("Sustained runs", postgres, "p99, ms").whole(),
+				durable.cell("lateness", former, "p99, ms").whole(), cluster.cell("Sustained runs", postgres, "p99, ms").whole(),
 				cluster.find("# tasks fall due in a second for").whole(), durable.cell("lateness", "asynq", "p99, ms").per(1000).about(1),
 				durable.cell("lateness", "river", "p99, ms").per(1000).about(1),
 			}},
 		{file: "docs/comparison.md", text: "from 1,024 goroutines (measured) | # with the scheduler before, of which today's makes # | #, # times River's in the same run | # | # |",
 			figures: []figure{
-				durable.cell("add-1024", keeper, "a second").about(2), durable.find("adds of 1024 callers #, adds").digits(2),
+				durable.cell("add-1024", former, "a second").about(2), durable.find("adds of 1024 callers #, adds").digits(2),
 				cluster.cell("Adds, 1,024 callers", postgres, "a second").about(2),
 				cluster.cell("Adds, 1,024 callers", postgres, "a second").over(cluster.cell("Adds, 1,024 callers", "River", "a second")).whole(),
 				durable.cell("add-1024", "asynq", "a second").about(2), durable.cell("add-1024", "river", "a second").about(2),
