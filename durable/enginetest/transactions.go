@@ -297,12 +297,12 @@ func reapMeetsLock(s *subject) {
 				seen[task.Key] = true
 			}
 		}
-		s.until(end.name+": what is not locked is free", func() bool { claim(); return len(seen) == 2 })
+		s.until(end.name+": an unlocked task is free", func() bool { claim(); return len(seen) == 2 })
 		if seen["k000001"] {
 			s.t.Errorf("%s: a locked task is claimed", end.name)
 		}
 		tx.Rollback()
-		s.until(end.name+": what was locked is free", func() bool { claim(); return len(seen) == 3 })
+		s.until(end.name+": the locked one is free", func() bool { claim(); return len(seen) == 3 })
 		for _, task := range s.due(engine.Position{}, math.MaxInt64) {
 			s.write(0, remove(task.Key))
 		}

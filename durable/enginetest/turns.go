@@ -119,7 +119,7 @@ func claimTurns(s *subject) {
 		s.t.Error("a member that has left claims")
 	}
 	if got := s.turns(s.join("b", long), kinds, "", 100, 3); got != "b0 a0 c0" { // the tasks are free again
-		s.t.Errorf("claimed of what was free again are %q", got)
+		s.t.Errorf("claimed of the tasks that are free again are %q", got)
 	}
 }
 

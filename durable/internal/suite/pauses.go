@@ -114,12 +114,12 @@ func pausedVerbs(t *testing.T, k *kit.Kit) {
 	paused(k, "a")
 	counts(k, durable.KindCounts{Tasks: 1, Paused: 1})
 	if f, err := k.On().Failures(ctx); err != nil || len(f.Groups) != 0 {
-		t.Errorf("what is paused fails: %+v, %v", f, err)
+		t.Errorf("a paused task fails: %+v, %v", f, err)
 	}
 	k.Must(k.On().Resume(ctx, "a"))
 	counts(k, durable.KindCounts{Tasks: 1, Failing: 1, Parked: 1})
 	if f, err := k.On().Failures(ctx); err != nil || len(f.Groups) != 1 {
-		t.Errorf("what is parked fails: %+v, %v", f, err)
+		t.Errorf("a parked task fails: %+v, %v", f, err)
 	}
 	if i := k.Info("a"); !i.Parked || i.State != durable.Parked {
 		t.Errorf("parked, paused and resumed: %+v", i)
