@@ -58,8 +58,9 @@
 //   - A run with [Task].Expires is dropped once it is too late to start it.
 //
 // If the process ends during a run, the attempt counts as failed, so a run that crashes its process is eventually
-// given up, or its task is parked. Other runs in progress at that moment also use up an attempt. On an own engine, only
-// attempts of runs that were overdue when it was opened are counted in this way, so a run is started once or twice more.
+// given up, or its task is parked. Other runs in progress at that moment also use up an attempt, on a shared engine also
+// runs that were due in the next 75 ms. On an own engine, only attempts of runs that were overdue when it was opened are
+// counted in this way, so a run is started once or twice more.
 //
 // # Removing and cancelling
 //

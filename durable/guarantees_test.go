@@ -196,7 +196,7 @@ func TestD2_verbOfATaskThatMayBegin_waits(t *testing.T) {
 						}()
 						time.Sleep(60 * time.Millisecond) // the answer is on its way
 					}}
-				}).Start().Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+				}).Start().Add(durable.Task{Key: "k", Kind: "note", Delay: 2 * tick}) // too soon to be confirmed ahead
 				calls := k.RunsAfter(sec)
 				if len(calls) == 0 || calls[0].At != confirmed+60*time.Millisecond || returned != confirmed+within {
 					t.Errorf("the run was confirmed at %v, and the verb returned at %v; runs: %v", confirmed, returned, calls)
@@ -235,7 +235,7 @@ func TestD2_secondPause_waits(t *testing.T) {
 				}()
 				time.Sleep(60 * time.Millisecond) // the answer is on its way
 			}}
-		}).Start().Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 10})
+		}).Start().Add(durable.Task{Key: "k", Kind: "note", Delay: 2 * tick}) // too soon to be confirmed ahead
 		if calls := k.RunsAfter(sec); len(calls) != 1 || returned < calls[0].At || returned > confirmed+110*time.Millisecond {
 			t.Errorf("the run was confirmed at %v, and the second Pause returned at %v; runs: %v", confirmed, returned, calls)
 		}
@@ -573,7 +573,8 @@ func TestD5_aStartThatIsRefusedAfterALostAnswer_isNotAnAttempt(t *testing.T) {
 		a := k.Nodes[0]
 		a.Handle("once", func(context.Context, durable.Run) error { return nil },
 			durable.WithRetry(1, time.Second, time.Second))
-		a.Link.Next("Confirm", enginetest.Fault{Lose: true})
+		lose := enginetest.Fault{Lose: true}
+		a.Link.Next("Confirm", lose, lose) // ahead, and when it is due
 		a.Add(durable.Task{Key: "k", Kind: "once", Delay: 500 * time.Millisecond})
 		k.After(550 * time.Millisecond) // it is confirmed, and the node will ask again
 		tx := k.Engine.Begin()

@@ -48,7 +48,8 @@ func TestRelease_ofAStartThatMayBeCounted_isNoAttempt(t *testing.T) {
 		a.Handle("long", func(context.Context, durable.Run) error { <-end; return nil })
 		k.Handle("once", func(context.Context, durable.Run) error { return nil }, durable.WithRetry(1, sec, sec))
 		k.After(lease)
-		a.Link.Next("Confirm", enginetest.Fault{Lose: true})
+		lose := enginetest.Fault{Lose: true}
+		a.Link.Next("Confirm", lose, lose) // ahead, and when it is due
 		a.Add(durable.Task{Key: "once", Kind: "once", Delay: sec / 10})
 		a.Add(durable.Task{Key: "long", Kind: "long", Delay: sec/10 + 2*tick})
 		calls := k.RunsAfter(2 * lease)

@@ -191,10 +191,11 @@ type effect struct {
 }
 
 type running struct {
-	by   engine.MemberID
-	node int
-	kind string
-	at   time.Time
+	by      engine.MemberID
+	node    int
+	kind    string
+	at      time.Time
+	decided time.Time
 }
 
 func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
@@ -344,7 +345,7 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 		l.changed(w, info, was, l.ended[old])
 	}
 	if declared { // it repeats a run whose start the engine has lost
-		maps.DeleteFunc(l.running[t], func(r *running, _ bool) bool { return r.at.Before(l.restart) })
+		maps.DeleteFunc(l.running[t], func(r *running, _ bool) bool { return r.decided.Before(l.restart) })
 	}
 	if is := info.State == durable.Paused; is && !set && !l.paused[w.Key].is {
 		l.pause(w.Key, true, was.due)
@@ -511,9 +512,6 @@ func (l *ledger) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 		t := l.states[c].Token
 		l.started[t] = true
 		l.decided[c] = decision{l.step, by, time.Now(), within}
-		if early := time.Until(time.Unix(0, l.states[c].due)); early > 0 {
-			l.breaks("D1", "the start of %v is decided %v before it is due", t, early)
-		}
 		if since, is := l.stopped[stopped{t.Key, t.Generation}]; is {
 			l.breaks("D2", "the start of %v is decided in step %d, and it was paused in %d", t, l.step, since.step)
 		}
@@ -583,7 +581,7 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	if late, is := l.late[run.Token]; is && began.UnixNano() > late {
 		l.breaks("expires", "a run of %v is called %v too late", run.Token, began.Sub(time.Unix(0, late)))
 	}
-	r := &running{d.by, node, run.Kind, began}
+	r := &running{d.by, node, run.Kind, began, d.at}
 	l.startsWhilePaused(r)
 	if since, is := l.drained[fmt.Sprint(node)]; is && began.Sub(since) > 2*time.Second {
 		l.breaks("drain", "a run of %v is called on node %d %v after a drain", run.Token, node, began.Sub(since))
@@ -594,7 +592,8 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 		l.breaks("limit", "the runs of the kind %s start faster than %d at once and one in %v", run.Kind, p.burst,
 			p.each)
 	}
-	if l.paused[run.Key].step < d.step { // or it no longer counts
+	lost := d.at.Before(l.restart) && l.last[run.Key] > run.Fence // the engine has lost the start, and the task was changed since
+	if l.paused[run.Key].step < d.step && !lost {                 // or it no longer counts
 		l.running[run.Token][r] = true
 	}
 	return func(e ended) {

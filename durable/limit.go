@@ -32,7 +32,7 @@ func WithConcurrency(n int) KindOption {
 // period t. A run may start up to one tick ([WithTick]) late without delaying later runs, which preserves the average
 // rate. Every attempt counts as a run. n, per and burst must be positive.
 //
-// A shared engine confirms each start, which takes a few milliseconds, and at most burst starts are being
+// A shared engine confirms each start, which may take a few milliseconds, and at most burst starts are being
 // confirmed at the same time. For a high rate, therefore, set burst to at least the number of runs that start in 20 ms.
 func WithRate(n int, per time.Duration, burst int) KindOption {
 	return func(k *kind) error { return spread(&k.Here, n, per, burst) }

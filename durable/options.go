@@ -31,7 +31,7 @@ const slots = 1024
 
 func newConfig(opts []Option) (config, error) {
 	c := config{Config: node.Config{
-		Tick: 10 * time.Millisecond, PoolSize: 1024, CatchUp: 10_000,
+		Tick: time.Millisecond, PoolSize: 1024, CatchUp: 10_000,
 		Log: logrus.StandardLogger(), Name: nodeName(), Lease: 5 * time.Second, Draw: rand.Float64,
 		Version: buildVersion(), Made: time.Now(),
 	}}
@@ -49,7 +49,7 @@ func newConfig(opts []Option) (config, error) {
 
 const mostCatchUp = 1_000_000
 
-// WithTick sets the wheel's tick. The default is 10 ms. d must be positive.
+// WithTick sets the wheel's tick. The default is 1 ms. d must be positive.
 func WithTick(d time.Duration) Option {
 	return func(c *config) error {
 		c.Tick = d

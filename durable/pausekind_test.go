@@ -546,7 +546,8 @@ func TestPauseKind_lostAnswers(t *testing.T) {
 func TestPauseKind_confirmedMeanwhile_isNoAttempt(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		s := k.Nodes[0]
-		s.Link.Next("Confirm", enginetest.Fault{Delay: 50 * time.Millisecond})
+		late := enginetest.Fault{Delay: 50 * time.Millisecond}
+		s.Link.Next("Confirm", late, late) // ahead, and when it is due
 		s.Add(durable.Task{Key: "a", Kind: "note", Delay: 500 * time.Millisecond},
 			durable.Task{Key: "b", Kind: "note", Delay: 600 * time.Millisecond})
 		k.After(520 * time.Millisecond) // the start of a is being confirmed

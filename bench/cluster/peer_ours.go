@@ -106,7 +106,7 @@ type oursClient struct {
 }
 
 func (c *oursClient) task(t task) durable.Task {
-	return durable.Task{Key: t.key(), Kind: c.peer.kind(t.id), Payload: t.payload(), Delay: max(time.Until(t.due), 1)}
+	return durable.Task{Key: t.key(), Kind: c.peer.kind(t.id), Payload: t.payload(), At: t.due}
 }
 
 func (c *oursClient) add(ctx context.Context, tasks ...task) error {

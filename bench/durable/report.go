@@ -119,7 +119,7 @@ var about = map[string]string{
 	"idle":      "How often a process wakes up in a second while no task is due and nothing calls its scheduler: the voluntary context switches of all its threads. A Go program that only sleeps has a few as well.",
 	"add-heap":  "Allocations of one add on the Go heap, by number and by bytes, all goroutines included: 1024 goroutines, one task an add.",
 	"run-heap":  "Allocations of one run on the Go heap, by number and by bytes, all goroutines included: tasks that are due at once, from the start of the scheduler to the last acknowledgement.",
-	"lateness":  "How late tasks run when a fixed number falls due in each second. The tick is 10 ms. `asynq` and `river`, with their default settings, look for due tasks every five seconds; a tenth as many tasks fall due.",
+	"lateness":  "How late tasks run when a fixed number falls due in each second. The tick is 1 ms. `asynq` and `river`, with their default settings, look for due tasks every five seconds; a tenth as many tasks fall due.",
 }
 
 // table writes the figures of a case.

@@ -385,9 +385,15 @@ func (l *Limiter) Waiting() int {
 	return l.queue.Len()
 }
 
-// IsFull reports whether a run of the kind that falls due now would have to wait.
-func (l *Limiter) IsFull() bool {
+// Free returns the number of runs that may begin now without waiting behind others.
+func (l *Limiter) Free() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.Len() > 0 || l.roomLocked(time.Now()) == 0
+	if l.queue.Len() > 0 {
+		return 0
+	}
+	return l.roomLocked(time.Now())
 }
+
+// IsFull reports whether a run of the kind that falls due now would have to wait.
+func (l *Limiter) IsFull() bool { return l.Free() == 0 }

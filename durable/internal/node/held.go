@@ -29,7 +29,7 @@ func (n *Node) giveUp(t *term, some []*live) {
 	for _, l := range some {
 		switch {
 		case n.term != t || !n.withdrawLocked(l, begun):
-		case l.asked:
+		case l.asked.Load():
 			asked = append(asked, l)
 		default:
 			n.dropLocked(l)
@@ -91,6 +91,7 @@ func (n *Node) placeLocked(rec *task.Record, c claim, overdue bool) {
 		return
 	}
 	n.awaitLocked(l, 0)
+	n.foreseeLocked(l)
 }
 
 // awaitLocked puts the live in the wheel until it is due, or for the given minimum delay if that is longer.

@@ -10,7 +10,7 @@ import (
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A live represents a task that is in the wheel, in the backlog or running. The node owns every field except state.
+// A live represents a task that is in the wheel, in the backlog or running. The node owns every field but the atomic ones.
 type live struct {
 	limit.Task
 	by        *Node
@@ -19,7 +19,8 @@ type live struct {
 	limited   bool          // the kind had a limit when the task was placed
 	overdue   bool          // the task went to the backlog instead of the wheel
 	cancelled bool          // the run is cancelled as soon as it begins; see handlings
-	asked     bool          // the engine was asked to confirm the start, and may have counted it
+	asked     atomic.Bool   // the engine was asked to confirm the start, and may have counted it
+	begins    atomic.Int64  // the node's own time until which the run may begin; 0 before a confirmation
 	claim     claim
 }
 

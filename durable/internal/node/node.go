@@ -33,7 +33,8 @@ import (
 //	          the look-ahead; if it writes a task that is due soon, it holds the task at once (claims.go, rest.go)
 //	overdue   the node claims overdue tasks for spare workers; this may take a long time, and no other
 //	          call waits for it (claims.go, cursor.go)
-//	starts    when a worker is free, the node asks the engine to confirm the claim (starts.go)
+//	starts    the node asks the engine to confirm the claims of all tasks that are due in the next 50 ms together; for
+//	          the others it asks when a worker is free (starts.go)
 //	writes    verbs (verbs.go) and the ends of runs are committed in groups (writes.go)
 //	member    the node renews its lease, joins again if its member is gone, and reaps other members
 //	          (member.go)
@@ -45,7 +46,8 @@ import (
 //
 // A live represents a claim in memory. It stays in n.held until it is dropped, and is in one of these states:
 //
-//	waits     in the wheel or the backlog; a verb, a reconciliation or the end of the term may drop it
+//	waits     in the wheel or the backlog, also while its start is confirmed ahead; a verb, a reconciliation or the
+//	          end of the term may drop it
 //	begun     with a worker: its start is being confirmed, its handler is running, or its end is being
 //	          written; if the engine does not confirm the start or does not answer, the live waits again
 //	          until the claims are checked
@@ -93,6 +95,7 @@ type lifetimes struct {
 	runs     context.Context // parent of the terms' contexts for runs
 	endRuns  context.CancelCauseFunc
 	wake     chan struct{} // signals that there may be tasks to claim
+	coming   chan struct{} // signals that there may be starts to confirm ahead
 	behind   chan struct{} // signals that there may be overdue tasks to claim
 	hire     chan struct{} // signals that there are overdue tasks in the backlog
 	look     chan struct{} // signals that the membership goroutine has work
@@ -128,10 +131,11 @@ type membership struct {
 // A holding is the set of tasks that a node believes it holds.
 type holding struct {
 	held    map[string]*live
-	tasks   int       // number of them whose kinds have no limit; a limiter bounds the others
-	bytes   int       // approximate size of the records of these tasks
-	each    int       // the same of one of the tasks claimed last; the size of the largest one before the first claim
-	unsent  []*change // ends of runs whose commit failed
+	slots   map[int64][]*live // held tasks whose starts are to be confirmed ahead, by slot of their due times
+	tasks   int               // number of them whose kinds have no limit; a limiter bounds the others
+	bytes   int               // approximate size of the records of these tasks
+	each    int               // the same of one of the tasks claimed last; the size of the largest one before the first claim
+	unsent  []*change         // ends of runs whose commit failed
 	overdue cursor
 	slow    cursor          // cursor of slow kinds with overdue tasks on this node
 	full    []string        // kinds whose overdue tasks are left to the engine
@@ -290,6 +294,12 @@ func (n *Node) view(s engine.Stored, name func(engine.MemberID) string) (View, e
 		return View{}, cmp.Or(n.brokenBy(err), err)
 	}
 	running := s.Owner != 0 && s.Starts > 0 && s.Due != task.Never
+	switch now := n.Now(); {
+	case s.Started <= now && now < s.Due: // confirmed ahead; if the clock was set back during the run, it began later than now
+		running = false
+	case s.Started > 0:
+		s.Started = max(s.Started, s.Due)
+	}
 	return View{rec, running, s.Starts, s.Started, name(s.Owner), s.Revision, s.Wait}, nil
 }
 

@@ -68,6 +68,9 @@ func Open(ctx context.Context, e engine.Engine, wheel *timewheel.TimeWheel, kind
 	n.keep(0, n.look, n.keepMember)
 	n.keep(0, n.wake, n.claim)
 	n.keep(0, n.behind, n.claimOverdue)
+	if !n.alone {
+		n.keep(restMost, n.coming, n.confirmAhead)
+	}
 	n.keep(0, n.hire, n.backlog.Hire)
 	n.keep(freeEvery, nil, n.keepLookout)
 	n.keep(unhandledFirst, n.recount, n.keepUnhandled)
@@ -78,10 +81,10 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	n := &Node{
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: Reporter{log: cfg.Log}, clock: clock.New(cfg.Clocks),
-		lifetimes:  lifetimes{wake: signal(), behind: signal(), hire: signal(), look: signal(), reread: signal()},
+		lifetimes:  lifetimes{wake: signal(), coming: signal(), behind: signal(), hire: signal(), look: signal(), reread: signal()},
 		membership: membership{joining: signal()},
 		forgotten:  forgotten{recount: signal(), named: make(map[string]bool)},
-		holding:    holding{held: make(map[string]*live), each: task.MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		holding:    holding{held: make(map[string]*live), slots: make(map[int64][]*live), each: task.MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
 		census:     census{counts: recent.Of[Census]{Limit: countTimeout}},
 	}
 	n.life, n.end = context.WithCancel(context.Background())

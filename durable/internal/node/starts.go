@@ -3,17 +3,19 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A start is a worker's request to confirm a claim.
+// A start is a request to confirm a claim, by a worker or ahead; see confirmAhead.
 type start struct {
 	l     *live
-	ended chan struct{} // closed when the decision is set
+	ended chan struct{} // closed when the decision is set; nil for a start that is confirmed ahead
 	decision
 }
 
@@ -48,7 +50,7 @@ func (n *Node) confirm(group []*start) {
 	for _, s := range group {
 		if !leased || s.l.claim.term != t {
 			s.err = ErrFenced
-			close(s.ended)
+			s.end()
 			continue
 		}
 		asking = append(asking, s)
@@ -70,12 +72,115 @@ func (n *Node) confirm(group []*start) {
 	}
 	for i, s := range asking {
 		if s.now, s.begins, s.err = now, asked+int64(within), err; err == nil {
-			if s.held = held[i]; !s.held {
-				n.count.startsRefused.Add(1)
+			s.held = held[i]
+		}
+		s.end()
+	}
+}
+
+// end delivers the decision.
+func (s *start) end() {
+	switch {
+	case s.ended != nil:
+		close(s.ended)
+	case s.held:
+		s.l.begins.Store(s.begins)
+	}
+}
+
+const (
+	// A slot is a stretch of due times. A node on a shared engine confirms the starts of a slot together, lead before it
+	// begins, and each run begins at its own due time without another call. A start at the end of the slot leaves
+	// startWithin - slot - lead for a worker to begin it; later it is confirmed again.
+	slot = 50 * time.Millisecond
+	lead = 25 * time.Millisecond
+)
+
+// foreseeLocked notes a task that waits until it is due, so that its start is confirmed ahead. It leaves out a task whose start
+// is confirmed at its due time:
+//
+//   - The task is due too soon.
+//   - An earlier start has an unknown end, which has to be dealt with first.
+//   - SetTask postpones the task up to a latest time. Confirming it before each of these calls would delay the calls.
+func (n *Node) foreseeLocked(l *live) {
+	if n.alone || l.claim.starts > 0 || l.Rec.Deadline != 0 {
+		return
+	}
+	at := l.Rec.Due / int64(slot)
+	if n.untilAhead(at) <= 0 {
+		return
+	}
+	some := n.slots[at]
+	if n.slots[at] = append(some, l); some == nil {
+		call(n.coming)
+	}
+}
+
+// untilAhead returns how long it takes until the starts of the slot are confirmed.
+func (n *Node) untilAhead(at int64) time.Duration {
+	return time.Duration(at*int64(slot)-n.clock.Earliest(n.own())) - lead
+}
+
+// confirmAhead asks the engine to confirm the starts of each slot whose time has come. It returns how long to wait before the
+// next call. It asks for as many starts as there are free workers and free places of limits. The others are confirmed
+// when a worker is free.
+func (n *Node) confirmAhead() time.Duration {
+	next := restMost
+	var starts []*start
+	n.mu.Lock()
+	for at, some := range n.slots {
+		if in := n.untilAhead(at); in > 0 {
+			next = min(next, in)
+			continue
+		}
+		delete(n.slots, at)
+		for _, l := range n.aheadLocked(some) {
+			l.asked.Store(true)
+			starts = append(starts, &start{l: l})
+		}
+	}
+	n.mu.Unlock()
+	if len(starts) > 0 {
+		n.starts.Post(starts...)
+	}
+	return next
+}
+
+// aheadLocked returns the tasks of a slot whose starts to confirm.
+func (n *Node) aheadLocked(some []*live) (ahead []*live) {
+	if !n.claimsLocked() {
+		return nil
+	}
+	free := n.cfg.PoolSize - n.loadLocked().Running
+	places := make(map[*Kind]int)
+	slices.SortFunc(some, func(a, b *live) int { return cmp.Compare(a.Rec.Due, b.Rec.Due) })
+	for _, l := range some {
+		if free <= 0 {
+			break
+		}
+		kind := n.kinds.Of(l.Rec)
+		if kind == nil || n.held[l.Rec.Key] != l || !l.Waits() {
+			continue
+		}
+		if kind.Limiter != nil {
+			left, known := places[kind]
+			if !known {
+				left = kind.Limiter.Free()
+			}
+			if places[kind] = left - 1; left <= 0 {
+				continue
 			}
 		}
-		close(s.ended)
+		ahead = append(ahead, l)
+		free--
 	}
+	return ahead
+}
+
+// isConfirmed reports whether the start of a task was confirmed ahead, and the run may still begin.
+func (n *Node) isConfirmed(l *live) bool {
+	begins := l.begins.Load()
+	return begins > 0 && n.own() <= begins
 }
 
 // runTask runs a task on the calling worker, if the engine confirms the start.
@@ -87,7 +192,7 @@ func (n *Node) runTask(l *live) {
 	defer n.handlings.end(h)
 	kind := n.kinds.Of(l.Rec)
 	switch leaves := kind == nil || n.leaves(); {
-	case leaves && l.asked:
+	case leaves && l.asked.Load():
 		n.takeBack(l)
 		return
 	case leaves:
@@ -111,8 +216,11 @@ func (n *Node) runTask(l *live) {
 		n.back(l, startAgain)
 		return
 	}
-	begins, ok := n.ask(l)
-	if !ok {
+	switch ahead := n.isConfirmed(l); {
+	case ahead && n.clock.Earliest(n.own()) < l.Rec.Due: // the bounds of the engine's time have become wider since the task was placed
+		n.back(l, 0)
+		return
+	case !ahead && !n.ask(l):
 		return
 	}
 	if n.kinds.Of(l.Rec) == nil || !n.isSettled() || n.leaves() { // the kind was paused or the node drained during the confirmation
@@ -131,7 +239,7 @@ func (n *Node) runTask(l *live) {
 		n.conclude(l, kind.Runner.Expired(rec), false)
 		return
 	}
-	ctx, ok := n.begin(l, begins)
+	ctx, ok := n.begin(l)
 	if !ok {
 		return
 	}
@@ -184,9 +292,6 @@ func (n *Node) decide(l *live) decision {
 	if n.starter != nil {
 		asked := n.own()
 		if held, now, ok := n.starter.Start(l.claim.term.id, l.toRelease(), startWithin); ok {
-			if !held {
-				n.count.startsRefused.Add(1)
-			}
 			return decision{held, now, asked + int64(startWithin), nil}
 		}
 	}
@@ -203,17 +308,18 @@ func (n *Node) decide(l *live) decision {
 	return s.decision
 }
 
-// ask asks the engine to confirm the claim, and reports whether the run may start, and until when by the node's own time.
-// If the run may not start, ask puts the task back into the waiting state.
-func (n *Node) ask(l *live) (begins int64, ok bool) {
-	l.asked = true
+// ask asks the engine to confirm the claim, and reports whether the run may start. If it may not, ask puts the task back
+// into the waiting state.
+func (n *Node) ask(l *live) bool {
+	l.asked.Store(true)
 	for range startTries {
 		s := n.decide(l)
 		switch {
 		case s.err != nil:
 			n.back(l, startAgain)
-			return 0, false
+			return false
 		case !s.held:
+			n.count.startsRefused.Add(1)
 			// The node may still hold the task: a user's transaction may have locked it, or the lease may have expired.
 			// The live records which start was counted, so it stays until the claims are checked, within reapEvery.
 			n.back(l, reapEvery+startAgain)
@@ -221,16 +327,17 @@ func (n *Node) ask(l *live) (begins int64, ok bool) {
 			n.doubt = true
 			n.mu.Unlock()
 			n.attend()
-			return 0, false
+			return false
 		case s.now < l.Rec.Due: // the engine's clock was set back
 			n.back(l, 0)
-			return 0, false
+			return false
 		case n.own() <= s.begins:
-			return s.begins, true
+			l.begins.Store(s.begins)
+			return true
 		}
 	}
 	n.back(l, startAgain)
-	return 0, false
+	return false
 }
 
 // back makes the live wait again, for at least the given time, unless it has been dropped since.
@@ -244,11 +351,11 @@ func (n *Node) back(l *live, least time.Duration) {
 	}
 }
 
-// begin returns the context for a run that is confirmed until the given time. It returns false if that time or the lease
-// is over, or the live has been dropped.
-func (n *Node) begin(l *live, until int64) (context.Context, bool) {
+// begin returns the context for a run that is confirmed. It returns false if the confirmation or the lease is over, or the
+// live has been dropped.
+func (n *Node) begin(l *live) (context.Context, bool) {
 	n.mu.Lock()
-	again := !n.leasedLocked() || n.own() > until
+	again := !n.leasedLocked() || n.own() > l.begins.Load()
 	if !again && n.held[l.Rec.Key] == l {
 		defer n.mu.Unlock()
 		return n.term.ctx, true

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/enginetest"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
+)
+
+// The starts of a slot of 50 ms are confirmed together, 25 ms before it.
+const aheadSlot, aheadLead = 50 * time.Millisecond, 25 * time.Millisecond
+
+// An aheadEngine counts the confirmations and the starts in them. It calls confirmed before it answers.
+type aheadEngine struct {
+	engine.Engine
+	calls, starts atomic.Int64
+	took          time.Duration
+	confirmed     func()
+}
+
+func (e *aheadEngine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
+	e.calls.Add(1)
+	e.starts.Add(int64(len(claims)))
+	held, now, err := e.Engine.Confirm(ctx, by, claims, within)
+	time.Sleep(e.took)
+	if e.confirmed != nil {
+		e.confirmed()
+	}
+	return held, now, err
+}
+
+// onAhead runs the test with a node whose confirmations are counted, and another one that runs nothing.
+func onAhead(t *testing.T, test func(t *testing.T, k *kit.Kit, e *aheadEngine), opts ...durable.Option) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Share()
+		e := new(aheadEngine)
+		k.Join(func(to engine.Engine) engine.Engine { e.Engine = to; return e }).Start()
+		k.Join(nil)
+		k.After(sec)
+		test(t, k, e)
+	}, append(opts, durable.WithTick(time.Millisecond))...)
+}
+
+// soon returns n tasks that are due one after another within a slot.
+func soon(kind string, n int) (tasks []durable.Task) {
+	for i := range n {
+		tasks = append(tasks, durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: sec/2 + time.Duration(i)*time.Millisecond})
+	}
+	return tasks
+}
+
+// Each run of a slot begins at its due time, although a confirmation takes 20 ms. All have been confirmed by one call,
+// also if their kind has a limit.
+func TestAhead_runsBeginWhenTheyAreDue(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		k.Handle("limited", ok, durable.WithClusterConcurrency(200))
+		k.After(2 * lease)
+		e.took = 20 * time.Millisecond
+		for _, kind := range []string{"note", "limited"} {
+			before := e.calls.Load()
+			k.Nodes[0].Add(soon(kind, 40)...)
+			calls := k.RunsAfter(sec)
+			for _, c := range calls {
+				if c.Late > time.Millisecond {
+					t.Errorf("%v is %v late", c, c.Late)
+				}
+			}
+			if n := e.calls.Load() - before; len(calls) != 40 || n != 1 {
+				t.Errorf("%d runs of %q were confirmed by %d calls", len(calls), kind, n)
+			}
+		}
+	})
+}
+
+// As many starts are confirmed ahead as there are free workers or places of a limit. The others are confirmed when their turn
+// comes, and each run has its first attempt.
+func TestAhead_noMoreThanCanBegin(t *testing.T) {
+	for kind, most := range map[string]int64{"slow": 4, "limited": 3} {
+		onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+			slow := func(context.Context, durable.Run) error { time.Sleep(200 * time.Millisecond); return nil }
+			k.Handle("slow", slow)
+			k.Handle("limited", slow, durable.WithConcurrency(3))
+			k.Nodes[0].Add(soon(kind, 20)...)
+			k.After(sec/2 - time.Millisecond)
+			if n := e.starts.Load(); n != most {
+				t.Errorf("%d starts of %q were confirmed ahead, want %d", n, kind, most)
+			}
+			calls := k.RunsAfter(10 * sec)
+			for _, c := range calls {
+				if c.Attempt != 1 || c.Late < 0 {
+					t.Errorf("%v is attempt %d, %v after it was due", c, c.Attempt, c.Late)
+				}
+			}
+			if len(calls) != 20 {
+				t.Errorf("%d runs of %q", len(calls), kind)
+			}
+		}, durable.WithPoolSize(4))
+	}
+}
+
+// Between its confirmation and its due time a task does not count as running. What forbids the run then is looked at before it
+// begins, and the start that has been confirmed is no attempt.
+func TestAhead_whatChangesBeforeTheRun(t *testing.T) {
+	for name, change := range map[string]struct {
+		do   func(k *kit.Kit)
+		undo func(k *kit.Kit)
+	}{
+		"the kind is paused": {
+			func(k *kit.Kit) { k.Must(k.Nodes[0].PauseKind(ctx, "once")) },
+			func(k *kit.Kit) { k.Must(k.Nodes[0].ResumeKind(ctx, "once")) },
+		},
+		"the node is drained": {
+			func(k *kit.Kit) { k.Must(k.Nodes[0].Drain(ctx, k.Nodes[0].Name)) },
+			func(k *kit.Kit) { k.Must(k.Nodes[0].Undrain(ctx, k.Nodes[0].Name)) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+				k.Handle("once", ok, durable.WithRetry(1, sec, sec))
+				k.Nodes[0].Add(durable.Task{Key: "k", Kind: "once", Delay: sec / 2})
+				k.After(sec/2 - aheadLead + 5*time.Millisecond)
+				if i := k.Info("k"); e.starts.Load() != 1 || i.State != durable.Scheduled {
+					t.Fatalf("after %d confirmations: %v", e.starts.Load(), i)
+				}
+				change.do(k)
+				k.After(sec / 4)
+				k.RanNothing()
+				k.After(2 * sec)
+				change.undo(k)
+				calls := k.RunsAfter(4 * lease)
+				if len(calls) != 1 || calls[0].Attempt != 1 {
+					t.Errorf("the runs are %v", calls)
+				}
+			})
+		})
+	}
+}
+
+// If an answer shows that the machine has slept between a confirmation and the due time, or that the engine's clock was set back
+// there, the node asks again. Nothing begins early.
+func TestAhead_clocksThatJump_areAskedAgain(t *testing.T) {
+	for name, by := range map[string]time.Duration{"asleep": sec, "set back": -sec} {
+		t.Run(name, func(t *testing.T) {
+			onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+				k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: sec/2 + 40*time.Millisecond},
+					durable.Task{Key: "next", Kind: "note", Delay: sec/2 + 60*time.Millisecond}) // of the next slot
+				k.After(sec/2 - aheadLead + 5*time.Millisecond)
+				if n := e.starts.Load(); n != 1 {
+					t.Fatalf("%d starts are confirmed ahead", n)
+				}
+				k.KV.Step(by)
+				began := time.Since(k.Begin)
+				calls := k.RunsAfter(3 * sec)
+				if n := e.starts.Load(); len(calls) != 2 || n < 3 {
+					t.Errorf("the runs are %v, after %d confirmations", calls, n)
+				}
+				for _, c := range calls {
+					if by < 0 && c.At-began < sec {
+						t.Errorf("%v begins %v after the clock was set back", c, c.At-began)
+					}
+				}
+			})
+		})
+	}
+}
+
+// D2. A verb on any node that meets a confirmed start returns when the run can no longer begin, and the run does not begin after
+// that.
+func TestD2_verbOfATaskConfirmedAhead_waits(t *testing.T) {
+	for node := range 2 {
+		onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+			var at time.Time
+			e.confirmed = func() { at = time.Now() }
+			k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+			k.After(sec/2 - aheadLead + 5*time.Millisecond)
+			k.Must(k.Nodes[node].RemoveTask(ctx, "k"))
+			if took := time.Since(at); took != 100*time.Millisecond {
+				t.Errorf("node %d: the removal returns %v after the confirmation", node, took)
+			}
+			returned := time.Since(k.Begin)
+			for _, c := range k.RunsAfter(sec) {
+				if c.At > returned {
+					t.Errorf("node %d: the run begins %v after the removal has returned", node, c.At-returned)
+				}
+			}
+		})
+	}
+}
+
+// A task that SetTask postpones up to a latest time is confirmed when it is due: its bursts wait for nothing.
+func TestAhead_notForBursts(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		for range 40 {
+			began := time.Now()
+			k.Must(k.Nodes[0].SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: 100 * time.Millisecond, MaxDelay: 10 * sec}))
+			if took := time.Since(began); took > 0 {
+				t.Errorf("SetTask has taken %v", took)
+			}
+			k.After(aheadSlot / 2)
+		}
+		if n := e.starts.Load(); n != 0 {
+			t.Errorf("%d starts were confirmed ahead", n)
+		}
+		if calls := k.RunsAfter(sec); len(calls) != 1 {
+			t.Errorf("the runs are %v", calls)
+		}
+	})
+}
+
+// A confirmation ahead that fails, or whose answer is lost or late, is repeated when the task is due, and counts once.
+func TestAhead_confirmationThatFails(t *testing.T) {
+	for name, f := range map[string]enginetest.Fault{
+		"fails": {Fail: true}, "is lost": {Lose: true}, "is late": {Delay: aheadLead + 10*time.Millisecond},
+	} {
+		onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+			k.Handle("once", ok, durable.WithRetry(1, sec, sec))
+			k.Nodes[0].Link.Next("Confirm", f)
+			k.Nodes[0].Add(durable.Task{Key: "k", Kind: "once", Delay: sec / 2})
+			calls := k.RunsAfter(2 * sec)
+			if n := e.starts.Load(); len(calls) != 1 || n != 2 || calls[0].Attempt != 1 || calls[0].Late > time.Millisecond {
+				t.Errorf("%s: the runs are %v, after %d confirmations", name, calls, n)
+			}
+		})
+	}
+}
