@@ -44,8 +44,9 @@
 //
 // # At least once
 //
-// A run is acknowledged after its handler returns nil. If the process ends first, the run is repeated. [Run].Token is the
-// same for every attempt of a run and different for every other run, so a handler can recognize work that is already
+// A run is acknowledged after its handler returns nil. If the process ends first, the run is repeated. On a shared engine
+// a node gathers acknowledgements for up to 50 ms, and until then the run is in progress for other nodes. [Run].Token is
+// the same for every attempt of a run and different for every other run, so a handler can recognize work that is already
 // done. See the examples of [Scheduler.Handle] and [Park].
 //
 //   - After an error or a panic, the handler is called again after a delay ([WithRetry], [RetryAfter]).

@@ -172,6 +172,11 @@ func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
 		a := k.Nodes[0]
 		commits := func() uint64 { return a.Stats().Commits.Count }
+		gone := func() { // this node knows that the run has ended
+			if there, err := a.Exist(ctx, "0"); there || err != nil {
+				t.Errorf("the task exists: %v, %v", there, err)
+			}
+		}
 		run := func(n int) (before uint64) {
 			var tasks []durable.Task
 			for i := range n {
@@ -197,7 +202,7 @@ func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 			if n := commits() - before; n > c.most {
 				t.Errorf("the ends of %d runs have made %d commits", c.runs, n)
 			}
-			k.Gone("0")
+			gone()
 		}
 		before := run(1)
 		began := time.Now()
@@ -205,7 +210,7 @@ func TestNode_endsOfRuns_shareACommit(t *testing.T) {
 		if n := commits() - before; n != 1 || time.Since(began) != 0 {
 			t.Errorf("after %v an add and the end of a run have made %d commits", time.Since(began), n)
 		}
-		k.Gone("0")
+		gone()
 		run(1)
 		began = time.Now()
 		a.End()
@@ -714,5 +719,52 @@ func TestShutdown_whileAClaimIsUnderWay_givesBackWhatItGives(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A task that repeats within seconds stays with its node, which does not claim it for each run. A node that joins gets its
+// share, and the tasks of a node that leaves go to the others.
+func TestNode_repeatingTasks_stay(t *testing.T) {
+	const tasks = 120
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		for i := range tasks {
+			k.Nodes[i%2].Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: time.Second + time.Duration(i)*time.Second/tasks,
+				Interval: time.Duration(1+i%2) * time.Second, Times: durable.Forever})
+		}
+		claimed := func() (n uint64) {
+			for _, node := range k.Nodes {
+				n += node.Stats().Node.Claimed
+			}
+			return n
+		}
+		share := func(when string, least int) {
+			t.Helper()
+			k.After(10 * time.Second)
+			before := claimed()
+			k.Runs()
+			runs := make(map[string]int)
+			for _, c := range k.RunsAfter(20 * time.Second) {
+				runs[c.Node]++
+			}
+			if n := claimed() - before; n > tasks/2 { // 1,800 if each run were claimed
+				t.Errorf("%s: %d tasks were claimed for %v runs", when, n, runs)
+			}
+			all := 0
+			for _, n := range runs {
+				all += n
+				if n < least {
+					t.Errorf("%s: the runs are %v", when, runs)
+				}
+			}
+			if want := tasks / 2 * 30; all < want-tasks || all > want+tasks {
+				t.Errorf("%s: %d runs, want %d", when, all, want)
+			}
+		}
+		share("two nodes", tasks/2*30/4)
+		k.Join(nil).Start()
+		share("three nodes", tasks/2*30/8)
+		k.Nodes[0].End()
+		k.Nodes = k.Nodes[1:]
+		share("one has left", tasks/2*30/8)
 	})
 }

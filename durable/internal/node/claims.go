@@ -30,6 +30,10 @@ const (
 	claimEvery = 100 * time.Millisecond
 	lookAhead  = time.Second
 
+	// At the end of a run the node keeps the task if it is due again within keepAhead, and need not claim it again; see
+	// keepsLocked.
+	keepAhead = 3 * time.Second
+
 	// A task that has been due for overdueAfter is overdue. Overdue tasks are claimed for spare workers, at a bounded
 	// rate, so that a backlog does not delay tasks that fall due now.
 	overdueAfter = time.Second

@@ -3,6 +3,8 @@
 package node
 
 import (
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -133,4 +135,46 @@ func (n *Node) drop(l *live) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dropLocked(l)
+}
+
+// keepsLocked reports whether the node keeps a task that repeats. A node that holds more tasks than the average keeps only
+// that many of them, chosen at random, so that others can claim the rest.
+func (n *Node) keepsLocked() bool {
+	return len(n.held) <= n.fair || rand.IntN(len(n.held)) < n.fair
+}
+
+// hold requests that the node hold the change's tasks that are due soon and have a handler on this node. It leaves tasks
+// of a kind with a limit to the engine if there is no room for them, or earlier ones may be there.
+func (n *Node) hold(c *change) {
+	ahead := lookAhead
+	if c.of != nil {
+		ahead = keepAhead
+	}
+	soon := n.clock.Earliest(n.own()) + int64(ahead)
+	if !slices.ContainsFunc(c.recs, func(rec *task.Record) bool { return rec != nil && rec.Due <= soon }) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.claimsLocked() {
+		return
+	}
+	if c.of != nil && !n.keepsLocked() {
+		soon -= int64(keepAhead - lookAhead)
+	}
+	for i, rec := range c.recs {
+		if rec == nil || rec.Due > soon {
+			continue
+		}
+		of := n.kinds.Of(rec)
+		if of == nil {
+			continue
+		}
+		room := n.roomLocked() > 0
+		if of.Limiter != nil {
+			room = room && len(c.recs) == 1 && !of.crowded.Load() && of.Limiter.Room() > 0 // there may not be room for several tasks
+			of.crowded.CompareAndSwap(false, !room)
+		}
+		c.batch[i].Hold = room
+	}
 }

@@ -22,6 +22,7 @@ type live struct {
 	asked     atomic.Bool   // the engine was asked to confirm the start, and may have counted it
 	begins    atomic.Int64  // the node's own time until which the run may begin; 0 before a confirmation
 	claim     claim
+	end       *change // the end of the run while it is being written
 }
 
 func newLive(rec *task.Record, by *Node) *live {

@@ -3,7 +3,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -176,11 +175,14 @@ func (n *Node) renew(t *term) bool {
 	}
 	n.heard(sent, now)
 	answered := n.own()
-	leased := 0
+	leased, working, all := 0, 0, 0
 	n.expires = math.MaxInt64
 	for _, m := range members {
-		if m.Left > 0 && !bytes.Contains(m.Report, drainedReport) {
+		if r := reportOf(m); m.Left > 0 && !r.Drained {
 			leased++
+			if all += r.Held; len(r.Kinds) > 0 || r.More {
+				working++
+			}
 		}
 		if m.ID != t.id {
 			n.expires = min(n.expires, answered+int64(m.Left))
@@ -196,13 +198,13 @@ func (n *Node) renew(t *term) bool {
 		n.tookLocked(time.Duration(answered - sent))
 	}
 	n.members = leased
+	if n.fair = math.MaxInt; working > 1 {
+		n.fair = all / working
+	}
 	n.extendLocked(sent)
 	n.divideLocked(limited, members, answered)
 	return true
 }
-
-// drainedReport is in the report of a drained node, which takes no part in the work. Decoding all reports would cost more.
-var drainedReport = []byte(`"drained":true`)
 
 // extendLocked records an answer that grants a lease. The lease counts from sent, the time of the request. That of the
 // node's own engine has no end.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,6 +111,7 @@ type membership struct {
 	since      int64  // the time of Start, by the engine's clock
 	term       *term  // nil while the node is not a member
 	members    int    // number of members with a lease, as of the last renewal
+	fair       int    // how many tasks a node holds on average, as of the last renewal; see keeps
 	renewals   uint64 // number of renewals sent
 	away       bool   // the last engine call failed
 	outage     bool   // no run starts since a call failed, and the log says so
@@ -145,6 +147,7 @@ type holding struct {
 	recheck int64 // end of the time during which the claims are checked often
 	checked int64 // when the claims were last checked
 
+	ending  atomic.Int64 // number of runs whose ends are being written
 	transit atomic.Int64 // how long the last commit took that came too late, until one is quicker; see engine.Write
 	free    atomic.Int64 // the earliest due time of an overdue task that is waiting for a worker on any node, or None
 }
@@ -259,6 +262,7 @@ func (n *Node) stored(ctx context.Context, key string) (s engine.Stored, ok bool
 
 // Get returns the task with the key, and whether there is one.
 func (n *Node) Get(ctx context.Context, key string) (View, bool, error) {
+	n.settleEnds(ctx, slices.Values([]string{key}))
 	stored, ok, err := n.stored(ctx, key)
 	if err != nil {
 		return View{}, false, n.unavailable(ctx, err)
@@ -272,6 +276,7 @@ func (n *Node) Get(ctx context.Context, key string) (View, bool, error) {
 
 // GetMany returns the tasks with the keys that exist.
 func (n *Node) GetMany(ctx context.Context, keys []string) (map[string]View, error) {
+	n.settleEnds(ctx, slices.Values(keys))
 	tasks, err := n.engine.Get(ctx, keys...)
 	if err != nil {
 		return nil, n.unavailable(ctx, err)

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -82,7 +83,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 	n := &Node{
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: Reporter{log: cfg.Log}, clock: clock.New(cfg.Clocks),
 		lifetimes:  lifetimes{wake: signal(), coming: signal(), behind: signal(), hire: signal(), look: signal(), reread: signal()},
-		membership: membership{joining: signal()},
+		membership: membership{joining: signal(), fair: math.MaxInt},
 		forgotten:  forgotten{recount: signal(), named: make(map[string]bool)},
 		holding:    holding{held: make(map[string]*live), slots: make(map[int64][]*live), each: task.MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
 		census:     census{counts: recent.Of[Census]{Limit: countTimeout}},

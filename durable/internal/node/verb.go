@@ -76,6 +76,19 @@ func Distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool)
 	return first, twice
 }
 
+// keys yields the keys of the tasks that the verb changes.
+func (v *Verb) keys(yield func(string) bool) {
+	if v.Records == nil {
+		yield(v.Key)
+		return
+	}
+	for _, rec := range v.Records {
+		if !yield(rec.Key) {
+			return
+		}
+	}
+}
+
 // change returns the task after a verb that moves, pauses or resumes it.
 func (v *Verb) change(old *task.Record, kinds *Kinds) *task.Record {
 	switch v.What {

@@ -32,6 +32,7 @@ func (n *Node) Do(ctx context.Context, v *Verb) error {
 			return err
 		}
 		v.timed(now)
+		n.settleEnds(ctx, v.keys)
 		if err := n.try(ctx, v); !errors.Is(err, errOld) {
 			return err
 		}

@@ -5,7 +5,7 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -23,7 +23,7 @@ type change struct {
 	r     engine.Result
 	err   error
 
-	answered chan struct{} // closed when r and err are set; nil for the end of a run, which concluded handles then
+	answered chan struct{} // closed when r and err are set; for the end of a run, nil unless settleEnds waits for it
 
 	of        *live // the claim of the run that ends; nil for other changes
 	completed bool  // as in conclude
@@ -324,10 +324,11 @@ func (n *Node) settle(t *term, c *change, written []engine.Written) {
 }
 
 const (
-	// On a shared engine, while fewer than fewWait changes are waiting, the end of a run waits up to gatherEnds for
-	// other ends or for a verb. A commit of many changes costs the engine little more than a commit of one. Runs of one
-	// tick usually end together, before the next tick.
-	gatherEnds = 5 * time.Millisecond
+	// On a shared engine, while fewer than fewWait changes are waiting, the end of a run waits up to gatherEnds for other
+	// ends or for a verb: the engine pays for the commit, not for the change. If the process ends meanwhile, the run is
+	// repeated. An end does not wait if the next run of its task is due within twice that time. A look-up of the task, or a
+	// verb for it, ends the wait.
+	gatherEnds = 50 * time.Millisecond
 	fewWait    = 64
 )
 
@@ -340,16 +341,64 @@ func (n *Node) conclude(l *live, r Result, completed bool) {
 	n.hold(c)
 	n.mu.Lock()
 	leased := n.leasedLocked()
-	n.mu.Unlock()
 	if leased {
-		n.writes.Gather(c, gatherEnds)
-	} else {
+		l.end = c
+		n.ending.Add(1)
+	}
+	n.mu.Unlock()
+	switch {
+	case !leased:
 		n.keepUnsent(c)
+	case r.Next != nil && r.Next.Due-n.Now() < int64(2*gatherEnds):
+		n.writes.Post(c)
+	default:
+		n.writes.Gather(c, gatherEnds)
+	}
+}
+
+// settleEnds waits until the ends of the tasks' runs that are being written have been answered. A caller may know that a
+// run has ended.
+func (n *Node) settleEnds(ctx context.Context, keys iter.Seq[string]) {
+	if n.ending.Load() == 0 {
+		return
+	}
+	var ends []chan struct{}
+	n.mu.Lock()
+	for key := range keys {
+		if l := n.held[key]; l != nil && l.end != nil {
+			if l.end.answered == nil {
+				l.end.answered = make(chan struct{})
+			}
+			ends = append(ends, l.end.answered)
+		}
+	}
+	n.mu.Unlock()
+	if ends == nil {
+		return
+	}
+	n.writes.Post()
+	for _, end := range ends {
+		select {
+		case <-end:
+		case <-n.broken:
+		case <-ctx.Done():
+		}
 	}
 }
 
 // concluded handles the answer to the end of a run.
 func (n *Node) concluded(c *change) {
+	n.mu.Lock()
+	if c.of.end == c { // it was not unsent meanwhile
+		c.of.end = nil
+		n.ending.Add(-1)
+	}
+	waited := c.answered
+	c.answered = nil
+	n.mu.Unlock()
+	if waited != nil {
+		defer close(waited)
+	}
 	r := c.result
 	switch next := r.Next; {
 	case errors.Is(c.err, errOld):
@@ -372,34 +421,5 @@ func (n *Node) concluded(c *change) {
 	default:
 		n.count.add(r.Tally)
 		r.Settled.call(true)
-	}
-}
-
-// hold requests that the node hold the change's tasks that are due soon and have a handler on this node. It leaves tasks
-// of a kind with a limit to the engine if there is no room for them, or earlier ones may be there.
-func (n *Node) hold(c *change) {
-	soon := n.clock.Earliest(n.own()) + int64(lookAhead)
-	if !slices.ContainsFunc(c.recs, func(rec *task.Record) bool { return rec != nil && rec.Due <= soon }) {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.claimsLocked() {
-		return
-	}
-	for i, rec := range c.recs {
-		if rec == nil || rec.Due > soon {
-			continue
-		}
-		of := n.kinds.Of(rec)
-		if of == nil {
-			continue
-		}
-		room := n.roomLocked() > 0
-		if of.Limiter != nil {
-			room = room && len(c.recs) == 1 && !of.crowded.Load() && of.Limiter.Room() > 0 // there may not be room for several tasks
-			of.crowded.CompareAndSwap(false, !room)
-		}
-		c.batch[i].Hold = room
 	}
 }
