@@ -491,6 +491,7 @@ func (b *board) state(after int64) schedulerJSON {
 		Counts:    newCensusJSON(r.census),
 		Paused:    r.pauses.All,
 		Survival:  r.survival,
+		Unheard:   unheard(r),
 		Nodes:     []nodeJSON{},
 		History:   []tasksPoint{},
 	}
@@ -745,4 +746,12 @@ const bulkTime = 2 * time.Second
 
 func missedName(m durable.Missed) string {
 	return cmp.Or(map[durable.Missed]string{durable.MissedSkip: "skip", durable.MissedAll: "all"}[m], "once")
+}
+
+// unheard returns why the node of the reading hears no signals of its engine, or an empty string if it does or is away.
+func unheard(r reading) string {
+	if n := r.stats.Node; n != nil && r.Away == "" {
+		return n.Unheard
+	}
+	return ""
 }

@@ -25,6 +25,7 @@ type schedulerJSON struct {
 	Counts    censusJSON     `json:"counts"`
 	Paused    bool           `json:"paused"`   // all kinds are paused
 	Survival  string         `json:"survival"` // whether acknowledged tasks survive the loss of the engine's server; empty if unknown
+	Unheard   string         `json:"unheard"`  // why this node hears no signals of the engine; empty if it does
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
 	Read      readJSON       `json:"read"`

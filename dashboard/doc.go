@@ -211,6 +211,8 @@
 //	paused                 whether all kinds are paused
 //	survival               whether acknowledged tasks survive the loss of the engine's server, in words; empty if
 //	                       unknown, or without Source.WithEngine
+//	unheard                why this node hears no signals of its engine, and looks for tasks ten times a second;
+//	                       empty if it hears them
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether the
 //	                       kind is individually paused; nodes, the number of nodes that handle it; and here, null
 //	                       if this scheduler has no handler

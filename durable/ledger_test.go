@@ -191,11 +191,10 @@ type effect struct {
 }
 
 type running struct {
-	by      engine.MemberID
-	node    int
-	kind    string
-	at      time.Time
-	decided time.Time
+	by   engine.MemberID
+	node int
+	kind string
+	at   time.Time
 }
 
 func newLedger(e engine.Engine, lease time.Duration, attempts int) *ledger {
@@ -345,7 +344,7 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 		l.changed(w, info, was, l.ended[old])
 	}
 	if declared { // it repeats a run whose start the engine has lost
-		maps.DeleteFunc(l.running[t], func(r *running, _ bool) bool { return r.decided.Before(l.restart) })
+		maps.DeleteFunc(l.running[t], func(r *running, _ bool) bool { return r.at.Before(l.restart) })
 	}
 	if is := info.State == durable.Paused; is && !set && !l.paused[w.Key].is {
 		l.pause(w.Key, true, was.due)
@@ -581,7 +580,7 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	if late, is := l.late[run.Token]; is && began.UnixNano() > late {
 		l.breaks("expires", "a run of %v is called %v too late", run.Token, began.Sub(time.Unix(0, late)))
 	}
-	r := &running{d.by, node, run.Kind, began, d.at}
+	r := &running{d.by, node, run.Kind, began}
 	l.startsWhilePaused(r)
 	if since, is := l.drained[fmt.Sprint(node)]; is && began.Sub(since) > 2*time.Second {
 		l.breaks("drain", "a run of %v is called on node %d %v after a drain", run.Token, node, began.Sub(since))
@@ -592,8 +591,7 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 		l.breaks("limit", "the runs of the kind %s start faster than %d at once and one in %v", run.Kind, p.burst,
 			p.each)
 	}
-	lost := d.at.Before(l.restart) && l.last[run.Key] > run.Fence // the engine has lost the start, and the task was changed since
-	if l.paused[run.Key].step < d.step && !lost {                 // or it no longer counts
+	if l.paused[run.Key].step < d.step { // or it no longer counts
 		l.running[run.Token][r] = true
 	}
 	return func(e ended) {

@@ -91,6 +91,9 @@ func (s Stats) String() string {
 			n.Lease, n.LeaseAge, n.Calls.Count, n.CallsFailed, n.Claimed, n.TakenOver)
 		some(int(n.StartsRefused), "starts refused")
 		some(int(n.EndsRefused), "ends refused")
+		if n.Unheard != "" {
+			b.WriteString(", no signals: " + n.Unheard)
+		}
 		if n.Away {
 			b.WriteString(", the engine is away")
 		}
@@ -103,6 +106,7 @@ type NodeStats struct {
 	Lease    time.Duration // length of the lease, which is renewed every quarter of that length; 0 after Connect
 	LeaseAge time.Duration // time since the last answered renewal was sent; 0 after Shutdown or Connect
 	Away     bool          // the last engine call failed
+	Unheard  string        // why the node hears no signals, and looks for tasks ten times a second; empty if it hears them
 
 	Calls       Timing // answered joins, renewals, claims and confirmations: round trips to the engine
 	CallsFailed uint64 // failed calls of any type
@@ -154,7 +158,7 @@ func (s *Scheduler) Stats() Stats {
 	all.Commits, all.Changes = Timing(c.Commits), c.Changes
 	if s.node.Owned() == nil {
 		all.Node = &NodeStats{
-			Lease: c.Lease, LeaseAge: c.LeaseAge, Away: c.Away, Calls: Timing(c.Calls), CallsFailed: c.CallsFailed,
+			Lease: c.Lease, LeaseAge: c.LeaseAge, Away: c.Away, Unheard: c.Unheard, Calls: Timing(c.Calls), CallsFailed: c.CallsFailed,
 			Claimed: c.Claimed, TakenOver: c.TakenOver, StartsRefused: c.StartsRefused, EndsRefused: c.EndsRefused,
 		}
 	}

@@ -235,7 +235,7 @@ func node() *fakeScheduler {
 		stats: durable.Stats{
 			Retried: 1, Changes: 2, StoreSize: 3, Commits: timing,
 			Node: &durable.NodeStats{
-				Lease: 4 * time.Second, LeaseAge: 5 * time.Second, Away: true, Calls: timing, CallsFailed: 6,
+				Lease: 4 * time.Second, LeaseAge: 5 * time.Second, Away: true, Unheard: "it is silent", Calls: timing, CallsFailed: 6,
 				Claimed: 7, TakenOver: 8, StartsRefused: 9, EndsRefused: 10,
 			},
 		},
@@ -257,6 +257,7 @@ func TestSchedulerCollector_reportsTheNode(t *testing.T) {
 			"timewheel_durable_lease_seconds":                  4,
 			"timewheel_durable_lease_age_seconds":              5,
 			"timewheel_durable_engine_away":                    1,
+			"timewheel_durable_engine_unheard":                 1,
 			"timewheel_durable_engine_calls_failed_total":      6,
 			"timewheel_durable_claims_total":                   7,
 			"timewheel_durable_takeovers_total":                8,
@@ -603,7 +604,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds, without.catchUp.Kinds = nil, nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{41, 70, 17, 62}; !slices.Equal(got, want) {
+		if want := []int{41, 71, 17, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

@@ -163,7 +163,7 @@ var exceptions = []exception{
 	in("durable/pebble/README.md", "8 MB, 32 MB", setting),
 	in("durable/pebble/salvage.go", "128 MB", setting),
 	in("durable/pebble/store.go", "8 MB, 32 MB", setting),
-	in("durable/postgres/README.md", "100 ms, 10 s, 0.2 s", setting),
+	in("durable/postgres/README.md", "50 ms, 100 ms, 10 s, 0.2 s", setting),
 	in("durable/postgres/member.go", "15 ms", setting),
 	in("durable/postgres/migrate.go", "0.2 s", setting),
 	in("durable/postgres/options.go", "63 bytes", setting),

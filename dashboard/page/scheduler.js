@@ -277,6 +277,7 @@ function showNodes(state) {
   const list = $("nodes"), { nodes } = state;
   write($("nodes-all"), [nodes.length > 1 ? `${nodes.length} share the engine` : "", ageText("read", state.read.nodes, state.now)].filter(Boolean).join(", "));
   write($("survival"), state.survival);
+  write($("unheard"), state.unheard && `This node hears no signals of the engine, and looks for tasks ten times a second: ${state.unheard}.`);
   while (list.children.length > nodes.length) list.lastChild.remove();
   nodes.forEach((n, i) => {
     let li = list.children[i];

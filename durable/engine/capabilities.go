@@ -67,6 +67,20 @@ type Waker interface {
 	Wake(ctx context.Context, kinds []string, after, until int64, wake chan<- struct{}) (due int64, err error)
 }
 
+// A Listener is a shared Engine that wakes its nodes when others have made tasks free. A node that hears its signals looks for
+// tasks once a second, in place of ten times. No promise depends on a signal: it may be lost, come late or early, or mean
+// nothing.
+type Listener interface {
+	// Listen sends a value to wake, unless it is full, after a task has become free that is due within SignalAhead. It calls
+	// heard with nil when it hears signals, and with the reason when it does not. It returns when ctx is done, or if it can
+	// hear none.
+	Listen(ctx context.Context, wake chan<- struct{}, heard func(error))
+}
+
+// SignalAhead is how long before a free task is due a [Listener] sends a signal. It exceeds the second after which a node
+// looks for tasks without one.
+const SignalAhead = 2 * time.Second
+
 // A Starter is an [Owned] that confirms most starts without a write.
 type Starter interface {
 	// Start is [Engine].Confirm for one claim. ok is false if the caller must use Confirm.

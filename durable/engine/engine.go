@@ -244,6 +244,7 @@ type Health struct {
 	Replicated        bool          // acknowledged tasks survive the loss of the server's machine
 	Standbys          int           // connected standbys that the server waits for before it acknowledges a commit
 	Refused           uint64        // connections that this process refused, to former primaries or other clusters
+	Unheard           string        // why a node of this process hears no signals, see [Listener]; empty if all hear them
 }
 
 // A KindCount holds the task counts of one kind. Kind is as in [Stored].

@@ -44,6 +44,7 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	}
 	switch {
 	case err == nil:
+		e.signalSoon(batches, results)
 		return results, nil
 	case !g.some && notDone(err):
 		return nil, fmt.Errorf("%w: %w", engine.ErrNotDone, explain("commit", err))

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +29,14 @@ type Engine struct {
 	sql     statements
 	primary *primary
 	direct  bool // there is no pooler, so statements have names and settings belong to connections
+	pooled  bool // there is a pooler
 
 	verbs   *pgxpool.Pool // for commits and reads
 	control *pgxpool.Pool // for claims, starts and leases, which must not wait for commits and reads
+
+	signals chan struct{}         // full while a signal is to be sent
+	silence func()                // ends keepSignalling
+	unheard atomic.Pointer[error] // why a node does not hear signals; nil if all do
 
 	seen    atomic.Pointer[reading]
 	waiting chan struct{} // limits how many waiting commits retry at the same time
@@ -78,12 +84,13 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	if err != nil {
 		return nil, err
 	}
+	pooled := !direct
 	if direct && !chosen && cfg.ConnConfig.StatementCacheCapacity > 0 {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
 	direct = direct && cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
 	own := max(c.connections/4, 2) // a claim of overdue tasks may take a long time, and a renewal must not wait for it
-	e := &Engine{config: c, sql: c.statements(), primary: server, direct: direct}
+	e := &Engine{config: c, sql: c.statements(), primary: server, direct: direct, pooled: pooled, signals: make(chan struct{}, 1)}
 	e.waiting = make(chan struct{}, min(2, c.connections-own-1))
 	if direct {
 		maps.Copy(cfg.ConnConfig.RuntimeParams, planning)
@@ -102,6 +109,12 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 		e.control.Reset()
 		e.verbs.Reset()
 	})
+	if e.signalling {
+		var ended sync.WaitGroup
+		life, stop := context.WithCancel(context.WithoutCancel(ctx))
+		ended.Go(func() { e.keepSignalling(life) })
+		e.silence = func() { stop(); ended.Wait() }
+	}
 	return e, nil
 }
 
@@ -197,6 +210,9 @@ func newPool(ctx context.Context, cfg *pgxpool.Config, most int) (*pgxpool.Pool,
 
 // Close closes the connections after all calls in progress have finished.
 func (e *Engine) Close() {
+	if e.silence != nil {
+		e.silence()
+	}
 	e.control.Close()
 	e.verbs.Close()
 }

@@ -97,6 +97,9 @@ func gone(id engine.MemberID) error {
 // engine.Engine.
 func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
 	_, err := e.end(ctx, e.batch(), e.sql.markLeft, int64(by))
+	if err == nil {
+		e.signal()
+	}
 	return explain("leave", err)
 }
 
@@ -111,6 +114,9 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	b.Queue(e.sql.noticeServer)
 	b.Queue(e.sql.cutLeases)
 	names, err = e.end(ctx, b, e.sql.markDead)
+	if len(names) > 0 {
+		e.signal()
+	}
 	return names, explain("reap", err)
 }
 
@@ -335,6 +341,9 @@ func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engin
 	b.Queue(e.sql.release, arguments(by, claims)...)
 	e.queueStatus(b, by, &s)
 	_, err := e.as(ctx, by, "release", b, &s)
+	if err == nil {
+		e.signal()
+	}
 	return err
 }
 

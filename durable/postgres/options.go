@@ -16,6 +16,7 @@ type config struct {
 	cluster     string
 	connections int
 	migrate     bool
+	signalling  bool
 	now         string // SQL for the server's time; tests replace it
 	server      string // identity, or SQL that keeps the recorded identity if the role may not read it
 }
@@ -41,8 +42,14 @@ func WithConnections(n int) Option { return func(c *config) { c.connections = n 
 // exist or has an older version.
 func WithoutMigration() Option { return func(c *config) { c.migrate = false } }
 
+// WithoutSignals keeps the engine from using LISTEN and NOTIFY. Its nodes then look for tasks ten times a second and not
+// once, and tasks that are added or moved with this engine wake no node. Use it if the commits of your transactions with
+// AddTaskTx and RescheduleTx must not wait for each other: they notify if the task is due within two seconds, and
+// PostgreSQL commits notifying transactions one after another.
+func WithoutSignals() Option { return func(c *config) { c.signalling = false } }
+
 func newConfig(opts []Option) (config, error) {
-	c := config{schema: "timewheel", connections: 16, migrate: true, now: nowSQL, server: identity}
+	c := config{schema: "timewheel", connections: 16, migrate: true, signalling: true, now: nowSQL, server: identity}
 	for _, opt := range opts {
 		opt(&c)
 	}

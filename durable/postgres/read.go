@@ -197,6 +197,9 @@ func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 			&h.Standbys)
 	})
 	h.Refused = e.primary.refusals()
+	if err := e.unheard.Load(); err != nil {
+		h.Unheard = (*err).Error()
+	}
 	h.OldestTransaction = max(time.Duration(age)*time.Microsecond, 0)
 	return h, explain("read health", err)
 }

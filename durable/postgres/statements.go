@@ -50,6 +50,10 @@ import (
 // the statement began, that location is not in the statement's snapshot. The task is then left unchanged, as if it were
 // still locked.
 type statements struct {
+	listen   string
+	notify   string
+	notifyTx string
+
 	set            string
 	setLockTimeout string
 
@@ -164,7 +168,12 @@ func setSQL() string {
 
 func (c config) statements() statements {
 	sql := c.statement
+	signal := "pg_catalog.pg_notify(" + quote(c.schema) + ", '')" // the channel has the name of the schema
 	return statements{
+		listen:   "LISTEN " + pgx.Identifier{c.schema}.Sanitize(),
+		notify:   "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), " + signal, // need not reach the disk
+		notifyTx: "SELECT " + signal + "::text",
+
 		set:            setSQL(), // for one transaction, so that it works behind a pooler
 		setLockTimeout: fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds()),
 

@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -113,7 +114,7 @@ func (e *Engine) addTaskTx(ctx context.Context, tx Tx, tasks []durable.Task) (ag
 		}
 	}
 	if taken == nil && !again {
-		return false, nil
+		return false, explain("add task", e.signalTx(ctx, tx, slices.MinFunc(writes, func(a, b engine.Write) int { return cmp.Compare(a.Due, b.Due) }).Due, now))
 	}
 	for i, w := range writes {
 		if revisions[i] == 0 {
@@ -175,6 +176,9 @@ func (e *Engine) RescheduleTx(ctx context.Context, tx Tx, key string, d time.Dur
 	ok, err = e.writeTx(ctx, tx, w)
 	if err == nil && !ok {
 		return notFound(key) // a rule or trigger of the schema's owner prevented the write
+	}
+	if err == nil {
+		err = e.signalTx(ctx, tx, w.Due, now)
 	}
 	return explain("reschedule", err)
 }

@@ -26,9 +26,9 @@ type claim struct {
 
 const (
 	// A node claims tasks every claimEvery, unless its engine wakes it, up to lookAhead before they are due. If another
-	// process adds a task that is due at once, the task waits less than claimEvery.
+	// process adds a task that is due at once, the task waits less than claimEvery. lookAhead exceeds restEvery.
 	claimEvery = 100 * time.Millisecond
-	lookAhead  = time.Second
+	lookAhead  = 2 * time.Second
 
 	// At the end of a run the node keeps the task if it is due again within keepAhead, and need not claim it again; see
 	// keepsLocked.

@@ -104,6 +104,7 @@ type Stats struct {
 
 	Lease, LeaseAge                                             time.Duration
 	Away                                                        bool
+	Unheard                                                     string
 	Calls                                                       Timing
 	CallsFailed, Claimed, TakenOver, StartsRefused, EndsRefused uint64
 }
@@ -121,6 +122,10 @@ func (n *Node) Stats() Stats {
 	if n.life.Err() != nil { // the node has left
 		age, away = 0, false
 	}
+	unheard := ""
+	if err := n.Unheard(); err != nil && !n.client && n.life.Err() == nil {
+		unheard = err.Error()
+	}
 	return Stats{
 		Tally: Tally{
 			Parked: c.parked.Load(), GivenUp: c.givenUp.Load(), Expired: c.expired.Load(),
@@ -129,7 +134,7 @@ func (n *Node) Stats() Stats {
 		Added: c.added.Load(), Removed: c.removed.Load(),
 		Unhandled: int(c.unhandled.Load()), Started: c.started.Load(), Retried: c.retried.Load(),
 		Commits: c.commits.read(), Changes: c.changes.Load(),
-		Lease: lease, LeaseAge: age, Away: away,
+		Lease: lease, LeaseAge: age, Away: away, Unheard: unheard,
 		Calls: c.calls.read(), CallsFailed: c.callsFailed.Load(), Claimed: c.claimed.Load(), TakenOver: c.taken.Load(),
 		StartsRefused: c.startsRefused.Load(), EndsRefused: c.endsRefused.Load(),
 	}

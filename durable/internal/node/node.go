@@ -30,8 +30,8 @@ import (
 // node holds a task, and the node decides what happens to the tasks that it holds. It keeps tasks that are due soon in
 // its wheel. Its work consists of these parts:
 //
-//	claims    every 100 ms, or when its own engine wakes it, the node claims free tasks that are due within
-//	          the look-ahead; if it writes a task that is due soon, it holds the task at once (claims.go, rest.go)
+//	claims    every 100 ms, or when its engine wakes it, the node claims free tasks that are due within the
+//	          look-ahead; if it writes a task that is due soon, it holds the task at once (claims.go, rest.go)
 //	overdue   the node claims overdue tasks for spare workers; this may take a long time, and no other
 //	          call waits for it (claims.go, cursor.go)
 //	starts    the node asks the engine to confirm the claims of all tasks that are due in the next 50 ms together; for
@@ -298,14 +298,13 @@ func (n *Node) view(s engine.Stored, name func(engine.MemberID) string) (View, e
 	if err != nil {
 		return View{}, cmp.Or(n.brokenBy(err), err)
 	}
-	running := s.Owner != 0 && s.Starts > 0 && s.Due != task.Never
-	switch now := n.Now(); {
-	case s.Started <= now && now < s.Due: // confirmed ahead; if the clock was set back during the run, it began later than now
-		running = false
-	case s.Started > 0:
+	confirmed := s.Owner != 0 && s.Starts > 0 && s.Due != task.Never
+	now := n.Now()
+	ahead := s.Started <= now && now < s.Due // if the clock was set back during the run, it began later than now
+	if s.Started > 0 {
 		s.Started = max(s.Started, s.Due)
 	}
-	return View{rec, running, s.Starts, s.Started, name(s.Owner), s.Revision, s.Wait}, nil
+	return View{rec, confirmed, confirmed && !ahead, s.Starts, s.Started, name(s.Owner), s.Revision, s.Wait}, nil
 }
 
 // Walk returns an iterator over the tasks of a stretch.

@@ -68,6 +68,7 @@ func Open(ctx context.Context, e engine.Engine, wheel *timewheel.TimeWheel, kind
 	}
 	n.keep(0, n.look, n.keepMember)
 	n.keep(0, n.wake, n.claim)
+	n.listen()
 	n.keep(0, n.behind, n.claimOverdue)
 	if !n.alone {
 		n.keep(restMost, n.coming, n.confirmAhead)
@@ -84,6 +85,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: Reporter{log: cfg.Log}, clock: clock.New(cfg.Clocks),
 		lifetimes:  lifetimes{wake: signal(), coming: signal(), behind: signal(), hire: signal(), look: signal(), reread: signal()},
 		membership: membership{joining: signal(), fair: math.MaxInt},
+		rest:       rest{hearing: hearing{signals: signal()}},
 		forgotten:  forgotten{recount: signal(), named: make(map[string]bool)},
 		holding:    holding{held: make(map[string]*live), slots: make(map[int64][]*live), each: task.MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
 		census:     census{counts: recent.Of[Census]{Limit: countTimeout}},

@@ -54,6 +54,9 @@ func (n *Node) keepSettings() time.Duration {
 	if n.alone { // they change only here, and only the time is stored with them
 		return timeEvery
 	}
+	if n.isIdle() {
+		return restEvery
+	}
 	return settingsEvery
 }
 

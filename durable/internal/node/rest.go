@@ -3,9 +3,12 @@
 package node
 
 import (
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
@@ -19,6 +22,77 @@ import (
 type rest struct {
 	waker engine.Waker // nil if the engine does not wake its node
 	asked bool         // the node has asked to be woken, and has found nothing to do just before
+
+	hearing
+}
+
+// A hearing is what a node knows of the signals of its engine; see [engine.Listener].
+type hearing struct {
+	unheard atomic.Pointer[error] // why the node hears no signals; nil if it does
+	signals chan struct{}         // signals that there may be tasks to claim
+	deaf    time.Duration         // how long no further signal was heeded after the last one; owned by the goroutine that heeds them
+	had     uint64                // tasks claimed until then; owned by the same goroutine
+}
+
+const (
+	// A node that hears signals looks for tasks every restEvery if it has nothing to do. It then also reads the settings
+	// so often.
+	restEvery = time.Second
+
+	// After a signal a node claims, and heeds no other for deafLeast. If it has claimed nothing since the signal before,
+	// because other nodes were quicker, it heeds none for twice the last time, up to deafMost. So of many idle nodes few
+	// claim for one task.
+	deafLeast = 50 * time.Millisecond
+	deafMost  = 10 * time.Second
+)
+
+var errNoSignals = errors.New("durable: the engine sends no signals")
+
+// listen makes the node hear its engine's signals.
+func (n *Node) listen() {
+	n.hears(errNoSignals)
+	if l, ok := n.engine.(engine.Listener); ok && !n.client {
+		n.helper.Go(func() { l.Listen(n.life, n.signals, n.hears) })
+		n.deaf = deafLeast
+		n.keep(restMost, n.signals, n.heed)
+	}
+}
+
+// hears records why the node hears no signals, or nil if it hears them.
+func (n *Node) hears(not error) {
+	if not == nil {
+		n.unheard.Store(nil)
+		return
+	}
+	n.unheard.Store(&not)
+}
+
+// Unheard returns why the node hears no signals, or nil if it does.
+func (n *Node) Unheard() error {
+	if err := n.unheard.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// heed claims after a signal. It returns how long to wait before the next call.
+func (n *Node) heed() time.Duration {
+	call(n.wake)
+	_ = clock.PauseFor(n.life, deafLeast)
+	claimed := n.count.claimed.Load()
+	if n.deaf = min(2*n.deaf, deafMost); claimed > n.had {
+		n.deaf = deafLeast
+	}
+	n.had = claimed
+	_ = clock.PauseFor(n.life, n.deaf-deafLeast)
+	return restMost
+}
+
+// isIdle reports whether the node hears signals, and holds no task.
+func (n *Node) isIdle() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.held) == 0 && n.unheard.Load() == nil
 }
 
 // restMost is the longest rest. It bounds the tasks whose due times wake the node.
@@ -32,7 +106,10 @@ func (n *Node) claim() time.Duration {
 		pause = n.askToBeWoken()
 	}
 	again, whole := n.claimAll()
-	if r.waker == nil || !whole || again < claimEvery || !n.CaughtUp() {
+	switch done := whole && again == claimEvery && n.CaughtUp(); {
+	case done && n.Unheard() == nil:
+		return restEvery
+	case !done || r.waker == nil:
 		r.asked = false
 		return again
 	}

@@ -38,7 +38,7 @@ func (n *Node) right(ctx context.Context) (all bool, err error) {
 			over.Pass(v.Rec)
 			switch {
 			case v.Rec.Righted(now) == v.Rec:
-			case v.Running:
+			case v.Confirmed:
 				all = false
 			default:
 				page = append(page, v)

@@ -260,7 +260,7 @@ func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 			if !strings.HasPrefix(v.Rec.Key, c.Prefix) {
 				break
 			}
-			if exist[v.Rec.Key] = (existing{v.Rec, v.Running, v.Revision, v.Starts > 0}); len(exist) > MaxSet {
+			if exist[v.Rec.Key] = (existing{v.Rec, v.Confirmed, v.Revision, v.Starts > 0}); len(exist) > MaxSet {
 				return true, tooManyTasks(c.Prefix)
 			}
 		}

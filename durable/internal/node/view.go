@@ -15,12 +15,13 @@ import (
 
 // A View is a task in the result of a look-up.
 type View struct {
-	Rec      *task.Record
-	Running  bool
-	Starts   int    // as in engine.Stored
-	Started  int64  // when the running handler was called, or its start was confirmed; 0 if unknown
-	Node     string // the node that holds the task; empty if the task is free
-	Revision int64  // the record's revision in the engine
+	Rec       *task.Record
+	Confirmed bool   // the start of its run is confirmed, so its handler may have been called
+	Running   bool   // and the run is due
+	Starts    int    // as in engine.Stored
+	Started   int64  // when the running handler was called, or could be; 0 if unknown
+	Node      string // the node that holds the task; empty if the task is free
+	Revision  int64  // the record's revision in the engine
 
 	Wait time.Duration // as in engine.Stored
 }
