@@ -307,8 +307,8 @@ func TestScheduler_engineAway(t *testing.T) {
 		h := Handler([]Source{Scheduler("tasks", s, nil)})
 		put(t, s, many(3, "ok", "ok", time.Hour)...)
 		time.Sleep(10 * time.Second)
-		if got := stateOf(t, h); !got.Health.Well {
-			t.Errorf("at first the health is %+v", got.Health)
+		if got := stateOf(t, h); !got.Health.Well || !strings.Contains(got.Unheard, "sends no signals") {
+			t.Errorf("at first the health is %+v, and the node hears no signals because %q", got.Health, got.Unheard)
 		}
 		for _, c := range []struct {
 			what          string
@@ -333,8 +333,8 @@ func TestScheduler_engineAway(t *testing.T) {
 			if k := said(got.Health); len(k) == 0 || k[0] != health.EngineAway || got.Health.Findings[0].Since == nil {
 				t.Errorf("%s: the health is %+v", c.what, got.Health)
 			}
-			if len(got.Nodes) != 1 || got.Nodes[0].Left != nil {
-				t.Errorf("%s: what is left of the lease is known: %+v", c.what, got.Nodes)
+			if len(got.Nodes) != 1 || got.Nodes[0].Left != nil || got.Unheard != "" {
+				t.Errorf("%s: what is left of the lease is known: %+v; %q", c.what, got.Nodes, got.Unheard)
 			}
 			link.SetFaults(nil)
 			time.Sleep(questionTime + 2*time.Second)

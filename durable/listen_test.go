@@ -17,7 +17,7 @@ import (
 )
 
 // A listening is the method Listen of an engine.
-type listening func(ctx context.Context, wake chan<- struct{}, heard func(error))
+type listening func(ctx context.Context, wake func(freed bool), heard func(error))
 
 // A signaller is an engine with signals, which counts claims and reads of the settings.
 type signaller struct {
@@ -26,7 +26,7 @@ type signaller struct {
 	claims atomic.Int64
 }
 
-func (s *signaller) Listen(ctx context.Context, wake chan<- struct{}, heard func(error)) {
+func (s *signaller) Listen(ctx context.Context, wake func(freed bool), heard func(error)) {
 	s.listen(ctx, wake, heard)
 }
 
@@ -67,15 +67,12 @@ func claimsOf(all []*signaller) (n int64) {
 
 // hears is a Listen that hears signals from the channel.
 func hears(signals <-chan struct{}) listening {
-	return func(ctx context.Context, wake chan<- struct{}, heard func(error)) {
+	return func(ctx context.Context, wake func(freed bool), heard func(error)) {
 		heard(nil)
 		for {
 			select {
 			case <-signals:
-				select {
-				case wake <- struct{}{}:
-				default:
-				}
+				wake(false)
 			case <-ctx.Done():
 				return
 			}
@@ -88,7 +85,7 @@ func hears(signals <-chan struct{}) listening {
 func TestListen_nodesRestUntilASignal(t *testing.T) {
 	var signals chan struct{}
 	var broken chan error
-	listen := func(ctx context.Context, wake chan<- struct{}, heard func(error)) {
+	listen := func(ctx context.Context, wake func(freed bool), heard func(error)) {
 		part, cancel := context.WithCancel(ctx)
 		go func() {
 			select {
@@ -138,14 +135,11 @@ func TestListen_nodesRestUntilASignal(t *testing.T) {
 
 // Whatever the signals do, every task runs once and soon, no pause is overlooked, and the number of claims has a bound.
 func TestListen_signalsThatLie(t *testing.T) {
-	always := func(every time.Duration) listening {
-		return func(ctx context.Context, wake chan<- struct{}, heard func(error)) {
+	always := func(every time.Duration, freed bool) listening {
+		return func(ctx context.Context, wake func(freed bool), heard func(error)) {
 			heard(nil)
 			for ctx.Err() == nil {
-				select {
-				case wake <- struct{}{}:
-				default:
-				}
+				wake(freed)
 				time.Sleep(every)
 			}
 		}
@@ -155,10 +149,11 @@ func TestListen_signalsThatLie(t *testing.T) {
 		most   int64 // claims of two nodes in ten seconds with nothing to do
 	}{
 		"never":           {hears(nil), 2 * 11},
-		"all the time":    {always(time.Millisecond), 2 * 2 * 11},
-		"now and then":    {always(300 * time.Millisecond), 2 * 2 * 11},
-		"heard and not":   {func(ctx context.Context, _ chan<- struct{}, heard func(error)) { flicker(ctx, heard) }, 2 * 105},
-		"none is offered": {func(context.Context, chan<- struct{}, func(error)) {}, 2 * 105},
+		"all the time":    {always(time.Millisecond, false), 2 * 2 * 11},
+		"now and then":    {always(300*time.Millisecond, false), 2 * 2 * 11},
+		"freed for ever":  {always(time.Millisecond, true), 2 * 210},
+		"heard and not":   {func(ctx context.Context, _ func(bool), heard func(error)) { flicker(ctx, heard) }, 2 * 105},
+		"none is offered": {func(context.Context, func(bool), func(error)) {}, 2 * 105},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onSignals(t, 2, func() listening { return c.listen }, func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler) {
@@ -196,7 +191,7 @@ func TestListen_signalsThatLie(t *testing.T) {
 	}
 }
 
-// flicker tells a node again and again that it hears signals, and that it does not.
+// flicker says again and again that a node hears signals, and that it does not.
 func flicker(ctx context.Context, heard func(error)) {
 	for ctx.Err() == nil {
 		heard(nil)
@@ -206,7 +201,7 @@ func flicker(ctx context.Context, heard func(error)) {
 	}
 }
 
-// All nodes hear a signal, and one of them gets the task. The others heed fewer signals, so many idle nodes do not all claim for
+// All nodes hear a signal, and one of them gets the task. The others heed fewer signals, so idle nodes do not all claim for
 // each task.
 func TestListen_manyIdleNodes(t *testing.T) {
 	const nodes, seconds = 10, 30

@@ -57,6 +57,10 @@ var measurements = map[string]measurement{
 	"remove":    measureRemoves,
 	"sustained": measureSustained,
 	"seldom":    measureSeldom,
+	limitedCase: measureLimited,
+	"at-once":   measureAtOnce,
+	repeatsCase: measureRepeats,
+	tenCase:     measureTen,
 	"idle":      measureIdle,
 	"burst":     measureBurst,
 	"take-over": measureTakeOver,
@@ -67,9 +71,12 @@ var measurements = map[string]measurement{
 	tenMillion:  measureMany,
 }
 
+// oursAlone are the cases that are measured only for durable/postgres.
+var oursAlone = []string{limitedCase, repeatsCase, tenCase, historyCase, tenMillion}
+
 func caseNames() []string {
 	return []string{
-		"add-64", "add-1024", "add-batch", "remove", "sustained", "seldom", "idle", "burst", "take-over", "tx", "claim", "held", historyCase, tenMillion,
+		"add-64", "add-1024", "add-batch", "remove", "sustained", "seldom", limitedCase, repeatsCase, "at-once", "idle", tenCase, "burst", "take-over", "tx", "claim", "held", historyCase, tenMillion,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func compare(cases, peers string, n int, quick bool, out, profile string) error 
 	if err != nil {
 		return err
 	}
-	samples := rounds.Measure(n, wantCases, wantPeers, func(c, p string) bool { return p == ours || c != tenMillion && c != historyCase },
+	samples := rounds.Measure(n, wantCases, wantPeers, func(c, p string) bool { return p == ours || !slices.Contains(oursAlone, c) },
 		func(c, p string) rounds.Sample { return measureInChild(c, p, quick, profile) })
 	found := summarize(samples)
 	text := report(observe(), found, sizesOf(quick))

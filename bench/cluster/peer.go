@@ -22,7 +22,7 @@ var peerNames = []string{ours, riverName, polledName}
 
 var peers = map[string]peer{
 	ours: oursPeer{}, riverName: riverPeer{}, polledName: polled{},
-	"keeps": oursPeer{options: keeps}, "kinds": oursPeer{kinds: slowKinds}, "kinds keep": oursPeer{slowKinds, keeps},
+	limitedCase: oursPeer{options: limited}, "keeps": oursPeer{options: keeps}, "kinds": oursPeer{kinds: slowKinds}, "kinds keep": oursPeer{slowKinds, keeps},
 }
 
 // A peer runs tasks later, on nodes over one PostgreSQL.

@@ -49,6 +49,30 @@ func sections(size sizes) []section {
 			"seldom", "Fewer runs", fmt.Sprintf("%d tasks fall due in a second. All else is as in the table before.", seldomRate), loads,
 		},
 		{
+			limitedCase, "Fewer runs of a kind with a limit", fmt.Sprintf("The same tasks, of a kind with WithClusterConcurrency(%d), which they never reach.",
+				clusterLimit), loads,
+		},
+		{
+			repeatsCase, "Repeating tasks", fmt.Sprintf("%d tasks that repeat each second, over two nodes, for %s.", repeating, size.sustain),
+			[]column{{"CPU of PostgreSQL, µs a run", "server_us"}, {"transactions a run", "commits"}, {"CPU of the nodes, µs a run", "nodes_us"}},
+		},
+		{
+			"at-once", "Tasks of a client, due at once", fmt.Sprintf("A client adds %d tasks a second to run at once, %d at a time, then as many "+
+				"one by one, and then %d a second one by one, each for %s. Two nodes run them. The time is from before the add to the start.",
+				seldomRate, batchAtOnce, restRate, size.sustain),
+			[]column{
+				{"batches: p50, ms", "batch_p50_ms"}, {"p99, ms", "batch_p99_ms"}, {"CPU of PostgreSQL, µs a task", "batch_server_us"},
+				{"one by one: p50, ms", "one_p50_ms"}, {"p99, ms", "one_p99_ms"}, {"CPU of PostgreSQL, µs a task", "one_server_us"},
+				{"from rest: p50, ms", "rest_p50_ms"}, {"p99, ms", "rest_p99_ms"}, {"CPU of PostgreSQL, µs a task", "rest_server_us"},
+				{"lost", "one_lost"}, {"run again", "one_duplicates"},
+			},
+		},
+		{
+			tenCase, "Ten nodes and a task a second", "A client adds a task a second to run at once, and ten nodes have nothing else to do. The " +
+				"statements of a task are those beyond the statements of the same nodes without tasks.",
+			[]column{{"statements a task", "statements"}, {"without tasks, a second", "idle"}},
+		},
+		{
 			"idle", "Nothing to do", fmt.Sprintf("Three nodes for %s, with %s far tasks in the table: CPU in percent of a core, and "+
 				"transactions a second. An add is from one caller. The last columns are the same under a transaction that was "+
 				"forgotten, after %s renewals of the lease of each node.", size.idle, rounds.Thousands(size.live),

@@ -71,10 +71,10 @@ type Waker interface {
 // tasks once a second, in place of ten times. No promise depends on a signal: it may be lost, come late or early, or mean
 // nothing.
 type Listener interface {
-	// Listen sends a value to wake, unless it is full, after a task has become free that is due within SignalAhead. It calls
-	// heard with nil when it hears signals, and with the reason when it does not. It returns when ctx is done, or if it can
-	// hear none.
-	Listen(ctx context.Context, wake chan<- struct{}, heard func(error))
+	// Listen calls wake after a task has become free that is due within SignalAhead. freed is set if a member has left, was
+	// reaped or has released tasks, which may be many. Listen calls heard with nil when it hears signals, and with the reason
+	// when it does not. It returns when ctx is done, or if it can hear none.
+	Listen(ctx context.Context, wake func(freed bool), heard func(error))
 }
 
 // SignalAhead is how long before a free task is due a [Listener] sends a signal. It exceeds the second after which a node

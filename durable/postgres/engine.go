@@ -34,6 +34,7 @@ type Engine struct {
 	verbs   *pgxpool.Pool // for commits and reads
 	control *pgxpool.Pool // for claims, starts and leases, which must not wait for commits and reads
 
+	freed   atomic.Bool           // the signal is about tasks that a member has held
 	signals chan struct{}         // full while a signal is to be sent
 	silence func()                // ends keepSignalling
 	unheard atomic.Pointer[error] // why a node does not hear signals; nil if all do

@@ -31,7 +31,7 @@ var (
 
 // Listen implements engine.Listener with LISTEN, on a connection that does not count for [WithConnections]. A pooler may not
 // support it, so it is used on direct connections only.
-func (e *Engine) Listen(ctx context.Context, wake chan<- struct{}, heard func(error)) {
+func (e *Engine) Listen(ctx context.Context, wake func(freed bool), heard func(error)) {
 	tell := func(err error) {
 		if heard(err); err == nil {
 			e.unheard.Store(nil)
@@ -54,7 +54,7 @@ func (e *Engine) Listen(ctx context.Context, wake chan<- struct{}, heard func(er
 }
 
 // listen listens until the connection fails.
-func (e *Engine) listen(ctx context.Context, wake chan<- struct{}, heard func(error)) error {
+func (e *Engine) listen(ctx context.Context, wake func(freed bool), heard func(error)) error {
 	c, err := e.control.Acquire(ctx)
 	if err != nil {
 		return explain("listen", err)
@@ -65,24 +65,20 @@ func (e *Engine) listen(ctx context.Context, wake chan<- struct{}, heard func(er
 		return explain("listen", err)
 	}
 	heard(nil)
+	wake(true) // there may be earlier commits
 	for {
-		select {
-		case wake <- struct{}{}: // also for what was committed before
-		default:
+		quiet, cancel := context.WithTimeout(ctx, checkEvery)
+		signal, err := conn.WaitForNotification(quiet)
+		cancel()
+		switch {
+		case err == nil:
+			wake(signal.Payload == freedSignal)
+			continue
+		case ctx.Err() == nil && !conn.IsClosed():
+			err = check(ctx, conn)
 		}
-		for {
-			quiet, cancel := context.WithTimeout(ctx, checkEvery)
-			_, err := conn.WaitForNotification(quiet)
-			cancel()
-			if err == nil {
-				break
-			}
-			if ctx.Err() != nil || conn.IsClosed() {
-				return explain("listen", err)
-			}
-			if err := check(ctx, conn); err != nil {
-				return explain("listen", err)
-			}
+		if err != nil {
+			return explain("listen", err)
 		}
 	}
 }
@@ -94,8 +90,14 @@ func check(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
-// signal makes the nodes that listen look for tasks, soon.
-func (e *Engine) signal() {
+// freedSignal is the payload of a signal about tasks that a member has held.
+const freedSignal = "freed"
+
+// signal makes the nodes that listen look for tasks, soon. freed is as in engine.Listener.
+func (e *Engine) signal(freed bool) {
+	if freed {
+		e.freed.Store(true)
+	}
 	select {
 	case e.signals <- struct{}{}:
 	default:
@@ -112,7 +114,7 @@ func (e *Engine) signalSoon(batches []engine.Batch, results []engine.Result) {
 		for j, written := range r.Written {
 			w := batches[i][j]
 			if !w.Note && w.Data != nil && !written.Held && w.Due <= max(until, w.Now+int64(engine.SignalAhead)) {
-				e.signal()
+				e.signal(false)
 				return
 			}
 		}
@@ -137,8 +139,12 @@ func (e *Engine) keepSignalling(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		payload := ""
+		if e.freed.Swap(false) {
+			payload = freedSignal
+		}
 		call, cancel := context.WithTimeout(ctx, signalTimeout)
-		_, _ = e.control.Exec(call, e.sql.notify)
+		_, _ = e.control.Exec(call, e.sql.notify, payload)
 		cancel()
 		if clock.PauseFor(ctx, signalEvery) != nil {
 			return

@@ -123,7 +123,7 @@ func unheard(s *durable.Scheduler, e *postgres.Engine, want string) func() error
 	}
 }
 
-// A node hears signals, and says so. If its connection is lost, it says why, tasks run all the same, and it hears signals again
+// A node hears signals, and says so. If its connection is lost, it says why, tasks still run, and it hears signals again
 // on another connection. With an option it hears none.
 func TestListen_connectionThatIsLost(t *testing.T) {
 	const name = "listening"
@@ -173,7 +173,7 @@ func TestListen_behindAPooler(t *testing.T) {
 	check(t, err)
 	defer e.Close()
 	var why error
-	e.Listen(t.Context(), make(chan struct{}, 1), func(err error) { why = err })
+	e.Listen(t.Context(), func(bool) {}, func(err error) { why = err })
 	if why == nil || !strings.Contains(why.Error(), "pooler") {
 		t.Errorf("behind a pooler the node says %v", why)
 	}

@@ -98,7 +98,7 @@ func gone(id engine.MemberID) error {
 func (e *Engine) Leave(ctx context.Context, by engine.MemberID) error {
 	_, err := e.end(ctx, e.batch(), e.sql.markLeft, int64(by))
 	if err == nil {
-		e.signal()
+		e.signal(true)
 	}
 	return explain("leave", err)
 }
@@ -115,7 +115,7 @@ func (e *Engine) Reap(ctx context.Context) (names []string, err error) {
 	b.Queue(e.sql.cutLeases)
 	names, err = e.end(ctx, b, e.sql.markDead)
 	if len(names) > 0 {
-		e.signal()
+		e.signal(true)
 	}
 	return names, explain("reap", err)
 }
@@ -342,7 +342,7 @@ func (e *Engine) Release(ctx context.Context, by engine.MemberID, claims []engin
 	e.queueStatus(b, by, &s)
 	_, err := e.as(ctx, by, "release", b, &s)
 	if err == nil {
-		e.signal()
+		e.signal(true)
 	}
 	return err
 }

@@ -168,11 +168,13 @@ func setSQL() string {
 
 func (c config) statements() statements {
 	sql := c.statement
-	signal := "pg_catalog.pg_notify(" + quote(c.schema) + ", '')" // the channel has the name of the schema
+	signal := func(payload string) string { // the channel has the name of the schema
+		return "pg_catalog.pg_notify(" + quote(c.schema) + ", " + payload + ")"
+	}
 	return statements{
 		listen:   "LISTEN " + pgx.Identifier{c.schema}.Sanitize(),
-		notify:   "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), " + signal, // need not reach the disk
-		notifyTx: "SELECT " + signal + "::text",
+		notify:   "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), " + signal("$1::text"), // need not reach the disk
+		notifyTx: "SELECT " + signal("''") + "::text",
 
 		set:            setSQL(), // for one transaction, so that it works behind a pooler
 		setLockTimeout: fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds()),

@@ -308,6 +308,9 @@ func (n *Node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 	}
 	n.heard(asked, got.Now)
 	n.count.claimed.Add(uint64(len(got.Tasks)))
+	if len(got.Tasks) > 0 {
+		call(n.alert)
+	}
 	n.take(t, got.Tasks, over)
 	return got, true
 }

@@ -85,7 +85,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 		engine: e, wheel: wheel, kinds: kinds, cfg: cfg, report: Reporter{log: cfg.Log}, clock: clock.New(cfg.Clocks),
 		lifetimes:  lifetimes{wake: signal(), coming: signal(), behind: signal(), hire: signal(), look: signal(), reread: signal()},
 		membership: membership{joining: signal(), fair: math.MaxInt},
-		rest:       rest{hearing: hearing{signals: signal()}},
+		rest:       rest{hearing: hearing{signals: signal(), alert: signal()}},
 		forgotten:  forgotten{recount: signal(), named: make(map[string]bool)},
 		holding:    holding{held: make(map[string]*live), slots: make(map[int64][]*live), each: task.MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
 		census:     census{counts: recent.Of[Census]{Limit: countTimeout}},
@@ -103,5 +103,6 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 	n.starts = lane.New(min(fewWait, cfg.PoolSize), splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, queue, n.wake)
 	n.free.Store(engine.None)
+	n.hears(errNoSignals) // until it listens
 	return n
 }

@@ -30,8 +30,8 @@ type rest struct {
 type hearing struct {
 	unheard atomic.Pointer[error] // why the node hears no signals; nil if it does
 	signals chan struct{}         // signals that there may be tasks to claim
+	alert   chan struct{}         // signals that the node has claimed tasks, or that tasks of a node were freed
 	deaf    time.Duration         // how long no further signal was heeded after the last one; owned by the goroutine that heeds them
-	had     uint64                // tasks claimed until then; owned by the same goroutine
 }
 
 const (
@@ -39,8 +39,8 @@ const (
 	// so often.
 	restEvery = time.Second
 
-	// After a signal a node claims, and heeds no other for deafLeast. If it has claimed nothing since the signal before,
-	// because other nodes were quicker, it heeds none for twice the last time, up to deafMost. So of many idle nodes few
+	// After a signal a node claims, and heeds no other for deafLeast. If it then has claimed nothing, because other nodes
+	// were quicker, it heeds none for twice the last time, up to deafMost, or until it is alert. So of many idle nodes few
 	// claim for one task.
 	deafLeast = 50 * time.Millisecond
 	deafMost  = 10 * time.Second
@@ -50,9 +50,8 @@ var errNoSignals = errors.New("durable: the engine sends no signals")
 
 // listen makes the node hear its engine's signals.
 func (n *Node) listen() {
-	n.hears(errNoSignals)
 	if l, ok := n.engine.(engine.Listener); ok && !n.client {
-		n.helper.Go(func() { l.Listen(n.life, n.signals, n.hears) })
+		n.helper.Go(func() { l.Listen(n.life, n.hear, n.hears) })
 		n.deaf = deafLeast
 		n.keep(restMost, n.signals, n.heed)
 	}
@@ -75,16 +74,25 @@ func (n *Node) Unheard() error {
 	return nil
 }
 
+// hear is called at a signal. freed says that tasks of a node were freed.
+func (n *Node) hear(freed bool) {
+	if freed {
+		call(n.alert)
+	}
+	call(n.signals)
+}
+
 // heed claims after a signal. It returns how long to wait before the next call.
 func (n *Node) heed() time.Duration {
 	call(n.wake)
 	_ = clock.PauseFor(n.life, deafLeast)
-	claimed := n.count.claimed.Load()
-	if n.deaf = min(2*n.deaf, deafMost); claimed > n.had {
+	n.deaf = min(2*n.deaf, deafMost)
+	select {
+	case <-n.alert:
 		n.deaf = deafLeast
+	case <-time.After(n.deaf - deafLeast):
+	case <-n.life.Done():
 	}
-	n.had = claimed
-	_ = clock.PauseFor(n.life, n.deaf-deafLeast)
 	return restMost
 }
 

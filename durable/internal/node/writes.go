@@ -319,6 +319,9 @@ func (n *Node) settle(t *term, c *change, written []engine.Written) {
 		case w.Data == nil && c.before != nil && c.before[i] == old,
 			w.Data != nil && old.claim.revision < written[i].Revision:
 			n.dropLocked(old)
+		case w.Data == nil: // it is of a later task, or the end of a run was committed at the same time, just before
+			n.doubt = true
+			n.attend()
 		}
 	}
 }
