@@ -155,7 +155,7 @@ func (l load) asked(do func() error, count func() (float64, error)) (figures, er
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(statsLate) // the counts of transactions are late, and those of this time are few beside the others
+	time.Sleep(statsLate) // the counts of transactions are late, and nodes make few more in this time
 	commitsAfter, err := commitsOf(l.s.URL())
 	n := after - before
 	return figures{
@@ -164,8 +164,8 @@ func (l load) asked(do func() error, count func() (float64, error)) (figures, er
 	}, err
 }
 
-// measureTen counts the statements of ten nodes and a client for each task, of which the client adds one a second. Those of the
-// same nodes without tasks are left out.
+// measureTen counts the statements of ten nodes and a client for each task, of which the client adds one a second. It leaves out
+// the statements of the same nodes without tasks.
 func measureTen(p peer, name string, size sizes) (figures, error) {
 	return withServer(p, func(s *pgtest.Server) (_ figures, err error) {
 		c, err := p.open(context.Background(), s.URL())
@@ -217,7 +217,7 @@ func measureTen(p peer, name string, size sizes) (figures, error) {
 	}, "shared_preload_libraries=pg_stat_statements")
 }
 
-// statementsOf returns how many statements the server has run, but for those that begin and end transactions.
+// statementsOf returns how many statements the server has run, but for the BEGINs and COMMITs.
 func statementsOf(url string) (n float64, err error) {
 	conn, err := pgx.Connect(context.Background(), url)
 	if err != nil {

@@ -69,7 +69,7 @@ func sections(size sizes) []section {
 		},
 		{
 			tenCase, "Ten nodes and a task a second", "A client adds a task a second to run at once, and ten nodes have nothing else to do. The " +
-				"statements of a task are those beyond the statements of the same nodes without tasks.",
+				"statements of the same nodes without tasks are left out.",
 			[]column{{"statements a task", "statements"}, {"without tasks, a second", "idle"}},
 		},
 		{
