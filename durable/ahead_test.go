@@ -4,7 +4,9 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ type aheadEngine struct {
 	calls, starts atomic.Int64
 	took          time.Duration
 	confirmed     func()
+	answer        func(claims []engine.Claim) error
 }
 
 func (e *aheadEngine) Confirm(ctx context.Context, by engine.MemberID, claims []engine.Claim, within time.Duration) ([]bool, int64, error) {
@@ -33,6 +36,11 @@ func (e *aheadEngine) Confirm(ctx context.Context, by engine.MemberID, claims []
 	time.Sleep(e.took)
 	if e.confirmed != nil {
 		e.confirmed()
+	}
+	if e.answer != nil {
+		if err := e.answer(claims); err != nil {
+			return nil, 0, err
+		}
 	}
 	return held, now, err
 }
@@ -230,4 +238,78 @@ func TestAhead_confirmationThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// D5. A start that was confirmed ahead is no attempt if the node is shut down before the run begins.
+func TestAhead_shutdown_isNoAttempt(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		k.Nodes[1].Start()
+		k.Handle("once", ok, durable.WithRetry(1, sec, sec))
+		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "once", Delay: sec / 2})
+		k.After(sec/2 - aheadLead + 5*time.Millisecond)
+		if n := e.starts.Load(); n != 1 {
+			t.Fatalf("%d starts are confirmed ahead", n)
+		}
+		k.Must(k.Nodes[0].Shutdown(ctx))
+		if calls := k.RunsAfter(5 * sec); len(calls) != 1 || calls[0].Attempt != 1 {
+			t.Errorf("the runs are %v", calls)
+		}
+	})
+}
+
+// D2. Of two confirmations of a start the later one may bound the run to a shorter time, and the answer to the earlier one may come
+// after it. A verb waits for both.
+func TestD2_twoConfirmations_theLongerOneCounts(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		took := map[string][]time.Duration{"slow": {300 * time.Millisecond}, "k": {80 * time.Millisecond, 0}}
+		e.took = 0
+		lost := false
+		e.answer = func(claims []engine.Claim) (err error) {
+			key := claims[0].Key
+			if all := took[key]; len(all) > 0 {
+				took[key] = all[1:]
+				if lost = key == "k" && len(all) == 1; lost {
+					err = errors.New("the answer is lost")
+				}
+				time.Sleep(all[0])
+			}
+			return err
+		}
+		k.Nodes[0].Add(durable.Task{Key: "slow", Kind: "note", Delay: 200 * time.Millisecond})
+		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: 550 * time.Millisecond})
+		k.After(530 * time.Millisecond)
+		k.Nodes[0].Add(durable.Task{Key: "quick", Kind: "note"})
+		k.After(124 * time.Millisecond)
+		k.Must(k.Nodes[1].RemoveTask(ctx, "k"))
+		returned := time.Since(k.Begin)
+		for _, c := range k.RunsAfter(2 * sec) {
+			if c.Key == "k" && c.At > returned {
+				t.Errorf("the run begins %v after the removal has returned", c.At-returned)
+			}
+		}
+		if !lost {
+			t.Error("no answer was lost")
+		}
+	})
+}
+
+// A task that was replaced is not kept until its slot.
+func TestAhead_replacedTasks_takeNoMemory(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		heap := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := heap()
+		payload := make([]byte, durable.MaxPayload)
+		for range 100 {
+			k.Must(k.Nodes[0].SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: 3 * sec / 2, Payload: payload}))
+			k.After(2 * time.Millisecond) // the wheel has forgotten the task before
+		}
+		if more := heap() - before; more > 30*durable.MaxPayload {
+			t.Errorf("one task takes %d MiB", more>>20)
+		}
+	})
 }

@@ -768,3 +768,36 @@ func TestNode_repeatingTasks_stay(t *testing.T) {
 		share("one has left", tasks/2*30/8)
 	})
 }
+
+// A node lets go of tasks that repeat each second when another one joins. A single task stays with its node.
+func TestNode_repeatingTasks_areShared(t *testing.T) {
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+		for i := range 100 {
+			k.Nodes[0].Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec + time.Duration(i)*5*time.Millisecond,
+				Interval: sec, Times: durable.Forever})
+		}
+		k.After(3 * sec)
+		k.Join(nil).Start()
+		k.After(30 * sec)
+		k.Runs()
+		nodes := make(map[string]int)
+		for _, c := range k.RunsAfter(30 * sec) {
+			nodes[c.Node]++
+		}
+		if nodes["node 1"] < 900 || nodes["node 2"] < 900 {
+			t.Errorf("of 3,000 runs each node should have half, and they are %v", nodes)
+		}
+	})
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		k.Nodes[0].Add(durable.Task{Key: "one", Kind: "note", Delay: sec, Interval: 5 * sec / 2, Times: durable.Forever})
+		k.After(20 * sec)
+		k.Runs()
+		nodes := make(map[string]int)
+		for _, c := range k.RunsAfter(100 * sec) {
+			nodes[c.Node]++
+		}
+		if len(nodes) != 1 {
+			t.Errorf("a single task moves from node to node: %v", nodes)
+		}
+	})
+}

@@ -109,7 +109,7 @@ type Engine interface {
 	// then on.
 	//
 	// A run begins within the given time of its confirmation, or not at all. Until that time is over, others must expect
-	// the run to begin, see [Written].Wait.
+	// the run to begin, see [Written].Wait. A second confirmation with a shorter time does not end the first one's.
 	//
 	// Once RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim, within time.Duration) (held []bool, now int64, err error)

@@ -70,6 +70,9 @@ func mayBegin(s *subject) {
 	}
 	mine := s.claimAll(a)
 	confirmed(a, append(mine[:6:6], mine[8:]...)...)
+	if held, _, err := s.Confirm(s.ctx, a, []engine.Claim{claimOf(mine[2])}, 1); err != nil || !held[0] {
+		s.t.Fatalf("confirmed again are %v, %v", held, err)
+	}
 	key := func(i int) string { return mine[i].Key }
 	begun := func(i int, w engine.Write) engine.Write {
 		w.Begun = mine[i].Revision
@@ -80,7 +83,7 @@ func mayBegin(s *subject) {
 	waits("a removal of its member, which may not have begun it", s.write(a, remove(key(8))), true)
 	waits("a write of its member, of another revision", s.write(a, begun(8, put(key(9), 1, engine.Always))), true)
 	waits("a removal with the revision of another member", s.write(b, begun(9, remove(key(9)))), true)
-	waits("a removal", s.write(b, remove(key(2))), true)
+	waits("a removal of one that was confirmed again for a shorter time", s.write(b, remove(key(2))), true)
 	waits("a removal by no member", s.write(0, unchanged(remove(key(3)), mine[3].Revision)), true)
 	waits("a write to a task that was not confirmed", s.write(b, held(put(key(6), 1, engine.Always))), false)
 	waits("a removal of one", s.write(b, remove(key(7))), false)

@@ -42,9 +42,9 @@ func (e *Engine) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	if len(batches) == 1 && results[0].Busy {
 		err = g.wait(ctx)
 	}
+	e.signalSoon(batches, results)
 	switch {
 	case err == nil:
-		e.signalSoon(batches, results)
 		return results, nil
 	case !g.some && notDone(err):
 		return nil, fmt.Errorf("%w: %w", engine.ErrNotDone, explain("commit", err))

@@ -71,6 +71,7 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	if err != nil {
 		return nil, err
 	}
+	cfg.ConnConfig.OnNotification = nil // it would get the signals
 	server := new(primary)
 	validate := cfg.ConnConfig.ValidateConnect
 	cfg.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {

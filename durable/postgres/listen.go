@@ -17,11 +17,14 @@ const (
 	// signalEvery bounds the signals of a process. Each of them wakes every backend of the database that listens.
 	signalEvery = 50 * time.Millisecond
 
-	// A connection that has brought no signal for checkEvery is checked, which may take signalTimeout. After a failure it is
+	// signalTimeout is how long a signal may take. Close waits for the last one.
+	signalTimeout = time.Second
+
+	// A connection that has brought no signal for checkEvery is checked, which may take checkTimeout. After a failure it is
 	// replaced, listenAgain later.
-	checkEvery    = 30 * time.Second
-	listenAgain   = time.Second
-	signalTimeout = 5 * time.Second
+	checkEvery   = 30 * time.Second
+	checkTimeout = 5 * time.Second
+	listenAgain  = time.Second
 )
 
 var (
@@ -83,11 +86,16 @@ func (e *Engine) listen(ctx context.Context, wake func(freed bool), heard func(e
 	}
 }
 
-// check reports whether the server answers on the connection.
+// check returns an error unless the server answers on the connection, and is still a primary.
 func check(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	return conn.Ping(ctx)
+	var standby bool
+	err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()", pgx.QueryExecModeSimpleProtocol).Scan(&standby)
+	if err == nil && standby {
+		return errors.New("postgres: the server is in recovery")
+	}
+	return err
 }
 
 // freedSignal is the payload of a signal about tasks that a member has held.
@@ -113,9 +121,12 @@ func (e *Engine) signalSoon(batches []engine.Batch, results []engine.Result) {
 	for i, r := range results {
 		for j, written := range r.Written {
 			w := batches[i][j]
-			if !w.Note && w.Data != nil && !written.Held && w.Due <= max(until, w.Now+int64(engine.SignalAhead)) {
+			switch {
+			case w.Note || w.Data == nil || written.Held || w.Due > max(until, w.Now+int64(engine.SignalAhead)):
+			case written.Wait > 0: // until then no node can claim it
+				time.AfterFunc(written.Wait, func() { e.signal(true) })
+			default:
 				e.signal(false)
-				return
 			}
 		}
 	}
@@ -131,23 +142,30 @@ func (e *Engine) signalTx(ctx context.Context, tx Tx, due, now int64) error {
 	return err
 }
 
-// keepSignalling sends signals until ctx is done. A signal that is lost costs the nodes a second.
+// keepSignalling sends signals until ctx is done, and then the last one. A signal that is lost costs the nodes a second.
 func (e *Engine) keepSignalling(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-e.signals:
+			e.notify()
+			_ = clock.PauseFor(ctx, signalEvery)
 		case <-ctx.Done():
-			return
-		}
-		payload := ""
-		if e.freed.Swap(false) {
-			payload = freedSignal
-		}
-		call, cancel := context.WithTimeout(ctx, signalTimeout)
-		_, _ = e.control.Exec(call, e.sql.notify, payload)
-		cancel()
-		if clock.PauseFor(ctx, signalEvery) != nil {
-			return
 		}
 	}
+	select {
+	case <-e.signals:
+		e.notify()
+	default:
+	}
+}
+
+// notify sends a signal.
+func (e *Engine) notify() {
+	payload := ""
+	if e.freed.Swap(false) {
+		payload = freedSignal
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), signalTimeout)
+	defer cancel()
+	_, _ = e.control.Exec(ctx, e.sql.notify, payload)
 }

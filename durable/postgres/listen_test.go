@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/postgres"
@@ -177,4 +180,77 @@ func TestListen_behindAPooler(t *testing.T) {
 	if why == nil || !strings.Contains(why.Error(), "pooler") {
 		t.Errorf("behind a pooler the node says %v", why)
 	}
+}
+
+// Close sends the last signal: a program may add a task and end at once, and a node that leaves has freed its tasks.
+func TestSignal_thatIsSentByClose(t *testing.T) {
+	const name = "closes"
+	open(t, postgres.WithSchema(name))
+	conn := listener(t, name)
+	for i := range 4 {
+		e, err := postgres.Open(t.Context(), server(t), postgres.WithSchema(name))
+		check(t, err)
+		commit(t, e, 0, add(fmt.Sprint(i), 1))
+		if i%2 == 1 { // just after the first one
+			commit(t, e, 0, add(fmt.Sprint("too", i), 1))
+		}
+		e.Close()
+		if n := signals(t, conn); n < 1 {
+			t.Errorf("%d signals of %d commits", n, 1+i%2)
+		}
+	}
+}
+
+// A task that is moved while its start is confirmed can be claimed once that run can no longer begin. Only then does it send a
+// signal.
+func TestSignal_ofATaskThatMayBegin(t *testing.T) {
+	const name = "may begin"
+	e := open(t, postgres.WithSchema(name))
+	id, now, err := e.Join(t.Context(), "a", time.Hour)
+	check(t, err)
+	commit(t, e, 0, add("k", now))
+	held := claim(t, e, id, now, 1)
+	const within = 700 * time.Millisecond
+	if ok, _, err := e.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: held[0].Revision}}, within); err != nil || !ok[0] {
+		t.Fatal(ok, err)
+	}
+	// A later confirmation does not make the time shorter.
+	if ok, _, err := e.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: held[0].Revision}}, time.Millisecond); err != nil || !ok[0] {
+		t.Fatal(ok, err)
+	}
+	time.Sleep(100 * time.Millisecond) // the signal of the add has been sent
+	conn := listener(t, name)
+	w := commit(t, e, 0, put("k", now, engine.IfPresent))
+	if w[0].Wait <= 0 {
+		t.Fatalf("the write is %+v", w)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = conn.WaitForNotification(ctx)
+	check(t, err)
+	if got := claim(t, e, id, now, 1); len(got) != 1 {
+		t.Error("after the signal the task cannot be claimed")
+	}
+}
+
+// The pool of a program may have a function for its own notifications. It does not get the signals.
+func TestListen_poolWithNotifications(t *testing.T) {
+	cfg, err := pgxpool.ParseConfig(server(t))
+	check(t, err)
+	cfg.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { t.Error("it gets a signal") }
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	check(t, err)
+	defer pool.Close()
+	e, err := postgres.OpenPool(t.Context(), pool, schema())
+	check(t, err)
+	defer e.Close()
+	woken, ctx := make(chan struct{}, 10), t.Context()
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group.Go(func() { e.Listen(ctx, func(bool) { woken <- struct{}{} }, func(error) {}) })
+	<-woken // it listens
+	commit(t, e, 0, add("k", 1))
+	<-woken
 }

@@ -45,7 +45,7 @@ func WithoutMigration() Option { return func(c *config) { c.migrate = false } }
 // WithoutSignals keeps the engine from using LISTEN and NOTIFY. Its nodes then look for tasks ten times a second and not
 // once, and tasks that are added or moved with this engine wake no node. Use it if the commits of your transactions with
 // AddTaskTx and RescheduleTx must not wait for each other: they notify if the task is due within two seconds, and
-// PostgreSQL commits notifying transactions one after another.
+// PostgreSQL commits notifying transactions one after another. PREPARE TRANSACTION refuses a notifying transaction.
 func WithoutSignals() Option { return func(c *config) { c.signalling = false } }
 
 func newConfig(opts []Option) (config, error) {

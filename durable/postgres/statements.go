@@ -541,7 +541,8 @@ WITH me AS MATERIALIZED (
 		LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) t
 	WHERE (SELECT leased FROM me)
 ), started AS (
-	UPDATE $schema.task t SET starts = held.starts + 1, started = $now, until = $now + $5::bigint
+	UPDATE $schema.task t SET starts = held.starts + 1, started = $now,
+		until = greatest($now + $5::bigint, CASE WHEN t.started <= $now THEN t.until END)
 	FROM held WHERE t.ctid = held.at
 	RETURNING t.key, t.revision, held.starts
 )

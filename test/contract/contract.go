@@ -335,6 +335,7 @@ func timesLeft(t *testing.T, r *rig) {
 			t.Errorf("%d times are left of one", n)
 		}
 		r.pass(sec + Tick)
+		r.ended()
 	}
 }
 

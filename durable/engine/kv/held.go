@@ -195,7 +195,7 @@ func (e *alone) Start(by engine.MemberID, c engine.Claim, within time.Duration) 
 // start counts a confirmed start.
 func (s *state) start(c engine.Claim, now int64, within time.Duration) {
 	s.Starts, s.Started = c.Starts+1, now
-	s.confirmed, s.until = now, now+int64(within)
+	s.confirm(now, within)
 }
 
 func (e *alone) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {

@@ -65,6 +65,14 @@ func (r *row) mayBegin(now int64) bool {
 	return r.Starts == 0 && now < r.until && now > r.confirmed-int64(time.Second)
 }
 
+// confirm records a confirmed start. A run may still begin because of an earlier confirmation, unless the clock was set back.
+func (r *row) confirm(now int64, within time.Duration) {
+	if r.confirmed > now {
+		r.until = 0
+	}
+	r.confirmed, r.until = now, max(r.until, now+int64(within))
+}
+
 // startsEntry returns the task's s row with the number of starts.
 func (r *row) startsEntry(starts int) engine.Entry {
 	return engine.Entry{Key: startsRow + r.Key, Value: varints(int64(starts), r.confirmed, r.until)}

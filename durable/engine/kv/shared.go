@@ -314,7 +314,7 @@ func (e *shared) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 		return held, m.now, nil
 	}
 	txs, of, err := e.mine(ctx, m, claims, func(r *row, c engine.Claim) (engine.Tx, bool) {
-		r.confirmed, r.until = m.now, m.now+int64(within)
+		r.confirm(m.now, within)
 		return engine.Tx{
 			If:  []engine.Check{m.check(), {Key: taskRow + r.Key, Version: r.Revision}},
 			Put: []engine.Entry{r.startsEntry(c.Starts + 1)},

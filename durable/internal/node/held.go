@@ -25,23 +25,19 @@ func (n *Node) heldLocked(is func(l *live) bool) (some []*live) {
 // giveUp releases the given tasks that are still waiting. If the engine may have counted the start of a task, giveUp
 // writes the task's record, so that the start does not count as an attempt.
 func (n *Node) giveUp(t *term, some []*live) {
-	var asked []*live
 	var claims []engine.Claim
 	n.mu.Lock()
 	for _, l := range some {
 		switch {
 		case n.term != t || !n.withdrawLocked(l, begun):
 		case l.asked.Load():
-			asked = append(asked, l)
+			n.writes.Aside(func() { n.takeBack(l) })
 		default:
 			n.dropLocked(l)
 			claims = append(claims, l.toRelease())
 		}
 	}
 	n.mu.Unlock()
-	for _, l := range asked {
-		n.takeBack(l)
-	}
 	n.giveBack(t, claims)
 }
 
@@ -108,6 +104,7 @@ func (n *Node) dropLocked(l *live) {
 	if n.held[l.Rec.Key] != l {
 		return
 	}
+	n.forgetLocked(l)
 	if delete(n.held, l.Rec.Key); !l.limited {
 		n.tasks, n.bytes = n.tasks-1, n.bytes-l.Rec.Size()
 	}
@@ -160,7 +157,7 @@ func (n *Node) hold(c *change) {
 		return
 	}
 	if c.of != nil && !n.keepsLocked() {
-		soon -= int64(keepAhead - lookAhead)
+		soon -= int64(keepAhead - 2*claimEvery) // other nodes claim it, unless it is due before they can
 	}
 	for i, rec := range c.recs {
 		if rec == nil || rec.Due > soon {

@@ -199,7 +199,7 @@ func (n *Node) renew(t *term) bool {
 	}
 	n.members = leased
 	if n.fair = math.MaxInt; working > 1 {
-		n.fair = all / working
+		n.fair = (all + working - 1) / working
 	}
 	n.extendLocked(sent)
 	n.divideLocked(limited, members, answered)

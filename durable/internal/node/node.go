@@ -133,11 +133,11 @@ type membership struct {
 // A holding is the set of tasks that a node believes it holds.
 type holding struct {
 	held    map[string]*live
-	slots   map[int64][]*live // held tasks whose starts are to be confirmed ahead, by slot of their due times
-	tasks   int               // number of them whose kinds have no limit; a limiter bounds the others
-	bytes   int               // approximate size of the records of these tasks
-	each    int               // the same of one of the tasks claimed last; the size of the largest one before the first claim
-	unsent  []*change         // ends of runs whose commit failed
+	slots   map[int64]map[*live]bool // held tasks whose starts are to be confirmed ahead, by slot of their due times
+	tasks   int                      // number of them whose kinds have no limit; a limiter bounds the others
+	bytes   int                      // approximate size of the records of these tasks
+	each    int                      // the same of one of the tasks claimed last; the size of the largest one before the first claim
+	unsent  []*change                // ends of runs whose commit failed
 	overdue cursor
 	slow    cursor          // cursor of slow kinds with overdue tasks on this node
 	full    []string        // kinds whose overdue tasks are left to the engine
@@ -435,6 +435,10 @@ func (n *Node) Finish() {
 	n.settleUnsent()
 	n.writes.Wait()
 	n.starts.Wait()
+	if t := n.current(); t != nil {
+		n.unstick(t) // a start that was confirmed ahead is no attempt
+	}
+	n.writes.Wait()
 	n.leave()
 	n.end()
 	n.helper.Wait()

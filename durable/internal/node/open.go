@@ -87,7 +87,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 		membership: membership{joining: signal(), fair: math.MaxInt},
 		rest:       rest{hearing: hearing{signals: signal(), alert: signal()}},
 		forgotten:  forgotten{recount: signal(), named: make(map[string]bool)},
-		holding:    holding{held: make(map[string]*live), slots: make(map[int64][]*live), each: task.MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
+		holding:    holding{held: make(map[string]*live), slots: make(map[int64]map[*live]bool), each: task.MaxPayload, overdue: cursor{at: engine.None}, slow: cursor{at: engine.None}},
 		census:     census{counts: recent.Of[Census]{Limit: countTimeout}},
 	}
 	n.life, n.end = context.WithCancel(context.Background())

@@ -54,7 +54,7 @@ func (n *Node) keepSettings() time.Duration {
 	if n.alone { // they change only here, and only the time is stored with them
 		return timeEvery
 	}
-	if n.isIdle() {
+	if err == nil && n.isIdle() {
 		return restEvery
 	}
 	return settingsEvery

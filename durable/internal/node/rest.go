@@ -115,7 +115,7 @@ func (n *Node) claim() time.Duration {
 	}
 	again, whole := n.claimAll()
 	switch done := whole && again == claimEvery && n.CaughtUp(); {
-	case done && n.Unheard() == nil:
+	case done && n.Unheard() == nil && n.current() != nil:
 		return restEvery
 	case !done || r.waker == nil:
 		r.asked = false

@@ -5,6 +5,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -84,7 +85,7 @@ func (s *start) end() {
 	case s.ended != nil:
 		close(s.ended)
 	case s.held:
-		s.l.begins.Store(s.begins)
+		s.l.begins.CompareAndSwap(0, s.begins) // a worker may have asked since, and got an answer
 	}
 }
 
@@ -110,9 +111,18 @@ func (n *Node) foreseeLocked(l *live) {
 	if n.untilAhead(at) <= 0 {
 		return
 	}
-	some := n.slots[at]
-	if n.slots[at] = append(some, l); some == nil {
+	if n.slots[at] == nil {
+		n.slots[at] = make(map[*live]bool)
 		call(n.coming)
+	}
+	n.slots[at][l] = true
+}
+
+// forgetLocked undoes foreseeLocked.
+func (n *Node) forgetLocked(l *live) {
+	at := l.Rec.Due / int64(slot)
+	if delete(n.slots[at], l); len(n.slots[at]) == 0 {
+		delete(n.slots, at)
 	}
 }
 
@@ -134,7 +144,7 @@ func (n *Node) confirmAhead() time.Duration {
 			continue
 		}
 		delete(n.slots, at)
-		for _, l := range n.aheadLocked(some) {
+		for _, l := range n.aheadLocked(slices.Collect(maps.Keys(some))) {
 			l.asked.Store(true)
 			starts = append(starts, &start{l: l})
 		}
