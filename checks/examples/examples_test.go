@@ -60,6 +60,7 @@ var exempt = map[string]string{
 	"durable/postgres.Engine.Reap":      byNode,
 	"durable/postgres.Engine.Release":   byNode,
 	"durable/postgres.Engine.Renew":     byNode,
+	"durable/postgres.Engine.Listen":    byNode,
 	"durable/pebble.Damage.String":      byFmt,
 	"durable/pebble.Doubt.String":       byFmt,
 	"durable/postgres.Engine.Health":    "is called by package metrics; engine.HealthReporter says what it does",

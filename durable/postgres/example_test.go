@@ -133,7 +133,7 @@ func ExampleMigrate() {
 	}
 	fmt.Print(text)
 
-	opts = append(opts, postgres.WithoutMigration(), postgres.WithConnections(8))
+	opts = append(opts, postgres.WithoutMigration(), postgres.WithConnections(8), postgres.WithoutSignals())
 	engine, err := postgres.Open(ctx, "postgres://shop@localhost/shop", opts...)
 	switch {
 	case errors.Is(err, postgres.ErrSchema):
