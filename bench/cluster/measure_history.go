@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
@@ -61,12 +58,5 @@ func measureKept(name string, rate int, size sizes) (figures, error) {
 
 // notesSize returns the size of the notes with their index and the vacuumed space, in MB.
 func notesSize(s *pgtest.Server) (mb float64, err error) {
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, s.URL())
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	err = conn.QueryRow(ctx, "SELECT pg_total_relation_size('timewheel.note') / 1e6").Scan(&mb)
-	return mb, err
+	return numberOf(s.URL(), "SELECT (pg_total_relation_size('timewheel.note') / 1e6)::float8")
 }

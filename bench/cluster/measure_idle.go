@@ -129,12 +129,17 @@ func (w *idle) watch(during time.Duration) (figures, error) {
 }
 
 // commitsOf returns how many transactions the server has committed.
-func commitsOf(url string) (n float64, err error) {
-	conn, err := pgx.Connect(context.Background(), url)
+func commitsOf(url string) (float64, error) {
+	return numberOf(url, `SELECT xact_commit::float8 FROM pg_stat_database WHERE datname = current_database()`)
+}
+
+// numberOf returns the number that the query selects, on a connection of its own.
+func numberOf(url, query string) (n float64, err error) {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return 0, err
 	}
-	err = conn.QueryRow(context.Background(),
-		`SELECT xact_commit::float8 FROM pg_stat_database WHERE datname = current_database()`).Scan(&n)
-	return n, errors.Join(err, conn.Close(context.Background()))
+	err = conn.QueryRow(ctx, query).Scan(&n)
+	return n, errors.Join(err, conn.Close(ctx))
 }

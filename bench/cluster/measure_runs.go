@@ -110,26 +110,37 @@ func (l load) run(first, n, rate int) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.nodes.await(first+n, tasks[n-1].due.Add(l.patience)); err != nil {
+	a, f, err := l.ended(tasks, tasks[n-1].due.Add(l.patience), nodesBefore, serverBefore)
+	if err != nil {
 		return nil, err
+	}
+	f["took_ms"] = ms(a.last.Sub(tasks[0].due))
+	live, err := l.c.live(context.Background())
+	f["left"] = float64(live)
+	return f, errors.Join(err, a.check())
+}
+
+// ended waits until the runs of the tasks have ended, or for the given time. It returns their account, and the figures of that with
+// the CPU time used since before.
+func (l load) ended(tasks []task, until time.Time, nodesBefore, serverBefore time.Duration) (a account, f figures, err error) {
+	n := len(tasks)
+	if err := l.nodes.await(tasks[0].id+n, until); err != nil {
+		return a, nil, err
 	}
 	time.Sleep(500 * time.Millisecond) // for acknowledgements and unexpected runs
 	nodesAfter, serverAfter, err := l.used()
 	if err != nil {
-		return nil, err
+		return a, nil, err
 	}
 	events, err := readLedgers(l.nodes.ledgers())
 	if err != nil {
-		return nil, err
+		return a, nil, err
 	}
-	a := settle(tasks, events)
-	f := a.figures()
-	f["took_ms"] = ms(a.last.Sub(tasks[0].due))
+	a = settle(tasks, events)
+	f = a.figures()
 	f["nodes_us"] = float64((nodesAfter - nodesBefore).Microseconds()) / float64(n)
 	f["server_us"] = float64((serverAfter - serverBefore).Microseconds()) / float64(n)
-	live, err := l.c.live(context.Background())
-	f["left"] = float64(live)
-	return f, errors.Join(err, a.check())
+	return a, f, nil
 }
 
 // used returns the CPU time that the nodes and the server have used.

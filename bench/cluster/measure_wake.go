@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
@@ -87,23 +85,8 @@ func (l load) addAtOnce(first, n, rate, batch, adders int) (figures, error) {
 	if err := errors.Join(failures...); err != nil {
 		return nil, err
 	}
-	if err := l.nodes.await(first+n, time.Now().Add(l.patience)); err != nil {
-		return nil, err
-	}
-	time.Sleep(500 * time.Millisecond) // for acknowledgements and unexpected runs
-	nodesAfter, serverAfter, err := l.used()
-	if err != nil {
-		return nil, err
-	}
-	events, err := readLedgers(l.nodes.ledgers())
-	if err != nil {
-		return nil, err
-	}
-	a := settle(tasks, events)
-	f := a.figures()
-	f["nodes_us"] = float64((nodesAfter - nodesBefore).Microseconds()) / float64(n)
-	f["server_us"] = float64((serverAfter - serverBefore).Microseconds()) / float64(n)
-	return f, a.check()
+	a, f, err := l.ended(tasks, time.Now().Add(l.patience), nodesBefore, serverBefore)
+	return f, errors.Join(err, a.check())
 }
 
 // measureRepeats lets two nodes run tasks that repeat each second.
@@ -124,8 +107,7 @@ func measureRepeats(p peer, name string, size sizes) (figures, error) {
 			n, err := nodes.events()
 			return float64(n) / 2, err
 		}
-		asked, err := l.asked(func() error { time.Sleep(size.sustain); return nil }, runs)
-		return asked, err
+		return l.asked(func() error { time.Sleep(size.sustain); return nil }, runs)
 	})
 }
 
@@ -218,12 +200,6 @@ func measureTen(p peer, name string, size sizes) (figures, error) {
 }
 
 // statementsOf returns how many statements the server has run, but for the BEGINs and COMMITs.
-func statementsOf(url string) (n float64, err error) {
-	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		return 0, err
-	}
-	err = conn.QueryRow(context.Background(), `SELECT coalesce(sum(calls), 0)::float8 FROM pg_stat_statements
-		WHERE query NOT IN ('BEGIN', 'COMMIT')`).Scan(&n)
-	return n, errors.Join(err, conn.Close(context.Background()))
+func statementsOf(url string) (float64, error) {
+	return numberOf(url, `SELECT coalesce(sum(calls), 0)::float8 FROM pg_stat_statements WHERE query NOT IN ('BEGIN', 'COMMIT')`)
 }

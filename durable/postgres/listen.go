@@ -78,7 +78,7 @@ func (e *Engine) listen(ctx context.Context, wake func(freed bool), heard func(e
 			wake(signal.Payload == freedSignal)
 			continue
 		case ctx.Err() == nil && !conn.IsClosed():
-			err = check(ctx, conn)
+			err = e.check(ctx, conn)
 		}
 		if err != nil {
 			return explain("listen", err)
@@ -86,16 +86,11 @@ func (e *Engine) listen(ctx context.Context, wake func(freed bool), heard func(e
 	}
 }
 
-// check returns an error unless the server answers on the connection, and is still a primary.
-func check(ctx context.Context, conn *pgx.Conn) error {
+// check returns an error unless the server answers on the connection, and the engine may still use it.
+func (e *Engine) check(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var standby bool
-	err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()", pgx.QueryExecModeSimpleProtocol).Scan(&standby)
-	if err == nil && standby {
-		return errors.New("postgres: the server is in recovery")
-	}
-	return err
+	return e.primary.validate(ctx, conn.PgConn())
 }
 
 // freedSignal is the payload of a signal about tasks that a member has held.

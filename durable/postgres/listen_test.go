@@ -208,7 +208,16 @@ func TestSignal_ofATaskThatMayBegin(t *testing.T) {
 	e := open(t, postgres.WithSchema(name))
 	id, now, err := e.Join(t.Context(), "a", time.Hour)
 	check(t, err)
+	conn := listener(t, name)
+	signal := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := conn.WaitForNotification(ctx)
+		check(t, err)
+	}
 	commit(t, e, 0, add("k", now))
+	signal()
 	held := claim(t, e, id, now, 1)
 	const within = 700 * time.Millisecond
 	if ok, _, err := e.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: held[0].Revision}}, within); err != nil || !ok[0] {
@@ -218,16 +227,11 @@ func TestSignal_ofATaskThatMayBegin(t *testing.T) {
 	if ok, _, err := e.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: held[0].Revision}}, time.Millisecond); err != nil || !ok[0] {
 		t.Fatal(ok, err)
 	}
-	time.Sleep(100 * time.Millisecond) // the signal of the add has been sent
-	conn := listener(t, name)
 	w := commit(t, e, 0, put("k", now, engine.IfPresent))
 	if w[0].Wait <= 0 {
 		t.Fatalf("the write is %+v", w)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	_, err = conn.WaitForNotification(ctx)
-	check(t, err)
+	signal()
 	if got := claim(t, e, id, now, 1); len(got) != 1 {
 		t.Error("after the signal the task cannot be claimed")
 	}

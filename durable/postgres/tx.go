@@ -114,7 +114,8 @@ func (e *Engine) addTaskTx(ctx context.Context, tx Tx, tasks []durable.Task) (ag
 		}
 	}
 	if taken == nil && !again {
-		return false, explain("add task", e.signalTx(ctx, tx, slices.MinFunc(writes, func(a, b engine.Write) int { return cmp.Compare(a.Due, b.Due) }).Due, now))
+		first := slices.MinFunc(writes, func(a, b engine.Write) int { return cmp.Compare(a.Due, b.Due) })
+		return false, explain("add task", e.signalTx(ctx, tx, first.Due, now))
 	}
 	for i, w := range writes {
 		if revisions[i] == 0 {

@@ -176,9 +176,11 @@ func (n *Node) renew(t *term) bool {
 	n.heard(sent, now)
 	answered := n.own()
 	leased, working, all := 0, 0, 0
+	reports := make([]Report, len(members))
 	n.expires = math.MaxInt64
-	for _, m := range members {
-		if r := reportOf(m); m.Left > 0 && !r.Drained {
+	for i, m := range members {
+		reports[i] = reportOf(m)
+		if r := &reports[i]; m.Left > 0 && !r.Drained {
 			leased++
 			if all += r.Held; len(r.Kinds) > 0 || r.More {
 				working++
@@ -202,7 +204,7 @@ func (n *Node) renew(t *term) bool {
 		n.fair = (all + working - 1) / working
 	}
 	n.extendLocked(sent)
-	n.divideLocked(limited, members, answered)
+	n.divideLocked(limited, members, reports, answered)
 	return true
 }
 

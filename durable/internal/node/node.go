@@ -111,7 +111,7 @@ type membership struct {
 	since      int64  // the time of Start, by the engine's clock
 	term       *term  // nil while the node is not a member
 	members    int    // number of members with a lease, as of the last renewal
-	fair       int    // how many tasks a node holds on average, as of the last renewal; see keeps
+	fair       int    // how many tasks a node holds on average, as of the last renewal; see keepsLocked
 	renewals   uint64 // number of renewals sent
 	away       bool   // the last engine call failed
 	outage     bool   // no run starts since a call failed, and the log says so

@@ -19,15 +19,13 @@ import (
 // starts a run has read the members within its lease. A node takes a share once its own report is as old as the longest
 // lease. If it sees no other node, it takes a share at once, because any node that reads the members later sees this
 // node. The node keeps its share for the rest of its term.
-func (n *Node) divideLocked(limited []*Kind, members []engine.Membership, answered int64) {
+func (n *Node) divideLocked(limited []*Kind, members []engine.Membership, reports []Report, answered int64) {
 	if limited == nil {
 		return
 	}
 	var longest time.Duration
-	reports := make([]Report, len(members))
-	for i, m := range members {
+	for _, m := range members {
 		longest = max(longest, m.Lease)
-		reports[i] = reportOf(m)
 	}
 	longest += longest / clock.DriftOf
 	for _, k := range limited {

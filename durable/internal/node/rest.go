@@ -28,7 +28,7 @@ type rest struct {
 
 // A hearing is what a node knows of the signals of its engine; see [engine.Listener].
 type hearing struct {
-	unheard atomic.Pointer[error] // why the node hears no signals; nil if it does
+	unheard atomic.Pointer[error] // why the node hears no signals, or a nil error if it does
 	signals chan struct{}         // signals that there may be tasks to claim
 	alert   chan struct{}         // signals that the node has claimed tasks, or that tasks of a node were freed
 	deaf    time.Duration         // how long no further signal was heeded after the last one; owned by the goroutine that heeds them
@@ -59,20 +59,11 @@ func (n *Node) listen() {
 
 // hears records why the node hears no signals, or nil if it hears them.
 func (n *Node) hears(not error) {
-	if not == nil {
-		n.unheard.Store(nil)
-		return
-	}
 	n.unheard.Store(&not)
 }
 
 // Unheard returns why the node hears no signals, or nil if it does.
-func (n *Node) Unheard() error {
-	if err := n.unheard.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+func (n *Node) Unheard() error { return *n.unheard.Load() }
 
 // hear is called at a signal. freed says that tasks of a node were freed.
 func (n *Node) hear(freed bool) {
@@ -100,7 +91,7 @@ func (n *Node) heed() time.Duration {
 func (n *Node) isIdle() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.held) == 0 && n.unheard.Load() == nil
+	return len(n.held) == 0 && n.Unheard() == nil
 }
 
 // restMost is the longest rest. It bounds the tasks whose due times wake the node.

@@ -169,7 +169,7 @@ func (n *Node) aheadLocked(some []*live) (ahead []*live) {
 			break
 		}
 		kind := n.kinds.Of(l.Rec)
-		if kind == nil || n.held[l.Rec.Key] != l || !l.Waits() {
+		if kind == nil || !l.Waits() {
 			continue
 		}
 		if kind.Limiter != nil {
