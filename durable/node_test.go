@@ -788,6 +788,21 @@ func TestNode_repeatingTasks_areShared(t *testing.T) {
 			t.Errorf("of 3,000 runs each node should have half, and they are %v", nodes)
 		}
 	})
+	kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) { // a node that is not started, and one without the kind, take none
+		k.Join(nil)
+		other, err := durable.New(ctx, k.Engine, durable.WithLogger(testkit.Quiet()))
+		k.Must(err, other.Handle("other", ok), other.Start())
+		defer func() { k.Must(other.Shutdown(ctx)) }()
+		for i := range 100 {
+			k.Nodes[0].Add(durable.Task{Key: fmt.Sprint(i), Kind: "note", Delay: sec + time.Duration(i)*5*time.Millisecond,
+				Interval: sec, Times: durable.Forever})
+		}
+		k.After(20 * sec)
+		before := k.Stats().Node.Claimed
+		if calls := k.RunsAfter(20 * sec); len(calls) < 1900 || k.Stats().Node.Claimed != before {
+			t.Errorf("%d tasks were claimed for %d runs", k.Stats().Node.Claimed-before, len(calls))
+		}
+	})
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		k.Nodes[0].Add(durable.Task{Key: "one", Kind: "note", Delay: sec, Interval: 5 * sec / 2, Times: durable.Forever})
 		k.After(20 * sec)

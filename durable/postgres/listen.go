@@ -107,23 +107,31 @@ func (e *Engine) signal(freed bool) {
 	}
 }
 
-// signalSoon calls signal if one of the committed tasks is due soon, and the member does not hold it.
+// signalSoon calls signal once if committed tasks are due soon, and the member does not hold them.
 func (e *Engine) signalSoon(batches []engine.Batch, results []engine.Result) {
 	if !e.signalling {
 		return
 	}
 	until := time.Now().UnixNano() + int64(engine.SignalAhead)
+	var soon bool
+	var wait time.Duration
 	for i, r := range results {
 		for j, written := range r.Written {
 			w := batches[i][j]
 			switch {
 			case w.Note || w.Data == nil || written.Held || w.Due > max(until, w.Now+int64(engine.SignalAhead)):
 			case written.Wait > 0: // until then no node can claim it
-				time.AfterFunc(written.Wait, func() { e.signal(true) })
+				wait = max(wait, written.Wait)
 			default:
-				e.signal(false)
+				soon = true
 			}
 		}
+	}
+	if soon { // once, since a second signal would find nothing, and nodes would heed fewer
+		e.signal(false)
+	}
+	if wait > 0 {
+		time.AfterFunc(wait, func() { e.signal(true) })
 	}
 }
 

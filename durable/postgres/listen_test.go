@@ -69,6 +69,14 @@ func TestSignal_whatSendsOne(t *testing.T) {
 		want bool
 	}{
 		{"a task that is due", func() { commit(t, e, 0, add("due", now)) }, true},
+		{"many tasks that are due", func() {
+			var batches []engine.Batch
+			for i := range 200 {
+				batches = append(batches, engine.Batch{add(fmt.Sprint("many", i), now)})
+			}
+			_, err := e.Commit(t.Context(), 0, batches)
+			check(t, err)
+		}, true},
 		{"a task that is due soon", func() { commit(t, e, 0, add("soon", now+int64(1500*time.Millisecond))) }, true},
 		{"a task that is due later", func() { commit(t, e, 0, add("later", now+int64(time.Hour))) }, false},
 		{"a task that is held", func() { commit(t, e, id, hold) }, false},

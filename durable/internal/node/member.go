@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -159,10 +160,10 @@ func (n *Node) renew(t *term) bool {
 	n.mu.Lock()
 	n.unreported = false
 	n.renewals++
-	count, takenOver, held, drained := n.renewals, n.takenOver, len(n.held), n.drained
+	count, takenOver, held, drained, started := n.renewals, n.takenOver, len(n.held), n.drained, n.started
 	n.mu.Unlock()
 	report := n.cfg.report(n.Work(), n.kinds, held)
-	report.TakenOver = takenOver
+	report.TakenOver, report.Idle = takenOver, !started
 	limited := n.kinds.shared()
 	if report.Drained = drained; drained && report.Running == 0 && n.undivide() {
 		report.Kinds, limited = nil, nil // the other nodes use its part of the limits
@@ -182,8 +183,8 @@ func (n *Node) renew(t *term) bool {
 		reports[i] = reportOf(m)
 		if r := &reports[i]; m.Left > 0 && !r.Drained {
 			leased++
-			if all += r.Held; len(r.Kinds) > 0 || r.More {
-				working++
+			if !r.Idle && slices.ContainsFunc(report.Kinds, r.has) { // it can take tasks of this node
+				working, all = working+1, all+r.Held
 			}
 		}
 		if m.ID != t.id {

@@ -37,6 +37,7 @@ type Report struct {
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
 	Drained bool      `json:"drained,omitempty"`
+	Idle    bool      `json:"idle,omitempty"` // Start has not been called
 	Started time.Time `json:"started"`
 
 	TakenOver []Takeover `json:"taken_over,omitempty"`
