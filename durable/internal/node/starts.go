@@ -28,14 +28,8 @@ type decision struct {
 	err    error
 }
 
-const (
-	// confirmMost is how many claims one call confirms.
-	confirmMost = 512
-
-	// gatherStarts is how long a start waits for other starts to share its call. The wait is shorter if the last
-	// confirmation took less time than this. Workers ask for the tasks of one tick within this time.
-	gatherStarts = time.Millisecond
-)
+// confirmMost is how many claims one call confirms.
+const confirmMost = 512
 
 func splitStarts(waiting []*start) (group, left []*start) {
 	most := min(len(waiting), confirmMost)
@@ -306,13 +300,10 @@ func (n *Node) decide(l *live) decision {
 		}
 	}
 	s := &start{l: l, ended: make(chan struct{})}
-	switch {
-	case n.alone && !l.overdue:
+	if n.alone && !l.overdue {
 		n.confirm([]*start{s})
-	case l.overdue || n.kinds.Limiter(l.Rec) != nil:
+	} else {
 		n.starts.Post(s)
-	default:
-		n.starts.Gather(s, min(gatherStarts, time.Duration(n.count.confirm.Load())))
 	}
 	<-s.ended
 	return s.decision
