@@ -180,27 +180,108 @@ func TestAhead_clocksThatJump_areAskedAgain(t *testing.T) {
 	}
 }
 
-// D2. A verb on any node that meets a confirmed start returns when the run can no longer begin, and the run does not begin after
-// that.
-func TestD2_verbOfATaskConfirmedAhead_waits(t *testing.T) {
-	for node := range 2 {
+// D2. A verb on another node that meets a confirmed start changes the task when the run can no longer begin. A verb on the node
+// itself makes the start void, and waits for nothing. No run of the old task begins after a verb has returned nil.
+func TestD2_verbsOfATaskConfirmedAhead(t *testing.T) {
+	const within = 100 * time.Millisecond
+	for _, kind := range []string{"quick", "slow"} {
+		for node := range 2 {
+			onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+				k.Handle("quick", ok)
+				k.Handle("slow", func(context.Context, durable.Run) error { time.Sleep(sec); return nil })
+				var at time.Time
+				e.confirmed = func() { at = time.Now() }
+				k.Nodes[0].Add(durable.Task{Key: "k", Kind: kind, Delay: sec / 2})
+				k.After(sec/2 - aheadLead + 5*time.Millisecond)
+				asked := time.Now()
+				err := k.Nodes[node].RemoveTask(ctx, "k")
+				took, returned := time.Since(asked), time.Since(k.Begin)
+				calls := k.RunsAfter(3 * sec)
+				switch {
+				case node == 0:
+					if err != nil || took != 0 || len(calls) != 0 {
+						t.Errorf("%s: the node's own removal returns %v after %v; the runs are %v", kind, err, took, calls)
+					}
+				case len(calls) != 1 || calls[0].At > returned || took != within-asked.Sub(at):
+					t.Errorf("%s: the removal returns %v, after %v; the runs are %v", kind, err, took, calls)
+				case kind == "quick" != errors.Is(err, durable.ErrTaskKeyNotFound):
+					t.Errorf("%s: the removal returns %v", kind, err)
+				}
+			})
+		}
+	}
+}
+
+// D2. Two verbs meet a confirmed start on other nodes. The answer of the first one is lost, or it is still waiting. No run of
+// the old task begins after the second one has returned nil.
+func TestD2_twoVerbsOfATaskConfirmedAhead(t *testing.T) {
+	for name, first := range map[string]func(k *kit.Kit, b *kit.Node){
+		"while it waits": func(k *kit.Kit, b *kit.Node) { go b.RemoveTask(ctx, "k") },
+		"when its caller has gone": func(k *kit.Kit, b *kit.Node) {
+			gone, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			_ = b.RemoveTask(gone, "k")
+		},
+	} {
 		onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
-			var at time.Time
-			e.confirmed = func() { at = time.Now() }
-			k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
-			k.After(sec/2 - aheadLead + 5*time.Millisecond)
-			k.Must(k.Nodes[node].RemoveTask(ctx, "k"))
-			if took := time.Since(at); took != 100*time.Millisecond {
-				t.Errorf("node %d: the removal returns %v after the confirmation", node, took)
-			}
+			k.Join(nil)
+			k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2, Payload: []byte("old")})
+			k.After(sec/2 - aheadLead + time.Millisecond)
+			first(k, k.Nodes[1])
+			k.After(2 * time.Millisecond)
+			k.Must(k.Nodes[2].SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: sec, Payload: []byte("new")}))
 			returned := time.Since(k.Begin)
-			for _, c := range k.RunsAfter(sec) {
-				if c.At > returned {
-					t.Errorf("node %d: the run begins %v after the removal has returned", node, c.At-returned)
+			for _, c := range k.RunsAfter(3 * sec) {
+				if string(c.Payload) == "old" && c.At > returned {
+					t.Errorf("%s: the old run begins %v after SetTask has returned", name, c.At-returned)
 				}
 			}
 		})
 	}
+}
+
+// D2. A verb that has made a start void comes late to the engine. The task is due meanwhile, and does not begin after the verb.
+func TestD2_verbThatIsLate_afterAStartWasWithdrawn(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		a := k.Nodes[0]
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2})
+		k.After(sec/2 - aheadLead + 5*time.Millisecond)
+		e.took = 60 * time.Millisecond
+		a.Link.Next("Commit", enginetest.Fault{Delay: 60 * time.Millisecond})
+		err := a.RemoveTask(ctx, "k")
+		returned := time.Since(k.Begin)
+		for _, c := range k.RunsAfter(sec) {
+			if err != nil || c.At > returned {
+				t.Errorf("the removal returns %v, and the run begins %v after that", err, c.At-returned)
+			}
+		}
+	})
+}
+
+// A start that a verb has made void is confirmed again if the verb does not change the task.
+func TestAhead_verbThatIsRefused_startsAgain(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		a := k.Nodes[0]
+		a.Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2}, durable.Task{Key: "other", Kind: "note", Delay: sec / 2})
+		k.After(sec/2 - aheadLead + 5*time.Millisecond)
+		if err := a.AddTask(ctx, durable.Task{Key: "k", Kind: "note"}); !errors.Is(err, durable.ErrDuplicateTaskKey) {
+			t.Errorf("the add returns %v", err)
+		}
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := a.RemoveTask(gone, "other"); err == nil {
+			t.Error("a removal by a caller that has gone returns nil")
+		}
+		calls := k.RunsAfter(2 * sec)
+		for _, c := range calls {
+			if c.Late > 5*time.Millisecond || c.Attempt != 1 {
+				t.Errorf("%v is %v late", c, c.Late)
+			}
+		}
+		if len(calls) != 2 {
+			t.Errorf("the runs are %v", calls)
+		}
+	})
 }
 
 // A task that SetTask postpones up to a latest time is confirmed when it is due: its bursts wait for nothing.
@@ -280,7 +361,7 @@ func TestD2_twoConfirmations_theLongerOneCounts(t *testing.T) {
 		k.After(530 * time.Millisecond)
 		k.Nodes[0].Add(durable.Task{Key: "quick", Kind: "note"})
 		k.After(124 * time.Millisecond)
-		k.Must(k.Nodes[1].RemoveTask(ctx, "k"))
+		_ = k.Nodes[1].RemoveTask(ctx, "k") // the run may be over
 		returned := time.Since(k.Begin)
 		for _, c := range k.RunsAfter(2 * sec) {
 			if c.Key == "k" && c.At > returned {

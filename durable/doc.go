@@ -124,8 +124,8 @@
 // The promises hold across all nodes, with these differences:
 //
 //   - Removal. No run of the old task begins after RemoveTask, SetTask, Reschedule or Pause has returned nil on any node.
-//     If a start was confirmed just before, the verb waits until that run can no longer begin. It waits up to 100 ms, or
-//     twice the engine's response time if that is longer.
+//     If another node is about to begin a run, the verb first waits for up to 100 ms, or twice the engine's response
+//     time if that is longer. The run may have begun by then.
 //   - Leases. When a node dies, other nodes take over its tasks within its lease ([WithLease]) plus half a second. As
 //     soon as a node's Shutdown begins, other nodes take over every task that is not running.
 //   - Fences. A node that loses its lease starts no runs, and the contexts of its runs in progress are cancelled with

@@ -262,7 +262,7 @@ func (l *ledger) Commit(ctx context.Context, by engine.MemberID, batches []engin
 	}
 	l.next()
 	for i, batch := range batches {
-		if len(results[i].Unmet) > 0 || results[i].Busy || results[i].Late != 0 {
+		if len(results[i].Written) == 0 {
 			continue
 		}
 		for j, w := range batch {

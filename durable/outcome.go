@@ -116,7 +116,7 @@ func explain(say func() string) (said string) {
 // effect, the node later detects that the run is complete and writes nothing further.
 func (r Run) Completion(now int64) engine.Write {
 	if r.rec == nil {
-		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence}
+		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence, Begun: r.Fence}
 	}
 	r.ends.Written.Store(true)
 	return task.Completion(r.rec.After(judge(r.ends, nil), &r.of.Policy, now, 0), r.rec, r.Fence)

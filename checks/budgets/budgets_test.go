@@ -39,7 +39,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 19143, "durable": 4272, "durable/internal/node": 6816,
+	"all": 19101, "durable": 4272, "durable/internal/node": 6813,
 	"durable.Info": 26, "durable.Stats": 26,
 }
 

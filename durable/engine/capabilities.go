@@ -10,7 +10,7 @@ import (
 
 // A Clock is a [KV] that has its own clock, shared by all callers. An Engine on such a KV uses that clock to decide
 // which tasks are due and which leases have expired. On a KV without a clock, each process uses its own clock.
-// Then [Written].Wait is right only if these agree.
+// Then [Result].Wait is right only if these agree.
 type Clock interface {
 	// Now returns the current time, and the time since which the KV has been available without interruption. Both are
 	// in nanoseconds since 1970. up is 0 if unknown.

@@ -94,22 +94,22 @@ type Engine interface {
 	// iteration began, or in a later one.
 	Walk(ctx context.Context, over Range) iter.Seq2[Stored, error]
 
-	// Claim assigns free tasks of the given kinds to the member. It skips tasks that another transaction has locked, and
-	// those whose former state may still be run, see [Written].Wait. A member whose lease has expired gets no tasks. The
-	// cost of a claim does not depend on the number of tasks of other kinds.
+	// Claim assigns free tasks of the given kinds to the member. It skips tasks that another transaction has locked. A
+	// member whose lease has expired gets no tasks. The cost of a claim does not depend on the number of tasks of other
+	// kinds.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 
 	// Confirm starts runs. For each claim, it reports whether the run may start: the member must still hold the task at
 	// that revision, its lease must not have expired, and no transaction may have locked the task. Confirm sets
 	// Stored.Starts to Claim.Starts + 1, so that a task that crashes its process is not retried forever. A claim that
 	// is confirmed twice, because a response was lost or late, counts as one start. Confirm also sets Stored.Started.
-	// Only these two fields change without a new revision, and only they, with [Written].Wait, may be lost when the engine
+	// Only these two fields change without a new revision, and only they, with [Result].Wait, may be lost when the engine
 	// crashes. The Engine of an [Exclusive] KV loses them with its process, but not for tasks that the process has found
 	// overdue: if it crashes because of a task, the task is overdue for the next process, and its starts are counted from
 	// then on.
 	//
-	// A run begins within the given time of its confirmation, or not at all. Until that time is over, others must expect
-	// the run to begin, see [Written].Wait. A second confirmation with a shorter time does not end the first one's.
+	// A run begins within the given time of its confirmation, or not at all. Until that time is over, no one but the
+	// member changes the task, see [Result].Wait. A second confirmation with a shorter time does not end the first one's.
 	//
 	// Once RemoveTask has returned on any node, no later Confirm of that task succeeds.
 	Confirm(ctx context.Context, by MemberID, claims []Claim, within time.Duration) (held []bool, now int64, err error)
@@ -277,9 +277,6 @@ type Stored struct {
 	Owner    MemberID // the member that holds the task, or 0
 	Starts   int      // number of starts confirmed since the record was written
 	Started  int64    // time of the last confirmed start, by the engine's clock; 0 if there was none or it is unknown
-
-	// Wait is how long a run of this state or of a former one may still begin, see [Written]. Only Get sets it.
-	Wait time.Duration
 }
 
 // A Membership describes a member.
@@ -325,7 +322,7 @@ type Write struct {
 	Failing  bool  // the last attempt of the task failed
 
 	// Begun is the revision at which the committing member holds the task and has begun its run, or will not begin it. It
-	// is 0 if there is none. See [Written].Wait.
+	// is 0 if there is none. See [Result].Wait.
 	Begun int64
 }
 
@@ -369,12 +366,18 @@ func (b Batch) IsLate(now int64) bool {
 	return false
 }
 
-// A Result is the outcome of a batch. The batch was applied if Unmet is empty, Busy is false and Late is 0.
+// A Result is the outcome of a batch. The batch was applied if Unmet is empty, Busy is false, and Late and Wait are 0.
 type Result struct {
 	Unmet   []string  // the keys whose conditions do not hold
 	Busy    bool      // the batch encountered a lock; commit it again in a separate call
 	Late    int64     // the engine's time if the batch came too late; see [Write].Now
 	Written []Written // one element per write if the batch was applied
+
+	// Wait is how long a run of a task that the batch changes may still begin, because its start was confirmed; see
+	// [Engine].Confirm. Commit the batch again when this time is over. So no run of a former state begins after a commit,
+	// also after one whose answer was lost. Wait is 0 if Write.Begun is the revision of the task, or if the engine's clock
+	// was set back by more than a second since the confirmation.
+	Wait time.Duration
 }
 
 // Written describes the effect of a write.
@@ -382,12 +385,6 @@ type Written struct {
 	Revision int64 // revision of the record that was put
 	Held     bool  // the member holds the task
 	Replaced bool  // a record with the key existed before
-
-	// Wait is how long a run of a former state of the task may still begin, because its start was confirmed; see
-	// [Engine].Confirm. A verb returns when this time is over. Until then the task is free, even if it was written with
-	// Hold, and Claim skips it. Wait is 0 if Write.Begun is the revision of the former state. Of a deleted task only the
-	// deletion has a Wait.
-	Wait time.Duration
 }
 
 // ErrCorrupt and ErrVersion report unreadable data: ErrCorrupt means that it is damaged, ErrVersion that a later

@@ -57,7 +57,9 @@ func ExampleEngine() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("moved:", len(commit(move).Written) == 1)
+	fmt.Println("may begin, and is not moved:", commit(move).Wait > 0)
+	move.Begun = task.Revision
+	fmt.Println("has begun, and is moved:", len(commit(move).Written) == 1)
 	for _, cond := range []engine.Condition{
 		engine.IfAbsent, engine.IfUnchanged, engine.IfPresent, engine.Always,
 	} {
@@ -74,7 +76,8 @@ func ExampleEngine() {
 	// added: true replaced: false
 	// not free: [k]
 	// may start: [true]
-	// moved: true
+	// may begin, and is not moved: true
+	// has begun, and is moved: true
 	// removed: false
 	// removed: false
 	// removed: true

@@ -197,7 +197,9 @@ func (s *subject) commits(by engine.MemberID, batches ...engine.Batch) []engine.
 			s.t.Fatalf("a batch is both unmet and written: %+v", r)
 		case r.Late != 0 && (len(r.Unmet) > 0 || len(r.Written) > 0):
 			s.t.Fatalf("a batch is both late and done: %+v", r)
-		case r.Late == 0 && len(r.Unmet) == 0 && len(r.Written) != len(batches[i]):
+		case r.Wait > 0 && (r.Late != 0 || len(r.Unmet) > 0 || len(r.Written) > 0):
+			s.t.Fatalf("a batch has to wait and is done: %+v", r)
+		case r.Late == 0 && r.Wait == 0 && len(r.Unmet) == 0 && len(r.Written) != len(batches[i]):
 			s.t.Fatalf("%d writes of %d", len(r.Written), len(batches[i]))
 		}
 	}
@@ -214,8 +216,8 @@ func (s *subject) commit(by engine.MemberID, writes ...engine.Write) engine.Resu
 func (s *subject) write(by engine.MemberID, w engine.Write) engine.Written {
 	s.t.Helper()
 	r := s.commit(by, w)
-	if len(r.Unmet) > 0 {
-		s.t.Fatalf("the condition of the write of %.20q does not hold", w.Key)
+	if len(r.Unmet) > 0 || r.Wait > 0 {
+		s.t.Fatalf("the condition of the write of %.20q does not hold, or it has to wait: %+v", w.Key, r)
 	}
 	return r.Written[0]
 }

@@ -45,13 +45,13 @@ func confirm(s *subject) {
 	}
 }
 
-// Until the time of a confirmation is over, a commit says how long its run may still begin, and the new state is not given
-// to a member. A commit of the member that has begun the run does not.
+// Until the time of a confirmation is over, no commit changes the task, and it says how long its run may still begin. A commit
+// of the member that has begun the run does, or of one that will not begin it.
 func mayBegin(s *subject) {
 	const within = time.Second // some of it is left after a few calls
 	s.add(10, 0)
 	a, b := s.join("a", long), s.join("b", long)
-	confirmed := func(by engine.MemberID, tasks ...engine.Stored) {
+	confirmed := func(by engine.MemberID, within time.Duration, tasks ...engine.Stored) {
 		s.t.Helper()
 		claims := make([]engine.Claim, len(tasks))
 		for i, task := range tasks {
@@ -62,71 +62,58 @@ func mayBegin(s *subject) {
 			s.t.Fatalf("confirmed are %v", held)
 		}
 	}
-	waits := func(what string, w engine.Written, is bool) {
+	waits := func(what string, r engine.Result, is bool) {
 		s.t.Helper()
-		if w.Wait > 0 != is || w.Wait > within || is && w.Held {
-			s.t.Errorf("%s: the answer is %+v", what, w)
+		if r.Wait > 0 != is || r.Wait > within || len(r.Unmet) > 0 || is == (len(r.Written) > 0) {
+			s.t.Errorf("%s: the result is %+v", what, r)
 		}
 	}
 	mine := s.claimAll(a)
-	confirmed(a, append(mine[:6:6], mine[8:]...)...)
-	if held, _, err := s.Confirm(s.ctx, a, []engine.Claim{claimOf(mine[2])}, 1); err != nil || !held[0] {
-		s.t.Fatalf("confirmed again are %v, %v", held, err)
-	}
+	confirmed(a, within, append(mine[:6:6], mine[8:]...)...)
+	confirmed(a, 1, mine[2])
 	key := func(i int) string { return mine[i].Key }
 	begun := func(i int, w engine.Write) engine.Write {
 		w.Begun = mine[i].Revision
 		return w
 	}
-	waits("a write of its member", s.write(a, begun(0, held(put(key(0), 1, engine.Always)))), false)
-	waits("an end of its run", s.write(a, begun(1, unchanged(remove(key(1)), mine[1].Revision))), false)
-	waits("a removal of its member, which may not have begun it", s.write(a, remove(key(8))), true)
-	waits("a write of its member, of another revision", s.write(a, begun(8, put(key(9), 1, engine.Always))), true)
-	waits("a removal with the revision of another member", s.write(b, begun(9, remove(key(9)))), true)
-	waits("a removal of one that was confirmed again for a shorter time", s.write(b, remove(key(2))), true)
-	waits("a removal by no member", s.write(0, unchanged(remove(key(3)), mine[3].Revision)), true)
-	waits("a write to a task that was not confirmed", s.write(b, held(put(key(6), 1, engine.Always))), false)
-	waits("a removal of one", s.write(b, remove(key(7))), false)
-	for i, r := range s.commits(b, engine.Batch{held(put(key(4), 1, engine.IfPresent))}, engine.Batch{remove(key(5))}) {
-		waits("a batch", r.Written[0], true)
-		if i == 0 && !r.Written[0].Replaced {
-			s.t.Errorf("the answer of the first batch is %+v", r)
+	once := func(by engine.MemberID, w engine.Write) engine.Result { return s.commits(by, engine.Batch{w})[0] }
+	waits("a write of its member", once(a, begun(0, held(put(key(0), 1, engine.Always)))), false)
+	waits("an end of its run", once(a, begun(1, unchanged(remove(key(1)), mine[1].Revision))), false)
+	waits("a removal of its member, which may not have begun it", once(a, remove(key(8))), true)
+	waits("a write of its member, of another revision", once(a, begun(8, put(key(9), 1, engine.Always))), true)
+	waits("a removal with the revision of another member", once(b, begun(8, remove(key(9)))), true)
+	waits("a removal of one that was confirmed again for a shorter time", once(b, remove(key(2))), true)
+	waits("a removal by no member", once(0, unchanged(remove(key(3)), mine[3].Revision)), true)
+	waits("a write to a task that was not confirmed", once(b, held(put(key(6), 1, engine.Always))), false)
+	waits("a removal of one", once(b, remove(key(7))), false)
+	several := s.commits(b, engine.Batch{held(put(key(4), 1, engine.IfPresent))}, engine.Batch{remove(key(5))},
+		engine.Batch{add("new", 1), put(key(2), 1, engine.Always)})
+	for _, r := range several {
+		waits("a batch", r, true)
+	}
+	if r := once(b, add(key(4), 1)); len(r.Unmet) != 1 || r.Wait != 0 {
+		s.t.Errorf("an add of a task that exists returns %+v", r)
+	}
+	if r := once(b, unchanged(remove(key(4)), mine[4].Revision+1000)); len(r.Unmet) != 1 || r.Wait != 0 {
+		s.t.Errorf("a removal of another state returns %+v", r)
+	}
+	for _, i := range []int{2, 3, 4, 5, 8, 9} { // nothing was done
+		if got := s.get(key(i)); got.Revision != mine[i].Revision || got.Owner != a {
+			s.t.Errorf("a refused commit leaves %+v", got)
 		}
 	}
-	if r := s.commit(b, unchanged(remove(key(4)), mine[4].Revision)); len(r.Unmet) != 1 {
-		s.t.Errorf("a removal of a former state returns %+v", r)
+	if got := s.claimAll(b); len(got) != 0 {
+		s.t.Errorf("claimed are %s", keys(got))
 	}
-	fair := request(b, []string{kind}, -1, ahead, 10)
-	fair.Fair = true
-	fairly, err := s.Claim(s.ctx, fair)
-	s.check(err)
-	if got := append(s.claimAll(a), fairly.Tasks...); len(got) > 0 {
-		s.t.Errorf("claimed are %s while a run of a former state may begin", keys(got))
-	}
-	if task := s.get(key(4)); task.Owner != 0 || task.Starts != 0 || task.Started != 0 || task.Wait <= 0 || task.Wait > within {
-		s.t.Errorf("the new state is %+v", task)
-	}
-	again := s.write(a, held(put(key(4), 2, engine.IfPresent))) // another new state
-	waits("a second write", again, true)
-	again = s.write(0, put(key(4), 3, engine.IfPresent))
-	waits("a third write, by no member", again, true)
-	if got := s.claimAll(b); len(got) > 0 {
-		s.t.Errorf("claimed are %s while a run of a former state may begin", keys(got))
-	}
-	time.Sleep(again.Wait)
+	r := once(0, remove(key(4)))
+	time.Sleep(r.Wait)
+	waits("a removal when the time is over", once(0, remove(key(4))), false)
+	waits("a write when the time is over", once(0, put(key(5), 3, engine.Always)), false)
 	got := s.claimAll(b)
-	if len(got) != 1 || got[0].Key != key(4) {
-		s.t.Fatalf("claimed are %s when the time is over", keys(got))
-	}
-	waits("a write when the time is over", s.write(0, put(key(4), 3, engine.Always)), false)
-	if got = s.claimAll(b); len(got) != 1 {
+	if len(got) != 1 || got[0].Key != key(5) {
 		s.t.Fatalf("claimed are %s after a write when the time is over", keys(got))
 	}
-	confirmed(b, got[0])
-	s.check(s.Leave(s.ctx, b)) // it begins no further runs
-	if got := s.claimAll(a); len(got) != 2 {
-		s.t.Errorf("claimed are %s after the other member has left", keys(got))
-	}
+	waits("a write to a new state, which was not confirmed", once(0, put(key(5), 3, engine.Always)), false)
 }
 
 // Confirm counts the starts since the record was written, once per claim, and stores the time of the last one. Only a
@@ -280,7 +267,7 @@ func startAgainstUnstarted(s *subject) {
 	}
 }
 
-// A start is confirmed before another's write of the task, which then waits, or not at all.
+// A start is confirmed before another's write of the task, which is then refused, or not at all.
 func startAgainstWrite(s *subject) {
 	const tasks = 400
 	s.add(tasks, 0)
@@ -298,7 +285,7 @@ func startAgainstWrite(s *subject) {
 		}
 	}, func() {
 		for i, c := range claims {
-			waits[i] = s.write(0, put(c.Key, ahead, engine.Always)).Wait > 0
+			waits[i] = s.commits(0, engine.Batch{put(c.Key, ahead, engine.Always)})[0].Wait > 0
 		}
 	})
 	for i := range claims {

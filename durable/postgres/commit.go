@@ -194,7 +194,7 @@ func (g *group) tryWhole(ctx context.Context, these []int, statement string, arg
 	}
 	again, whole := g.settle(these, writes)
 	if !whole {
-		return slices.DeleteFunc(slices.Clone(these), func(i int) bool { return g.results[i].Unmet != nil }), nil
+		return slices.DeleteFunc(slices.Clone(these), func(i int) bool { return g.results[i].Unmet != nil || g.results[i].Wait > 0 }), nil
 	}
 	return again, tx.Commit(ctx)
 }
@@ -249,10 +249,11 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 	return g.e.sql.commit, args, single
 }
 
-// A write is the outcome of one engine.Write: it was done, its condition was unmet, or neither.
+// A write is the outcome of one engine.Write: it was done, its condition was unmet, a run of its task may begin, or nothing.
 type write struct {
 	n           int // the position of the write in the statement, from 1
 	unmet, done bool
+	wait        time.Duration // as in engine.Result
 	engine.Written
 }
 
@@ -266,7 +267,7 @@ func (g *group) write(ctx context.Context, on sender, statement string, args []a
 	}
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) error {
 		var w write
-		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced, &w.Wait}
+		into := []any{&w.n, &w.unmet, &w.done, &w.Revision, &w.Held, &w.Replaced, &w.wait}
 		_, err := pgx.ForEachRow(rows, into, func() error {
 			if w.n == 0 {
 				late = w.Revision
@@ -287,8 +288,8 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// settle sets the results of the batches. It returns the batches that are neither done nor have an unmet condition, and
-// reports whether every batch was done entirely or not at all.
+// settle sets the results of the batches. It returns the batches that are neither done nor refused, and reports whether every
+// batch was done entirely or not at all.
 func (g *group) settle(these []int, writes []write) (again []int, whole bool) {
 	whole = true
 	for _, i := range these {
@@ -300,6 +301,7 @@ func (g *group) settle(these []int, writes []write) (again []int, whole bool) {
 			if w.unmet {
 				r.Unmet = append(r.Unmet, g.batches[i][j].Key)
 			}
+			r.Wait = max(r.Wait, w.wait)
 			if w.done {
 				done++
 			}
@@ -308,7 +310,9 @@ func (g *group) settle(these []int, writes []write) (again []int, whole bool) {
 		if done < len(own) {
 			r.Written = nil
 			whole = whole && done == 0
-			if r.Unmet == nil {
+			if r.Unmet != nil {
+				r.Wait = 0
+			} else if r.Wait == 0 {
 				again = append(again, i)
 			}
 		}

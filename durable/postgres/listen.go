@@ -113,25 +113,14 @@ func (e *Engine) signalSoon(batches []engine.Batch, results []engine.Result) {
 		return
 	}
 	until := time.Now().UnixNano() + int64(engine.SignalAhead)
-	var soon bool
-	var wait time.Duration
 	for i, r := range results {
 		for j, written := range r.Written {
 			w := batches[i][j]
-			switch {
-			case w.Note || w.Data == nil || written.Held || w.Due > max(until, w.Now+int64(engine.SignalAhead)):
-			case written.Wait > 0: // until then no node can claim it
-				wait = max(wait, written.Wait)
-			default:
-				soon = true
+			if !w.Note && w.Data != nil && !written.Held && w.Due <= max(until, w.Now+int64(engine.SignalAhead)) {
+				e.signal(false)
+				return
 			}
 		}
-	}
-	if soon { // once, since a second signal would find nothing, and nodes would heed fewer
-		e.signal(false)
-	}
-	if wait > 0 {
-		time.AfterFunc(wait, func() { e.signal(true) })
 	}
 }
 

@@ -209,42 +209,6 @@ func TestSignal_thatIsSentByClose(t *testing.T) {
 	}
 }
 
-// A task that is moved while its start is confirmed can be claimed once that run can no longer begin. Only then does it send a
-// signal.
-func TestSignal_ofATaskThatMayBegin(t *testing.T) {
-	const name = "may begin"
-	e := open(t, postgres.WithSchema(name))
-	id, now, err := e.Join(t.Context(), "a", time.Hour)
-	check(t, err)
-	conn := listener(t, name)
-	signal := func() {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		_, err := conn.WaitForNotification(ctx)
-		check(t, err)
-	}
-	commit(t, e, 0, add("k", now))
-	signal()
-	held := claim(t, e, id, now, 1)
-	const within = 700 * time.Millisecond
-	if ok, _, err := e.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: held[0].Revision}}, within); err != nil || !ok[0] {
-		t.Fatal(ok, err)
-	}
-	// A later confirmation does not make the time shorter.
-	if ok, _, err := e.Confirm(t.Context(), id, []engine.Claim{{Key: "k", Revision: held[0].Revision}}, time.Millisecond); err != nil || !ok[0] {
-		t.Fatal(ok, err)
-	}
-	w := commit(t, e, 0, put("k", now, engine.IfPresent))
-	if w[0].Wait <= 0 {
-		t.Fatalf("the write is %+v", w)
-	}
-	signal()
-	if got := claim(t, e, id, now, 1); len(got) != 1 {
-		t.Error("after the signal the task cannot be claimed")
-	}
-}
-
 // The pool of a program may have a function for its own notifications. It does not get the signals.
 func TestListen_poolWithNotifications(t *testing.T) {
 	cfg, err := pgxpool.ParseConfig(server(t))

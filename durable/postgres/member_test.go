@@ -62,7 +62,7 @@ func TestCommit_whileTheStartIsConfirmed_isDone(t *testing.T) {
 		var ends []engine.Batch
 		for i, s := range claim(t, e, id, now, tasks) {
 			claims = append(claims, engine.Claim{Key: s.Key, Revision: s.Revision})
-			w := engine.Write{Record: engine.Record{Key: s.Key}, If: engine.IfUnchanged, Revision: s.Revision}
+			w := engine.Write{Record: engine.Record{Key: s.Key}, If: engine.IfUnchanged, Revision: s.Revision, Begun: s.Revision}
 			if i%2 == 0 && round%2 == 0 {
 				w.Due, w.Data, w.Kind = now+int64(time.Hour), []byte("data"), "kind"
 			}

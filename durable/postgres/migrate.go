@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS $schema.task (
 	failing  bigint,                      -- the due time with which it was written as failing, or NULL
 	grp      bytea,                       -- its group, or NULL
 	started  bigint,                      -- when a start was confirmed last, in nanoseconds since 1970, or NULL
-	until    bigint                       -- until when the run of that start may begin, or NULL; a write keeps it while it may
+	until    bigint                       -- until when the run of that start may begin, or NULL
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000,
 	autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX IF NOT EXISTS task_failing ON $schema.task (key) WHERE due OPERATOR(pg_catalog.=) 9223372036854775807

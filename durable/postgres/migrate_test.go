@@ -163,7 +163,7 @@ func works(t *testing.T, e *postgres.Engine) {
 	if len(got) != 1 {
 		t.Fatalf("claimed are %v", got)
 	}
-	held, _, err := e.Confirm(ctx, id, []engine.Claim{{Key: "k", Revision: got[0].Revision}}, time.Second)
+	held, _, err := e.Confirm(ctx, id, []engine.Claim{{Key: "k", Revision: got[0].Revision}}, 0)
 	if err != nil || !held[0] {
 		t.Fatalf("confirmed is %v, %v", held, err)
 	}

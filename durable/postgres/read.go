@@ -28,13 +28,6 @@ func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
 
 func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
-func scanGot(row pgx.CollectableRow) (engine.Stored, error) {
-	var wait time.Duration
-	s, err := scan(row, &wait)
-	s.Wait = wait
-	return s, err
-}
-
 // unlocked calls the function read until no lock blocks it. Reads share the connections for commits, which wait for a
 // lock no longer than lockTimeout.
 func unlocked(ctx context.Context, read func() error) error {
@@ -61,7 +54,7 @@ func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored
 			b = e.batch()
 		}
 		b.Queue(e.sql.get, names(keys)).Query(func(rows pgx.Rows) (err error) {
-			found, err = pgx.CollectRows(rows, scanGot)
+			found, err = pgx.CollectRows(rows, scanOne)
 			return err
 		})
 		return e.verbs.SendBatch(ctx, b).Close()

@@ -24,8 +24,7 @@ import (
 //	$=           the operator = of two values, in the user's own session
 //	$row         the columns that scan reads
 //	$failing     whether the task t is failing
-//	$wait        how long a run of the task t, or of a former state, may still begin. See engine.Written
-//	$ready       whether t is not a new state whose former one may still be run
+//	$wait        how long a run of the task t may still begin. See engine.Result
 //	$now         the server's time
 //	$server      the server's identity
 //	$inRange     whether the task t is in the range r
@@ -115,8 +114,8 @@ func (c config) statement(text string) string {
 		"$now", c.now,
 		"$=", "OPERATOR(pg_catalog.=)",
 		"$server", c.server,
-		"$wait", "CASE WHEN t.until IS NULL THEN 0 ELSE greatest(t.until OPERATOR(pg_catalog.-) greatest("+c.now+", t.started), 0) END",
-		"$ready", "(t.until IS NULL OR t.starts > 0 OR NOT ("+c.now+" BETWEEN t.started AND t.until))",
+		"$wait", "CASE WHEN (t.until OPERATOR(pg_catalog.>) "+c.now+") AND ("+c.now+" OPERATOR(pg_catalog.>=) (t.started OPERATOR(pg_catalog.-) 1000000000)) "+
+			"THEN t.until OPERATOR(pg_catalog.-) greatest("+c.now+", t.started) ELSE 0 END",
 		"$failing", "(t.due = 9223372036854775807 OR t.failing = t.due)",
 		"$tasks", tasks,
 		"$row", rowSQL, // see scan
@@ -184,7 +183,7 @@ func (c config) statements() statements {
 		//	late  the time, if the writes were sent too long ago; then nothing else is done
 		//	me    the member, if its lease has not expired. It cannot be reaped before the end of the transaction
 		//	todo  the writes, with the existing tasks that they change, locked in key order. All writes of a batch
-		//	      with an unmet condition are refused
+		//	      are refused if one has an unmet condition, or a task whose run may begin
 		//	done  the writes that were done
 		//
 		// The INSERT shows whether a task is absent. It waits if an open transaction has removed the key. A write may
@@ -197,7 +196,7 @@ WITH late AS MATERIALIZED (
 	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $9 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
 	WHERE until > $now
 ), todo AS MATERIALIZED (
-	SELECT *, bool_or(unmet) OVER (PARTITION BY batch) AS refused FROM (
+	SELECT *, bool_or(unmet OR wait > 0) OVER (PARTITION BY batch) AS refused FROM (
 		SELECT q.*, old.at, coalesce(old.wait, 0) AS wait, CASE q.cond
 			WHEN 1 THEN q.data IS NULL AND (SELECT true FROM $schema.task t WHERE t.key = q.key) IS NOT NULL
 			WHEN 2 THEN old.at IS NULL
@@ -219,9 +218,9 @@ WITH late AS MATERIALIZED (
 	ON CONFLICT (key) DO NOTHING RETURNING key, revision, owner
 ), upd AS (
 	UPDATE $schema.task t SET due = todo.due, kind = todo.kind, data = todo.data, starts = 0,
-		revision = $next, owner = CASE WHEN hold AND wait = 0 THEN (SELECT id FROM me) END,
+		revision = $next, owner = CASE WHEN hold THEN (SELECT id FROM me) END,
 		failing = CASE WHEN todo.failing THEN todo.due END, grp = nullif(todo.grp, ''),
-		until = CASE WHEN wait > 0 THEN until END
+		until = NULL
 	FROM todo WHERE t.ctid = todo.at AND NOT refused AND todo.data IS NOT NULL
 	RETURNING t.key, t.revision, t.owner
 ), del AS (
@@ -258,15 +257,15 @@ WITH old AS MATERIALIZED (
 		FROM $schema.task t WHERE t.key = q.key AND (q.cond = 2 OR t.revision = q.revision)
 		LIMIT 1 FOR UPDATE OF t) t ON true
 ), del AS (
-	DELETE FROM $schema.task t USING old WHERE t.ctid = old.at RETURNING old.n, old.wait
+	DELETE FROM $schema.task t USING old WHERE t.ctid = old.at AND wait = 0 RETURNING old.n
 )
-SELECT n, at IS NULL, false, 0::bigint, false, true, 0::bigint FROM old
-UNION ALL SELECT n, false, true, 0, false, true, wait FROM del`),
+SELECT n, at IS NULL, false, 0::bigint, false, true, coalesce(wait, 0) FROM old
+UNION ALL SELECT n, false, true, 0, false, true, 0 FROM del`),
 
 		commitNotes: sql(commitNotesSQL),
 		notes:       sql(notesSQL),
 
-		get: sql(`SELECT $row, $wait FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
+		get: sql(`SELECT $row FROM $schema.task t WHERE t.key = ANY($1::bytea[])`),
 
 		// The index contains the tasks of each range in order. There are few ranges and few held tasks.
 		//
@@ -452,21 +451,21 @@ WITH me AS MATERIALIZED (
 	SELECT kind, plain, count(*) FROM (
 		SELECT r.* FROM r, LATERAL (
 			SELECT t.due, t.key FROM $schema.task t
-			WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
+			WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 			ORDER BY $rangeOrder LIMIT $5) t
 		WHERE (SELECT count(*) FROM r) > 1 ORDER BY t.due, t.key LIMIT $5) first
 	GROUP BY kind, plain
 ), free AS MATERIALIZED (
 	SELECT t.key, t.at FROM share r, LATERAL (
 		SELECT t.key, t.ctid AS at FROM $schema.task t
-		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 		ORDER BY $rangeOrder LIMIT r.n FOR NO KEY UPDATE SKIP LOCKED) t
 ), missing AS MATERIALIZED (
 	SELECT sum(n) - (SELECT count(*) FROM free) AS n FROM share WHERE (SELECT count(*) FROM r) > 1
 ), more AS MATERIALIZED (
 	SELECT t.at FROM r, LATERAL (
 		SELECT t.ctid AS at FROM $schema.task t
-		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
+		WHERE $inRange AND t.due > $3 AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 			AND t.key NOT IN (SELECT key FROM free)
 		ORDER BY $rangeOrder LIMIT (SELECT n FROM missing) FOR NO KEY UPDATE SKIP LOCKED) t
 	LIMIT (SELECT coalesce(n, 0) FROM missing)
@@ -496,10 +495,10 @@ WITH RECURSIVE me AS MATERIALIZED (
 			ORDER BY $groupOrder LIMIT 1) t ORDER BY t.grp LIMIT 1) OFFSET 0) n(grp), LATERAL (
 		SELECT ARRAY(SELECT r.kind FROM (SELECT kind, n.grp, true AS plain FROM unnest($2::bytea[]) kind) r, LATERAL (
 			(SELECT t.due, t.key FROM $schema.task t
-			WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready ORDER BY $groupOrder LIMIT 1)
+			WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 ORDER BY $groupOrder LIMIT 1)
 			UNION ALL
 			(SELECT t.due, t.key FROM $schema.task t
-			WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
+			WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 			ORDER BY $rangeOrder LIMIT 1)
 		) t ORDER BY t.due, t.key) AS kinds OFFSET 0) d
 	WHERE w.grp IS NOT NULL AND looked < 1024 AND found < $5
@@ -511,12 +510,12 @@ WITH RECURSIVE me AS MATERIALIZED (
 		SELECT t.at FROM (SELECT kind, grp, true AS plain FROM unnest(walk.kinds) k(kind)) r, LATERAL (
 			SELECT * FROM (
 				SELECT t.ctid AS at FROM $schema.task t
-				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
+				WHERE $inGroup AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 				ORDER BY $groupOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t
 			UNION ALL
 			SELECT * FROM (
 				SELECT t.ctid AS at FROM $schema.task t
-				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6 AND $ready
+				WHERE r.grp IS NULL AND $inRange AND t.due <= $4 AND substr(t.data, 1, 1) <= $6
 				ORDER BY $rangeOrder LIMIT (SELECT n FROM last) FOR NO KEY UPDATE SKIP LOCKED) t) t
 		LIMIT (SELECT n FROM last)) t
 ), given AS (

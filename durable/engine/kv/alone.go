@@ -357,7 +357,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			results[i].Late = at.now
 			continue
 		}
-		if results[i].Unmet = p.unmet(batch, present); results[i].Unmet != nil {
+		if p.isRefused(batch, present, at.now, &results[i]) {
 			continue
 		}
 		for j, w := range batch {
@@ -368,11 +368,7 @@ func (e *alone) plan(ctx context.Context, by engine.MemberID, batches []engine.B
 			s := &states[j]
 			*s = state{row: e.put(p, w, 0, revision), writing: true, before: e.states[w.Key]}
 			old := p.was[j]
-			if !w.Note && old != nil && old.Revision != w.Begun {
-				p.written[j].Wait = old.wait(at.now)
-				s.confirmed, s.until = old.confirmed, old.until
-			}
-			if s.Data = nil; revision != 0 && w.Hold && holder != nil && p.written[j].Wait == 0 {
+			if s.Data = nil; revision != 0 && w.Hold && holder != nil {
 				s.Owner = by
 			}
 			if old != nil && old.starts != 0 {
@@ -420,18 +416,14 @@ func (e *alone) settle(batches []engine.Batch, plans []*plan, undone bool) {
 			case undone:
 				after = p.was[j]
 				delete(e.states, w.Key)
-			case s.Owner == 0 && (p.written[j].Wait == 0 || s.kept == 0):
+			case s.Owner == 0:
 				delete(e.states, w.Key)
 			default:
 				held := *s // a copy, because s shares its memory with the other states of the Commit
 				held.writing, held.before = false, nil
 				e.states[w.Key] = &held
 			}
-			switch wait := p.written[j].Wait; {
-			case after == nil || after.Owner != 0:
-			case wait > 0 && !undone:
-				e.freeLater(after, wait)
-			default:
+			if after != nil && after.Owner == 0 {
 				e.freed(after)
 			}
 		}

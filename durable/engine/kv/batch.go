@@ -61,19 +61,26 @@ type plan struct {
 	was     []*row // the row that each write replaces, or nil
 }
 
-// unmet returns the keys whose conditions do not hold. It also sets p.was.
-func (p *plan) unmet(batch engine.Batch, present func(engine.Write) *row) (unmet []string) {
+// isRefused reports whether the batch must not be applied, and sets its result in that case. It also sets p.was.
+func (p *plan) isRefused(batch engine.Batch, present func(engine.Write) *row, now int64, r *engine.Result) bool {
 	if p.was == nil {
 		p.was, p.written = make([]*row, 0, len(batch)), make([]engine.Written, 0, len(batch))
 	}
+	*r = engine.Result{}
 	for _, w := range batch {
 		old := present(w)
 		p.was = append(p.was, old)
 		if !w.Holds(old.stored()) {
-			unmet = append(unmet, w.Key)
+			r.Unmet = append(r.Unmet, w.Key)
+		}
+		if !w.Note && old != nil && old.Revision != w.Begun {
+			r.Wait = max(r.Wait, old.wait(now))
 		}
 	}
-	return unmet
+	if r.Unmet != nil {
+		r.Wait = 0
+	}
+	return r.Unmet != nil || r.Wait > 0
 }
 
 // put adds the rows of the next write to the plan, the task or note row first. It returns the new task or note.

@@ -119,7 +119,7 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 	if err != nil {
 		return nil, err
 	}
-	_, at, err := e.lockAs(ctx, r.By)
+	_, _, err = e.lockAs(ctx, r.By)
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +128,6 @@ func (e *alone) give(ctx context.Context, r engine.ClaimRequest, found []candida
 	for _, task := range tasks {
 		s := e.states[task.Key]
 		if seen.has(task.Key) || !s.free() || !wanted(r, task) {
-			continue
-		}
-		if s != nil && s.mayBegin(at.now) {
-			e.freeLater(task, s.wait(at.now))
 			continue
 		}
 		next := &state{row: *task}
@@ -233,18 +229,6 @@ func (e *alone) freed(r *row) {
 	case e.wake <- struct{}{}:
 	default:
 	}
-}
-
-// freeLater records that the task is free, and calls freed when no run of its former state can begin. Until then no claim
-// gives it.
-func (e *alone) freeLater(task *row, wait time.Duration) {
-	e.lower(task)
-	r := *task
-	time.AfterFunc(wait+time.Millisecond, func() { // the KV has another clock
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.freed(&r)
-	})
 }
 
 // lower lowers the due times before which the spans of the task have no free task, so that a claim finds it.

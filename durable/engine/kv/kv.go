@@ -92,21 +92,10 @@ func (b *base) moment(ctx context.Context) (m moment, err error) {
 // Get implements engine.Engine, as do the other methods of that interface.
 func (b *base) Get(ctx context.Context, keys ...string) (found []engine.Stored, err error) {
 	rows, err := b.look(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	var at moment // read at most once, for the tasks that may have been started
 	for _, r := range rows {
-		if r.until != 0 && at.now == 0 {
-			if at, err = b.moment(ctx); err != nil {
-				return nil, err
-			}
-		}
-		s := r.Stored
-		s.Wait = r.wait(at.now)
-		found = append(found, s)
+		found = append(found, r.Stored)
 	}
-	return found, nil
+	return found, err
 }
 
 func (b *base) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {

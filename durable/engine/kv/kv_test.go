@@ -147,7 +147,7 @@ func claimOf(s engine.Stored) engine.Claim {
 
 func confirms(t *testing.T, e engine.Engine, by engine.MemberID, s engine.Stored) bool {
 	t.Helper()
-	held, _, err := e.Confirm(t.Context(), by, []engine.Claim{claimOf(s)}, time.Second)
+	held, _, err := e.Confirm(t.Context(), by, []engine.Claim{claimOf(s)}, 0)
 	if errors.Is(err, engine.ErrMemberGone) {
 		return false
 	}

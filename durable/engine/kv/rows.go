@@ -15,8 +15,7 @@ import (
 // Layout. A row is an entry of the KV whose key begins with one of these bytes:
 //
 //	t  task      key                          the task; the row's version is its revision
-//	s  starts    key                          confirmed starts since the task was written, once there was one, or while a
-//	                                          run of a former state may begin
+//	s  starts    key                          confirmed starts since the task was written, once there was one
 //	f  free      kind, grouped or not, due, key
 //	g  turn      kind, group, due, key        a free task of a group
 //	h  held      member, key
@@ -50,19 +49,17 @@ type row struct {
 	starts  int64 // version of the starts row, or 0 if there is none; if the engine is exclusive, not 0 if there may be one
 	kept    int64 // the revision in the row itself, which a claim does not change if the engine is exclusive
 
-	// When a start was last confirmed, of this state or of a former one, and until when the run may begin.
+	// When a start was last confirmed, and until when the run may begin.
 	confirmed, until int64
 }
 
-// wait returns how long a run of the state, or of a former one, may still begin on the member that has confirmed it. now may
-// be from before the confirmation, or the clock was set back since.
+// wait returns how long a run of the task may still begin on the member that has confirmed it, as in engine.Result. now may be
+// from before the confirmation.
 func (r *row) wait(now int64) time.Duration {
+	if now < r.confirmed-int64(time.Second) {
+		return 0
+	}
 	return time.Duration(max(r.until-max(now, r.confirmed), 0))
-}
-
-// mayBegin reports whether a run of a former state may still begin. If the clock was set back, that is not known.
-func (r *row) mayBegin(now int64) bool {
-	return r.Starts == 0 && now < r.until && now > r.confirmed-int64(time.Second)
 }
 
 // confirm records a confirmed start. A run may still begin because of an earlier confirmation, unless the clock was set back.

@@ -105,7 +105,7 @@ func walk(t *testing.T, e engine.Engine, rnd *rand.Rand) {
 				c := []engine.Claim{{Key: s.Key, Revision: s.Revision, Starts: s.Starts}}
 				switch rnd.IntN(3) {
 				case 0:
-					_, _, err = e.Confirm(ctx, by, c, time.Second)
+					_, _, err = e.Confirm(ctx, by, c, 0)
 				case 1:
 					err = e.Release(ctx, by, c)
 				default:

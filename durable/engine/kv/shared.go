@@ -160,11 +160,11 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, now int64, batches
 	var txs []engine.Tx
 	for i, batch := range some {
 		p := &plan{number: todo[i]}
-		if results[p.number].Unmet = p.unmet(batch, present); results[p.number].Unmet != nil {
+		if p.isRefused(batch, present, now, &results[p.number]) {
 			continue
 		}
 		for _, w := range batch {
-			e.plan(p, w, holder, now)
+			e.plan(p, w, holder)
 		}
 		if slices.ContainsFunc(p.written, func(w engine.Written) bool { return w.Held }) {
 			p.tx.If = append(p.tx.If, holder.check())
@@ -197,31 +197,24 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, now int64, batches
 }
 
 // plan adds the next write of a batch to its plan. holder is the committing member if it may hold the task, or nil.
-func (e *shared) plan(p *plan, w engine.Write, holder *member, now int64) {
+func (e *shared) plan(p *plan, w engine.Write, holder *member) {
 	old := p.was[len(p.written)]
 	var version int64
 	if old != nil {
 		version = old.Revision
 	}
-	var wait time.Duration
 	if !w.Note && old != nil {
 		if old.Revision != w.Begun { // it must not start meanwhile
 			p.tx.If = append(p.tx.If, engine.Check{Key: startsRow + w.Key, Version: old.starts})
-			wait = old.wait(now)
 		}
-		if wait > 0 && w.Data != nil {
-			p.tx.Put = append(p.tx.Put, old.startsEntry(0))
-		} else {
-			p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // even if none was read: the task may have started since
-		}
+		p.tx.Delete = append(p.tx.Delete, startsRow+w.Key) // even if none was read: the task may have started since
 	}
 	var owner engine.MemberID
-	if w.Hold && w.Data != nil && holder != nil && wait == 0 {
+	if w.Hold && w.Data != nil && holder != nil {
 		owner = holder.id
 	}
 	p.tx.If = append(p.tx.If, engine.Check{Key: rowOf(w) + w.Key, Version: version})
 	e.put(p, w, owner, 0)
-	p.written[len(p.written)-1].Wait = wait
 }
 
 // own returns a Tx that changes the task's owner, and the task after the change.
@@ -262,7 +255,7 @@ func (e *shared) give(ctx context.Context, r engine.ClaimRequest, m *member, fou
 	var txs []engine.Tx
 	var claimed []*row
 	for _, key := range keys {
-		if task := tasks[key]; task != nil && wanted(r, task) && !task.mayBegin(m.now) {
+		if task := tasks[key]; task != nil && wanted(r, task) {
 			tx, next := e.own(task, r.By, m.check())
 			txs, claimed = append(txs, tx), append(claimed, next)
 		}

@@ -82,7 +82,7 @@ func TestExclusive_countsStartsOfOverdueTasks(t *testing.T) {
 			}
 			before := m.commits
 			for range 2 { // as if the first answer was lost
-				held, _, err := e.Confirm(t.Context(), id, claims(got.Tasks), time.Second)
+				held, _, err := e.Confirm(t.Context(), id, claims(got.Tasks), 0)
 				if ok(t, err); len(held) != len(got.Tasks) || slices.Contains(held, false) {
 					t.Errorf("held are %v", held)
 				}
@@ -118,7 +118,7 @@ func TestExclusive_startsEndWithTheTask(t *testing.T) {
 			e = open(t, memory.Exclusive(m))
 			id := join(t, e, "a", time.Hour)
 			got := claim(t, e, id)
-			_, _, err := e.Confirm(t.Context(), id, claims(got), time.Second)
+			_, _, err := e.Confirm(t.Context(), id, claims(got), 0)
 			ok(t, err)
 			if keys := starts(t, m); len(keys) != len(got) {
 				t.Errorf("claimed are %d tasks, and the starts of %q are written", len(got), keys)
@@ -211,7 +211,7 @@ func TestExclusive_countsNoMoreStarts(t *testing.T) {
 		for n := 0; n < all; {
 			got := claim(t, e, id)
 			n += len(got)
-			held, _, err := e.Confirm(t.Context(), id, claims(got), time.Second)
+			held, _, err := e.Confirm(t.Context(), id, claims(got), 0)
 			if ok(t, err); len(held) == 0 {
 				t.Fatalf("%d tasks are claimed", n)
 			}
@@ -272,8 +272,7 @@ func TestStart_decidesAsConfirm(t *testing.T) {
 				t.Errorf("%s: %v at %d, %v", name, held, at, ok)
 			}
 		}
-		if found, err := e.Get(t.Context(), "now"); err != nil || found[0].Starts != 1 || found[0].Started != time.Now().UnixNano() ||
-			found[0].Wait != time.Second {
+		if found, err := e.Get(t.Context(), "now"); err != nil || found[0].Starts != 1 || found[0].Started != time.Now().UnixNano() {
 			t.Errorf("after its start the task is %+v, %v", found, err)
 		}
 		if m.commits != before {
@@ -286,14 +285,17 @@ func TestStart_decidesAsConfirm(t *testing.T) {
 	})
 }
 
-// A task that another member writes while a run of its former state may begin is claimed when that time is over, even if a
-// claim has passed it. If the clock was set back since, the writer waits as long, and claims do not.
-func TestClaim_ofAChangedTask_whoseFormerRunMayBegin(t *testing.T) {
+// A task is not changed while its run may begin. If the clock was set back by more than a second since the confirmation, that is
+// not known, and the task is changed.
+func TestCommit_whileARunMayBegin_waits(t *testing.T) {
 	for name, on := range map[string]func(*memory.KV) engine.KV{
 		"shared": func(m *memory.KV) engine.KV { return m }, "own": func(m *memory.KV) engine.KV { return memory.Exclusive(m) },
 	} {
-		for _, back := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, back), func(t *testing.T) {
+		for step, waits := range map[time.Duration]time.Duration{
+			0: time.Second, 400 * time.Millisecond: 600 * time.Millisecond, time.Second: 0,
+			-time.Second: time.Second, -time.Second - 1: 0,
+		} {
+			t.Run(fmt.Sprint(name, step), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := memory.New()
 					e := open(t, on(m))
@@ -301,20 +303,10 @@ func TestClaim_ofAChangedTask_whoseFormerRunMayBegin(t *testing.T) {
 					write(t, e, 0, add("k"))
 					_, _, err := e.Confirm(t.Context(), id, claims(claim(t, e, id)), time.Second)
 					ok(t, err)
-					if back {
-						m.Step(-time.Minute)
-					}
-					w := add("k")
-					w.If = engine.Always
-					if wait := write(t, e, 0, w).Wait; wait != time.Second {
-						t.Errorf("the writer waits %v", wait)
-					}
-					if n := len(claim(t, e, id)); (n == 1) != back {
-						t.Errorf("%d tasks are claimed", n)
-					}
-					time.Sleep(time.Second)
-					if n := len(claim(t, e, id)); (n == 0) != back {
-						t.Errorf("%d tasks are claimed when the time is over", n)
+					m.Step(step)
+					results, err := e.Commit(t.Context(), 0, []engine.Batch{{{Record: engine.Record{Key: "k"}, If: engine.IfPresent}}})
+					if ok(t, err); results[0].Wait != waits || (len(results[0].Written) == 0) != (waits > 0) {
+						t.Errorf("the result is %+v, want to wait %v", results[0], waits)
 					}
 				})
 			})

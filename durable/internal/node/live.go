@@ -20,7 +20,7 @@ type live struct {
 	overdue   bool          // the task went to the backlog instead of the wheel
 	cancelled bool          // the run is cancelled as soon as it begins; see handlings
 	asked     atomic.Bool   // the engine was asked to confirm the start, and may have counted it
-	begins    atomic.Int64  // the node's own time until which the run may begin; 0 before a confirmation
+	begins    atomic.Int64  // the node's own time until which the run may begin; 0 before a confirmation, -1 if withdrawn
 	claim     claim
 	end       *change // the end of the run while it is being written
 }
@@ -39,6 +39,16 @@ func (l *live) Waits() bool { return l.state.Load() == waits }
 func (l *live) Run() (called bool) {
 	l.by.runTask(l)
 	return l.ran.Load()
+}
+
+// withdraw makes a start void that the engine was asked to confirm ahead, and reports whether it did. The run then does not begin
+// in this state of the task, because a change of the task may say so to the engine, and be late.
+func (l *live) withdraw() bool {
+	if !l.asked.Load() || !l.Waits() {
+		return false
+	}
+	l.begins.Store(-1)
+	return l.Waits() // if not, a worker may have read begins before
 }
 
 const (

@@ -304,7 +304,7 @@ func (n *Node) view(s engine.Stored, name func(engine.MemberID) string) (View, e
 	if s.Started > 0 {
 		s.Started = max(s.Started, s.Due)
 	}
-	return View{rec, confirmed, confirmed && !ahead, s.Starts, s.Started, name(s.Owner), s.Revision, s.Wait}, nil
+	return View{rec, confirmed, confirmed && !ahead, s.Starts, s.Started, name(s.Owner), s.Revision}, nil
 }
 
 // Walk returns an iterator over the tasks of a stretch.

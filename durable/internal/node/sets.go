@@ -301,7 +301,7 @@ func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 				if result.Late != 0 {
 					n.late(asked, result.Late)
 				}
-				if result.Busy || result.Late != 0 || len(result.Unmet) > 0 {
+				if result.Busy || result.Late != 0 || result.Wait > 0 || len(result.Unmet) > 0 {
 					left++
 					continue
 				}
@@ -312,9 +312,6 @@ func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 				case some[i].next == nil:
 					n.count.removed.Add(1)
 				}
-			}
-			if err := outwait(ctx, results...); err != nil {
-				return true, err
 			}
 		}
 		if left == 0 {
@@ -333,6 +330,7 @@ func (c *redeclared) write() engine.Write {
 		return c.next.Write(engine.IfAbsent, 0)
 	}
 	w := task.Completion(c.next, c.was.rec, c.was.revision)
+	w.Begun = 0 // a run may begin
 	if c.next != nil && !c.was.started {
 		w.If = engine.IfUnstarted
 	}

@@ -196,7 +196,7 @@ func (n *Node) runTask(l *live) {
 	defer n.handlings.end(h)
 	kind := n.kinds.Of(l.Rec)
 	switch leaves := kind == nil || n.leaves(); {
-	case leaves && l.asked.Load():
+	case leaves && l.asked.Load(), l.begins.Load() < 0:
 		n.takeBack(l)
 		return
 	case leaves:

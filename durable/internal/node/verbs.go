@@ -101,10 +101,10 @@ func (n *Node) find(ctx context.Context, v *Verb) (*View, error) {
 	if !v.fits(rec) {
 		return nil, notFound(v.Key)
 	}
-	return &View{Rec: rec, Revision: stored.Revision, Wait: stored.Wait}, nil
+	return &View{Rec: rec, Revision: stored.Revision}, nil
 }
 
-// send submits a change and waits for its result, and until no run of a former state may begin on another node.
+// send submits a change and waits for its result.
 func (n *Node) send(c *change) (engine.Result, error) {
 	c.answered = make(chan struct{})
 	n.hold(c)
@@ -122,7 +122,7 @@ func (n *Node) send(c *change) (engine.Result, error) {
 	}
 	switch {
 	case c.err == nil:
-		return c.r, outwait(c.ctx, c.r)
+		return c.r, nil
 	case c.err == errOld:
 		return c.r, errOld
 	case c.ctx.Err() != nil:
@@ -133,17 +133,6 @@ func (n *Node) send(c *change) (engine.Result, error) {
 		return c.r, n.Err()
 	}
 	return c.r, fmt.Errorf("%w: %w", ErrUnavailable, c.err)
-}
-
-// outwait waits until no other node may begin a run that was confirmed before the changes.
-func outwait(ctx context.Context, changes ...engine.Result) error {
-	var wait time.Duration
-	for _, r := range changes {
-		for _, w := range r.Written {
-			wait = max(wait, w.Wait)
-		}
-	}
-	return clock.PauseFor(ctx, wait)
 }
 
 func (n *Node) add(ctx context.Context, v *Verb) error {
@@ -161,7 +150,7 @@ func (n *Node) add(ctx context.Context, v *Verb) error {
 	}
 	r, err := n.send(c)
 	if err != nil {
-		_, err = n.readBack(ctx, v.Records, err)
+		err = n.readBack(ctx, v.Records, err)
 	}
 	if err == nil && len(r.Unmet) > 0 {
 		err = &DuplicateKeysError{r.Unmet}
@@ -209,10 +198,7 @@ func (n *Node) set(ctx context.Context, v *Verb) error {
 		c.asof = v.asof
 		r, err := n.send(c)
 		if err != nil && ctx.Err() == nil { // the caller is still waiting
-			var found engine.Stored
-			if found, err = n.readBack(ctx, c.recs, err); err == nil {
-				err = clock.PauseFor(ctx, found.Wait)
-			}
+			err = n.readBack(ctx, c.recs, err)
 		}
 		if err != nil {
 			return err
@@ -266,20 +252,16 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 			found = nil
 			continue
 		default: // another verb has done it, and may be waiting
-			return clock.PauseFor(ctx, found.Wait)
+			return nil
 		}
 		w := next.Write(engine.IfUnchanged, found.Revision)
 		c := newChange(ctx, w, next, v.Size)
 		c.asof = v.asof
 		r, err := n.send(c)
 		if err != nil {
-			found, err := n.readBackAs(ctx, v.Key, err, func(now engine.Record) bool {
+			return n.readBackAs(ctx, v.Key, err, func(now engine.Record) bool {
 				return now.Due == w.Due && bytes.Equal(now.Data, w.Data)
 			})
-			if err == nil {
-				err = clock.PauseFor(ctx, found.Wait)
-			}
-			return err
 		}
 		if len(r.Unmet) == 0 {
 			return nil
@@ -288,42 +270,42 @@ func (n *Node) move(ctx context.Context, v *Verb) error {
 	}
 }
 
-// readBack checks whether a verb whose answer was lost took effect. It returns one of the verb's records if they are in the
-// engine, and the error otherwise. It recognizes the records by their generation, which no other task has. It does not
-// write missing records, because they may have been written and removed since.
-func (n *Node) readBack(ctx context.Context, recs []*task.Record, err error) (engine.Stored, error) {
+// readBack checks whether a verb whose answer was lost took effect. It returns nil if one of the verb's records is in the engine,
+// and the error otherwise. It recognizes the records by their generation, which no other task has. It does not write missing
+// records, because they may have been written and removed since.
+func (n *Node) readBack(ctx context.Context, recs []*task.Record, err error) error {
 	const most = 8 // the records were written together, but some may have been removed or have run since
 	within, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for _, rec := range recs[:min(len(recs), most)] {
-		stored, failed := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
+		failed := n.readBackAs(within, rec.Key, err, func(now engine.Record) bool {
 			found, err := task.Decode(now)
 			return err == nil && found.Generation == rec.Generation
 		})
 		if failed == nil {
-			return stored, nil
+			return nil
 		}
 	}
 	if ctx.Err() != nil {
-		return engine.Stored{}, err
+		return err
 	}
-	return engine.Stored{}, unknown(err)
+	return unknown(err)
 }
 
-// readBackAs returns the key's record if it is the result of the write, and the error otherwise.
-func (n *Node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) (s engine.Stored, _ error) {
+// readBackAs returns nil if the key's record is the result of the write, and the error otherwise.
+func (n *Node) readBackAs(ctx context.Context, key string, err error, is func(engine.Record) bool) error {
 	if ctx.Err() != nil || !isUnknown(err) {
-		return s, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBackFor)
 	defer cancel()
 	for {
 		stored, ok, failed := n.stored(ctx, key)
 		if failed == nil && ok && is(stored.Record) {
-			return stored, nil
+			return nil
 		}
 		if failed == nil || clock.PauseFor(ctx, notDoneEvery) != nil {
-			return s, unknown(err)
+			return unknown(err)
 		}
 	}
 }

@@ -22,8 +22,6 @@ type View struct {
 	Started   int64  // when the running handler was called, or could be; 0 if unknown
 	Node      string // the node that holds the task; empty if the task is free
 	Revision  int64  // the record's revision in the engine
-
-	Wait time.Duration // as in engine.Stored
 }
 
 // Verb returns a verb that applies the change to the task, provided that the task still has the same run as when it was

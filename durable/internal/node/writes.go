@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -190,6 +191,9 @@ const (
 	// Calls that certainly had no effect are repeated every notDoneEvery for up to notDoneFor.
 	notDoneEvery = 50 * time.Millisecond
 	notDoneFor   = time.Second
+
+	// A change of a task whose start this node has confirmed is sent again every ownStart until the run has begun.
+	ownStart = 5 * time.Millisecond
 )
 
 func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Batch) {
@@ -224,7 +228,7 @@ func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	tooLarge := errors.Is(err, engine.ErrTooLarge)
 	if tooLarge && (len(sent) > 1 || sent[0].under != nil) { // at least one of the changes is too large
 		for _, c := range sent {
-			n.apart(c)
+			n.apart(c, 0)
 		}
 		return
 	}
@@ -251,8 +255,8 @@ func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 		if r.Late != 0 {
 			n.late(asked, r.Late)
 		}
-		if r.Busy || r.Late != 0 {
-			n.apart(c)
+		if r.Busy || r.Late != 0 || r.Wait > 0 {
+			n.apart(c, r.Wait)
 			continue
 		}
 		if len(r.Unmet) == 0 {
@@ -262,9 +266,13 @@ func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 }
 
-// apart sends a change and the changes under it one by one. Each change waits for a lock as long as its caller does,
-// and does not delay other changes.
-func (n *Node) apart(c *change) {
+// apart sends a change and the changes under it one by one. Each change waits for a lock, and for the start of a run, as
+// long as its caller does, and does not delay other changes. wait is how long a run may still begin. If it is one of this
+// node, the node soon knows whether it has begun.
+func (n *Node) apart(c *change, wait time.Duration) {
+	if slices.ContainsFunc(c.before, func(l *live) bool { return l != nil }) {
+		wait = min(wait, ownStart)
+	}
 	for _, of := range c.all() {
 		of.under = nil
 		of.encode()
@@ -272,20 +280,21 @@ func (n *Node) apart(c *change) {
 			ctx, cancel := context.WithCancel(of.ctx)
 			defer cancel()
 			defer context.AfterFunc(n.sends, cancel)()
+			if err := clock.PauseFor(ctx, wait); err != nil {
+				of.finish(engine.Result{}, err)
+				return
+			}
 			n.deliver(ctx, []*change{of}, []engine.Batch{of.batch})
 		})
 	}
 }
 
-// mark records the node's claims on the keys, and which of their runs have begun, when the changes are sent. It returns the
-// current term.
+// mark records the node's claims on the keys, and which of their runs have begun or will not begin, when the changes are sent.
+// It returns the current term.
 func (n *Node) mark(sent []*change) *term {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range sent {
-		if c.of != nil { // the end of a run
-			c.batch[0].Begun = c.of.claim.revision
-		}
 		for i, w := range c.batch {
 			if w.If == engine.IfAbsent {
 				continue
@@ -297,7 +306,7 @@ func (n *Node) mark(sent []*change) *term {
 			}
 			l := n.held[w.Key]
 			c.before[i] = l
-			if l != nil && l.ran.Load() {
+			if l != nil && (l.ran.Load() || l.withdraw()) {
 				c.batch[i].Begun = l.claim.revision
 			}
 		}

@@ -4,12 +4,14 @@ package task
 
 import "github.com/seed581295f1/timewheel/durable/engine"
 
-// Completion returns the write that puts next in place of was, at its revision. next is nil if the task ends.
+// Completion returns the write that puts next in place of was when its run, which has begun, ends. next is nil if the task ends.
 func Completion(next, was *Record, fence int64) engine.Write {
-	if next == nil {
-		return engine.Write{Record: engine.Record{Key: was.Key}, If: engine.IfUnchanged, Revision: fence}
+	w := engine.Write{Record: engine.Record{Key: was.Key}, If: engine.IfUnchanged, Revision: fence}
+	if next != nil {
+		w = next.Write(engine.IfUnchanged, fence)
 	}
-	return next.Write(engine.IfUnchanged, fence)
+	w.Begun = fence
+	return w
 }
 
 // generationBits is the number of low bits of a generation that are not part of the time. They distinguish tasks that
