@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Nightly runs reports at half past two in Berlin, every night. It is for programs that use cron today. It shows what a
-// calendar does when the clock is set forward or back, what happens after a night in which every attempt fails, and how
-// a program declares its schedule: a restart changes nothing, and a deployment changes only what is different.
+// Nightly runs reports at half past two in Berlin, every night. It is for programs that use cron today. It shows a
+// calendar around both changes of the clock, and the outcome of a night in which every attempt fails. The program
+// declares its schedule: a restart changes nothing, and a deployment changes only the tasks that differ.
 //
 //	go run ./examples/nightly                           a night a second, in a temporary directory
 //	go run ./examples/nightly -dir tasks                the same in a directory, so the tasks survive the program
@@ -202,7 +202,7 @@ func (p *program) printTasks(ctx context.Context) error {
 func (p *program) printCalendar() error {
 	forward := time.Date(2027, time.March, 26, 12, 0, 0, 0, p.berlin)
 	back := time.Date(2027, time.October, 29, 12, 0, 0, 0, p.berlin)
-	p.out.Print("the next due times, and those of the nights around the changes of the clock:")
+	p.out.Print("due times of the next nights, and around both changes of the clock:")
 	for _, after := range []time.Time{time.Now(), forward, back} {
 		times, err := durable.Next(halfPastTwo, after, 3)
 		if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package webhook tests the programs of this folder. README.md says what they show.
+// Package webhook tests the programs of this folder.
 package webhook
 
 import (
@@ -64,10 +64,10 @@ func TestPrograms(t *testing.T) {
 }
 
 func runs(t *testing.T, command string, program *exec.Cmd) {
-	address := make(chan string, 1) // of the program
+	address := make(chan string, 1)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // a part of it has no valid signature
-		to := <-address
+		to := <-address // of the program, once it is listening
 		address <- to
 		for name, forge := range forgeries {
 			header, body := r.Header.Clone(), bytes.Clone(body)
@@ -79,8 +79,7 @@ func runs(t *testing.T, command string, program *exec.Cmd) {
 		w.WriteHeader(post(to, r.Header, body))
 	}))
 	defer proxy.Close()
-
-	text, err := os.ReadFile("serve.json") // for free ports, and with the proxy
+	text, err := os.ReadFile("serve.json")
 	check(t, err)
 	change := strings.NewReplacer("http://127.0.0.1:8480/", proxy.URL, "127.0.0.1:8470", "127.0.0.1:0")
 	config := filepath.Join(t.TempDir(), "serve.json")
