@@ -10,10 +10,10 @@
 //	go run ./examples/nightly -dir tasks -release 2     the next release changes it
 //	go run ./examples/nightly -dir tasks -release 1     an old process that starts late does not
 //	go run ./examples/nightly -db URL                   in PostgreSQL, where several machines can share the nights
-//	go run ./examples/nightly -dir tasks -night 0       the real nights, until Ctrl-C
+//	go run ./examples/nightly -dir nights -night 0      the real nights, until Ctrl-C
 //
-// All but the last end after three nights, a few seconds. The second night is bad. The test shows bad nights and changes
-// of the clock with their real dates. There a night passes in microseconds:
+// All but the last end after three nights, a few seconds. The second night is bad. The test goes through bad nights and
+// both changes of the clock with their real dates, ten nights in about three seconds:
 //
 //	go test -v -run Nights ./examples/nightly
 package main

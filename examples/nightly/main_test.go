@@ -25,8 +25,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// In virtual time, the real nights around both changes of the clock. The third night is bad. On the day after the fourth,
-// an operator makes the parked payout run.
+// In virtual time, the real nights around both changes of the clock. The third night, a Monday, is bad. On the day
+// after the fourth, an operator makes the parked payout run.
 func TestNights(t *testing.T) {
 	for name, c := range map[string]struct {
 		from time.Time // noon in Berlin
@@ -69,7 +69,7 @@ Wed 3 Nov 2027 03:00:00 CET nightly/payout, attempt 1: done for 3 November
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(c.from))
 				var out strings.Builder
-				bad := func(_ string, night time.Time) bool { return strings.Contains("29 March, 1 November", night.Format("2 January")) }
+				bad := func(_ string, night time.Time) bool { return night.Weekday() == time.Monday }
 				p, err := start(t.Context(), memory.New().Engine(), &out, bad)
 				check(t, err)
 				check(t, p.deploy(t.Context(), 1, 0))
@@ -118,8 +118,7 @@ func releases(t *testing.T, db, dir string) {
 		text := out.String()
 		t.Log("\n" + text)
 		failed, done := "nightly/sales, attempt 3: the books are closed, given up\n", "nightly/sales, attempt 1: done"
-		// While it ends, another night may begin.
-		if !strings.HasPrefix(text, want) || strings.Count(text, failed) != 1 || strings.Count(text, done) < 2 {
+		if !strings.HasPrefix(text, want) || !strings.Contains(text, failed) || strings.Count(text, done) < 2 {
 			t.Errorf("the output is not %q with a bad night and two good ones of sales", want)
 		}
 		if !strings.Contains(text, "Sun 28 Mar 2027 03:00:00 CEST\n") || strings.Count(text, "Sun 31 Oct 2027 02:30:00 CEST\n") != 1 {

@@ -67,7 +67,7 @@ func runs(t *testing.T, command string, program *exec.Cmd) {
 	address := make(chan string, 1)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // a part of it has no valid signature
-		to := <-address // of the program, once it is listening
+		to := <-address               // of the program, once it is listening
 		address <- to
 		for name, forge := range forgeries {
 			header, body := r.Header.Clone(), bytes.Clone(body)
