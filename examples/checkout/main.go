@@ -13,7 +13,7 @@
 //
 //	go run ./examples/checkout -db postgres://postgres:secret@localhost/postgres
 //
-// It takes about four seconds. The program uses the schemas checkout and checkout_tasks of the database.
+// It takes about three seconds. The program uses the schemas checkout and checkout_tasks of the database.
 package main
 
 import (

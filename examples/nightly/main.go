@@ -68,7 +68,7 @@ func run(ctx context.Context, w io.Writer, db, dir string, release int64, night 
 		return err
 	}
 	defer closes()
-	p, err := start(ctx, e, w, badSecondNight())
+	p, err := newProgram(ctx, e, w, badSecondNight())
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,9 @@ func run(ctx context.Context, w io.Writer, db, dir string, release int64, night 
 	if err := errors.Join(p.deploy(ctx, release, night), p.printTasks(ctx), p.printCalendar()); err != nil {
 		return err
 	}
-	p.out.Print("the nights:")
+	if err := p.tasks.Start(); err != nil { // after deploy, so that no removed task runs
+		return err
+	}
 	for n := 0; n < 3 || night == 0; n++ {
 		select {
 		case <-p.night:
@@ -117,7 +119,7 @@ type program struct {
 	night  chan struct{} // receives a value when a run of the sales report is complete or given up
 }
 
-func start(ctx context.Context, e engine.Engine, w io.Writer, bad func(key string, night time.Time) bool) (*program, error) {
+func newProgram(ctx context.Context, e engine.Engine, w io.Writer, bad func(key string, night time.Time) bool) (*program, error) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		return nil, err
@@ -145,8 +147,7 @@ func start(ctx context.Context, e engine.Engine, w io.Writer, bad func(key strin
 		p.tasks.Handle("report", handler, retry),
 		// A payout is parked instead: the next one must not start before an operator has looked at this one. `timewheel
 		// unpark` or Reschedule makes it run again.
-		p.tasks.Handle("payout", handler, retry, durable.WithParkRepeating()),
-		p.tasks.Start())
+		p.tasks.Handle("payout", handler, retry, durable.WithParkRepeating()))
 	if err != nil {
 		return nil, errors.Join(err, p.tasks.Shutdown(ctx))
 	}
@@ -212,6 +213,7 @@ func (p *program) printCalendar() error {
 			p.out.Print("  ", t.In(p.berlin).Format(layout))
 		}
 	}
+	p.out.Print("the nights:")
 	return nil
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -70,9 +71,9 @@ Wed 3 Nov 2027 03:00:00 CET nightly/payout, attempt 1: done for 3 November
 				time.Sleep(time.Until(c.from))
 				var out strings.Builder
 				bad := func(_ string, night time.Time) bool { return night.Weekday() == time.Monday }
-				p, err := start(t.Context(), memory.New().Engine(), &out, bad)
+				p, err := newProgram(t.Context(), memory.New().Engine(), &out, bad)
 				check(t, err)
-				check(t, p.deploy(t.Context(), 1, 0))
+				check(t, errors.Join(p.deploy(t.Context(), 1, 0), p.tasks.Start()))
 				timewheeltest.Advance(4 * 24 * time.Hour) // then it is 13 or 11 o'clock in Berlin
 				check(t, p.tasks.Reschedule(t.Context(), prefix+"payout", 0))
 				timewheeltest.Advance(24 * time.Hour)
@@ -114,7 +115,7 @@ func releases(t *testing.T, db, dir string) {
 		"release 1: 0 added, 0 changed, 0 removed, 0 left alone\nrelease 2 is newer\n  nightly/payout",
 	} {
 		var out strings.Builder
-		check(t, run(t.Context(), &out, db, dir, []int64{1, 1, 2, 1}[i], time.Second))
+		check(t, run(t.Context(), &out, db, dir, []int64{1, 1, 2, 1}[i], time.Second/2))
 		text := out.String()
 		t.Log("\n" + text)
 		failed, done := "nightly/sales, attempt 3: the books are closed, given up\n", "nightly/sales, attempt 1: done"
