@@ -8,8 +8,8 @@
 //   - The handler of the recheck returns the units and completes its run in one transaction (CompleteTx), so the units
 //     return exactly once.
 //
-// The first attempt of each recheck fails after its writes. The table checkout.returns has a row for each return of an order,
-// and shows that the failed attempts left nothing.
+// The first attempt of each recheck fails after its writes. The table checkout.returns has a row for each return of an
+// order, and shows that the failed attempts left nothing.
 //
 //	go run ./examples/checkout -db postgres://postgres:secret@localhost/postgres
 //
