@@ -64,7 +64,7 @@ demo-run = $(GO) build -o bin/$(1) ./examples/$(1); exec bin/$(1) $(2)
 .PHONY: demo
 demo: ## A million orders through the wheel, with the ledger that must balance
 	@echo "Building the demo; on a fresh machine Go fetches what it needs first ..."
-	@$(call demo-run,orders,-generate $(ORDERS))
+	@$(call demo-run,orders,-n $(ORDERS))
 
 .PHONY: demo-shop
 demo-shop: postgres ## A shop of several processes on one PostgreSQL, which are killed at random: its stock must balance
@@ -229,7 +229,7 @@ core-386: ## The tests of the library on a 32-bit machine
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME
-	@for d in timewheel durable durable/internal/task durable/pebble examples/internal/orders; do \
+	@for d in timewheel durable durable/internal/task durable/pebble; do \
 		for f in $$(grep -ohE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | sort -u); do \
 			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
 		done; \
@@ -331,7 +331,7 @@ mutate-operators: ## Mutation testing of the library, one operator at a time; on
 examples: ## Build and run every example
 	@for e in basic shutdown heartbeat cache; do echo "== $$e"; $(GO) run ./examples/$$e; done
 	$(GO) run ./examples/dashboard -addr 127.0.0.1:0 -for 2s
-	$(GO) run ./examples/orders -in examples/orders/testdata/orders.jsonl
+	$(GO) run ./examples/orders -n 20000
 
 .PHONY: cover
 cover: ## Statement coverage of the library
