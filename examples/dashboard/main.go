@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels, a durable scheduler with two nodes and one on an own engine, all with a simulated load. It
-// serves the dashboard, which can also remove, run and reschedule tasks, and /metrics for Prometheus. Run the program
-// and open the address that it prints.
+// Dashboard shows the page of package dashboard, for readers who want to try it. It starts two wheels, a durable
+// scheduler with two nodes and one on an own engine, all with a simulated load, and serves the page and /metrics for
+// Prometheus. Run it, and open the address that it prints:
 //
-// The page /trouble/ has buttons that jam the workers, make jobs panic and handlers fail, pause tasks, and forget a
-// kind. Other buttons cut off a node, stop the engine, and fill the own engine's disk. After an interrupt (Ctrl-C), the
-// program prints a line for each wheel and scheduler and exits. A second interrupt ends it at once.
+//	go run ./examples/dashboard
+//
+// The page /trouble/ has buttons that cause trouble, so that the dashboard has something to report. The program runs
+// until an interrupt (Ctrl-C), or for the time of -for. Then it prints a line for each wheel and scheduler. A second
+// interrupt ends it at once.
 package main
 
 import (
@@ -15,44 +17,36 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/sirupsen/logrus"
-
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/examples/internal/buttons"
-	"github.com/seed581295f1/timewheel/metrics"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "dashboard:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves the pages until ctx is done, or for the duration of -for.
+// run serves the pages until ctx is done, or for the time of -for.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("dashboard", flag.ContinueOnError)
 	flags.SetOutput(out)
 	address := flags.String("addr", "127.0.0.1:8080", "listen on `address`")
-	limit := flags.Duration("for", 0, "stop after so much `time`; 0 is at an interrupt")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	limit := flags.Duration("for", 0, "stop after this `time`; 0 waits for an interrupt")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *limit > 0 {
@@ -65,118 +59,79 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	orders, err := newWheel(registry, "orders", 10*time.Millisecond, 1024)
-	if err != nil {
+	orders, source1, err1 := newWheel(registry, "orders", 10*time.Millisecond, 1024)
+	sessions, source2, err2 := newWheel(registry, "sessions", 100*time.Millisecond, 600)
+	payments, source3, err3 := newPayments(context.Background())
+	mails, source4, err4 := newMails(context.Background())
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	sessions, err := newWheel(registry, "sessions", 100*time.Millisecond, 600)
-	if err != nil {
-		return err
-	}
+	sell, touch := openShop(orders), openSessions(sessions)
+	orders.Start()
+	sessions.Start()
+	go every(ctx, 50*time.Millisecond, sell)
+	go every(ctx, 100*time.Millisecond, touch)
+
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	nodes, err := startCluster(context.WithoutCancel(ctx)) // shut down at the end
-	if err != nil {
-		return err
-	}
-	mails, err := openPost(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	mux.Handle("/trouble/", newTrouble(orders.tw, nodes, mails))
-	mux.Handle("/", dashboard.Handler([]dashboard.Source{
-		dashboard.Wheel("orders", orders.tw, orders.rec),
-		dashboard.Wheel("sessions", sessions.tw, sessions.rec),
-		dashboard.Scheduler("payments", nodes.nodes[0], nodes.rec),
-		dashboard.Scheduler("mails", mails.tasks, mails.rec),
-	}, dashboard.AllowControl(buttons.OnThisMachine), dashboard.AllowPayloads(buttons.OnThisMachine)))
-	shop, server := openShop(orders.tw), openServer(sessions.tw)
-	orders.tw.Start()
-	sessions.tw.Start()
-
+	mux.Handle("/trouble/", page(troubles(orders, payments, mails)))
+	mux.Handle("/", dashboard.Handler(
+		[]dashboard.Source{source1, source2, source3, source4},
+		dashboard.AllowControl(onThisMachine), dashboard.AllowPayloads(onThisMachine)))
 	pages, closePages := context.WithCancel(context.Background())
 	defer closePages()
-	srv := &http.Server{
+	web := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return pages },
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }()
 	fmt.Fprintf(out, "the page        http://%s/\n", listener.Addr())
 	fmt.Fprintf(out, "to make trouble http://%s/trouble/\n", listener.Addr())
 	fmt.Fprintf(out, "for Prometheus  http://%s/metrics\n", listener.Addr())
-
-	go shop.sell(ctx)
-	go server.serve(ctx)
-
 	select {
-	case err = <-served:
+	case err = <-failed:
 		return err
 	case <-ctx.Done():
 	}
-	closePages() // or Shutdown would wait for the open pages
+
+	closePages() // an open page has a request that does not end
 	grace, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // a browser opens connections in advance that it has not used yet
+	if web.Shutdown(grace) != nil {
+		_ = web.Close() // a browser opens connections in advance that it has not used yet
 	}
-	nodes.shutdown(grace)
-	_ = mails.tasks.Shutdown(grace)
-	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
+	for _, link := range payments.links {
+		link.SetDown(false)
+	}
+	fmt.Fprintln(out)
+	const line = "%-8s %8d tasks added, %8d runs started, %6d failed\n"
+	for i, tw := range []*timewheel.TimeWheel{orders, sessions} {
 		if tw.Shutdown(grace) != nil {
-			tw.Stop() // cancels the context of the runs in progress
+			tw.Stop() // cancels the contexts of the running jobs
 		}
+		s := tw.Stats()
+		fmt.Fprintf(out, line, []string{"orders", "sessions"}[i], s.Added, s.Started, s.Panicked)
 	}
-	report(out, map[string]*timewheel.TimeWheel{"orders": orders.tw, "sessions": sessions.tw},
-		map[string][]*durable.Scheduler{"payments": nodes.nodes[:], "mails": {mails.tasks}})
+	for i, node := range []*durable.Scheduler{payments.nodes[0], payments.nodes[1], mails.tasks} {
+		_ = node.Shutdown(grace) // fails if a run takes longer, or once the disk is full
+		s := node.Stats()
+		fmt.Fprintf(out, line, []string{"web-1", "web-2", "mails"}[i], s.Added, s.Started, s.Failed)
+	}
 	return nil
 }
 
-// report prints the counters of the wheels and of the durable schedulers.
-func report(out io.Writer, wheels map[string]*timewheel.TimeWheel, schedulers map[string][]*durable.Scheduler) {
-	line := func(name string, added, started, failed uint64) {
-		fmt.Fprintf(out, "%-8s %8d tasks added, %8d runs started, %6d failed\n", name, added, started, failed)
-	}
-	fmt.Fprintln(out)
-	for _, name := range slices.Sorted(maps.Keys(wheels)) {
-		s := wheels[name].Stats()
-		line(name, s.Added, s.Started, s.Panicked)
-	}
-	for _, name := range slices.Sorted(maps.Keys(schedulers)) {
-		var added, started, failed uint64
-		for _, node := range schedulers[name] {
-			s := node.Stats()
-			added, started, failed = added+s.Added, started+s.Started, failed+s.Failed
+// every calls f at the interval until ctx is done.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f()
 		}
-		line(name, added, started, failed)
 	}
-}
-
-// workers is the maximum number of concurrent jobs on a wheel.
-const workers = 64
-
-// A wheel is a timing wheel with its recorder.
-type wheel struct {
-	tw  *timewheel.TimeWheel
-	rec *dashboard.Recorder
-}
-
-// newWheel returns a wheel with a recorder, and registers the wheel's metrics.
-func newWheel(registry *prometheus.Registry, name string, tick time.Duration, slots int) (wheel, error) {
-	rec, runs := dashboard.NewRecorder(), metrics.NewRuns()
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // the page shows the panics
-	tw, err := timewheel.New(tick, slots,
-		timewheel.WithPoolSize(workers),
-		timewheel.WithLogger(quiet),
-		rec.Option(),
-		runs.Option())
-	if err != nil {
-		return wheel{}, err
-	}
-	if err := registry.Register(metrics.NewCollector(tw, name, metrics.WithRuns(runs))); err != nil {
-		return wheel{}, err
-	}
-	return wheel{tw, rec}, nil
 }

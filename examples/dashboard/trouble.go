@@ -3,97 +3,152 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
-	"github.com/seed581295f1/timewheel/examples/internal/buttons"
+	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// A trouble causes trouble when a button is pressed, to show how the dashboard reports it.
-type trouble struct {
-	tw      *timewheel.TimeWheel
-	cluster *cluster
-	post    *post
-
-	mu   sync.Mutex // protects the fields below
-	n    int        // number of tasks added so far
-	free chan struct{}
+// A button causes trouble, or ends it. One is pressed at a time.
+type button struct {
+	name, text string
+	press      func() error
 }
 
-const troubleForm = `<h1>Trouble for the wheel “orders”</h1>
-<p><button name="make" value="jam">Jam all workers</button> for two minutes: due runs wait, and periods are missed
-<p><button name="make" value="miss">Miss periods</button> by jamming all workers for three seconds
-<p><button name="make" value="free">Free the workers</button>
-<p><button name="make" value="panic">Panic</button> in five jobs
-<p><button name="make" value="stop">Stop the wheel</button> for good
-<h1>Trouble for the durable scheduler “payments”</h1>
-<p><button name="make" value="fail">Let the payments fail</button> until they are parked
-<p><button name="make" value="mend">Mend the payments</button>, and unpark them on the dashboard
-<p><button name="make" value="forget">Forget a kind</button>: twelve tasks that no node handles
-<p><button name="make" value="pause">Pause the payments</button>: what is due waits, and that is no alarm
-<p><button name="make" value="resume">Resume the payments</button>
-<p><button name="make" value="pause one">Pause one task</button>, a report: the others of its kind run
-<p><button name="make" value="resume one">Resume the task</button>
-<p><button name="make" value="rush">Send 500 mails at once</button>, of a kind that may start ten in a second
-<p><button name="make" value="kill">Cut off the node web-2</button>: the other takes its tasks over
-<p><button name="make" value="revive">Connect the node web-2</button> again
-<p><button name="make" value="away">Take the engine away</button> for 20 seconds, and have a backlog then
-<h1>Trouble for the durable scheduler “mails”</h1>
-<p><button name="make" value="full">Fill the disk</button> of its engine, which ends it for good
-<p><a href="../" target="dashboard">The dashboard</a>
+func troubles(orders *timewheel.TimeWheel, p *payments, m *mails) []button {
+	ctx, node, n, free := context.Background(), p.nodes[0], 0, make(chan struct{})
+	quietly := func(f func()) func() error { return func() error { f(); return nil } }
+	due := func(jobs int, job timewheel.Job) (err error) { // adds jobs that are all due at once
+		for range jobs {
+			n++
+			task := timewheel.Task{Key: fmt.Sprintf("trouble-%04d", n), Delay: 1, Job: job}
+			err = errors.Join(err, orders.AddTask(&task))
+		}
+		return err
+	}
+	jam := func(most time.Duration) func() error {
+		return func() error {
+			until := free
+			return due(workers, func(task *timewheel.Task) {
+				select {
+				case <-time.After(most):
+				case <-until:
+				case <-task.Context().Done():
+				}
+			})
+		}
+	}
+	return []button{
+		{"jam", "Jam all workers of the wheel “orders” for two minutes: periods are missed", jam(2 * time.Minute)},
+		{"miss", "Miss periods, by jamming all workers for three seconds", jam(3 * time.Second)},
+		{"free", "Free the workers", quietly(func() { close(free); free = make(chan struct{}) })},
+		{"panic", "Panic in five jobs", func() error {
+			return due(5, func(*timewheel.Task) { panic(errors.New("the warehouse does not answer")) })
+		}},
+		{"stop", "Stop the wheel “orders” for good", quietly(orders.Stop)},
+		{"fail", "Let the payments fail until they are parked", quietly(func() { p.failing.Store(true) })},
+		{"mend", "Mend the payments, and unpark them on the dashboard", quietly(func() { p.failing.Store(false) })},
+		{"pause", "Pause the payments: due tasks wait, and that is no alarm", func() error { return node.PauseKind(ctx, capture) }},
+		{"resume", "Resume the payments", func() error { return node.ResumeKind(ctx, capture) }},
+		{"pause one", "Pause one task: the others of its kind run", func() error { return node.Pause(ctx, oneTask) }},
+		{"resume one", "Resume the task", func() error { return node.Resume(ctx, oneTask) }},
+		{"kill", "Cut off the node web-2: the other takes over its tasks", quietly(func() { p.links[1].SetDown(true) })},
+		{"revive", "Connect the node web-2 again", quietly(func() { p.links[1].SetDown(false) })},
+		{"away", "Take the engine away for 20 seconds, and have a backlog then", quietly(func() {
+			for _, link := range p.links {
+				link.SetDown(true)
+				time.AfterFunc(20*time.Second, func() { link.SetDown(false) })
+			}
+		})},
+		{"rush", "Send 500 mails at once, of a kind that may start ten in a second", func() error {
+			var tasks []durable.Task
+			for range 500 {
+				n++
+				tasks = append(tasks, durable.Task{Key: fmt.Sprintf("mail:%05d", n), Kind: "mail.send",
+					Delay: time.Millisecond, Group: []string{"acme", "globex"}[n%2]})
+			}
+			return node.AddTask(ctx, tasks...)
+		}},
+		{"forget", "Forget a kind: twelve tasks that no node handles", func() error {
+			var tasks []durable.Task
+			for range 12 {
+				n++
+				tasks = append(tasks, durable.Task{Key: fmt.Sprintf("sms:%04d", n), Kind: "sms.send"})
+			}
+			old, err := durable.Connect(ctx, p.engine, durable.WithSlog(quiet)) // as a program of an old release
+			if err != nil {
+				return err
+			}
+			return errors.Join(old.Declare("sms.send"), old.AddTask(ctx, tasks...), old.Shutdown(ctx))
+		}},
+		{"full", "Fill the disk of the scheduler “mails”, which ends it for good", quietly(func() {
+			m.disk.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
+		})},
+	}
+}
+
+const form = `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Trouble</title>
+<form method="post">
+%s<p><a href="../" target="dashboard">The dashboard</a>
+</form>
+</html>
 `
 
-// newTrouble returns the handler for the page with the buttons.
-func newTrouble(tw *timewheel.TimeWheel, c *cluster, p *post) http.Handler {
-	t := &trouble{tw: tw, cluster: c, post: p, free: make(chan struct{})}
-	return buttons.Handler(func() string { return troubleForm }, t.make)
+// page serves a page with the buttons, to this machine and its own page only.
+func page(all []button) http.Handler {
+	var text strings.Builder
+	for _, b := range all {
+		fmt.Fprintf(&text, "<p><button name=\"make\" value=\"%s\">%s</button>\n", b.name, b.text)
+	}
+	var mu sync.Mutex
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := onThisMachine(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		if r.Method != http.MethodPost {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprintf(w, form, &text)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		err := errors.New("there is no such button")
+		for _, b := range all {
+			if b.name == r.PostFormValue("make") {
+				err = b.press()
+			}
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		http.Redirect(w, r, ".", http.StatusSeeOther)
+	}))
 }
 
-func (t *trouble) make(what string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch what {
-	case "jam":
-		t.addLocked("jammed", workers, t.jam(t.free, 2*time.Minute))
-	case "miss":
-		t.addLocked("jammed", workers, t.jam(t.free, 3*time.Second))
-	case "free":
-		close(t.free)
-		t.free = make(chan struct{})
-	case "panic":
-		t.addLocked("trouble", 5, func(*timewheel.Task) { panic(errors.New("the warehouse does not answer")) })
-	case "stop":
-		t.tw.Stop()
-	case "full":
-		t.post.fill()
-	default:
-		if known, err := t.cluster.make(what); known {
-			return err
+// onThisMachine returns nil if a request comes from this machine and its Host is localhost or a loopback address. So
+// every user of the machine may control the demo; a real check would authenticate the user. Without the check of the
+// Host, a site in the user's browser could point its own name at this machine.
+func onThisMachine(r *http.Request) error {
+	for _, address := range []string{r.RemoteAddr, r.Host} {
+		host := address
+		if h, _, err := net.SplitHostPort(address); err == nil {
+			host = h
 		}
-		return fmt.Errorf("there is no trouble %q", what)
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return fmt.Errorf("the demo is not controlled from %q", address)
+		}
 	}
 	return nil
-}
-
-// jam returns a job that blocks its worker for the given time, or until free is closed or the wheel stops.
-func (t *trouble) jam(free <-chan struct{}, most time.Duration) timewheel.Job {
-	return func(task *timewheel.Task) {
-		select {
-		case <-time.After(most):
-		case <-free:
-		case <-task.Context().Done():
-		}
-	}
-}
-
-// addLocked adds n tasks that are all due immediately.
-func (t *trouble) addLocked(name string, n int, job timewheel.Job) {
-	for range n {
-		t.n++
-		_ = t.tw.AddTask(&timewheel.Task{Key: fmt.Sprintf("%s-%04d", name, t.n), Delay: 1, Job: job})
-	}
 }

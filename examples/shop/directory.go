@@ -34,13 +34,17 @@ type directory struct {
 	gone    map[int]int // units by article
 }
 
+func newDirectory(c config) *directory {
+	return &directory{config: c, orders: make(map[string]entry), gone: make(map[int]int)}
+}
+
 func serveDirectory(ctx context.Context, c config, out io.Writer) error {
 	engine, err := pebble.Open(ctx, filepath.Join(c.dir, "tasks")) // fails while another process owns it
 	if err != nil {
 		return err
 	}
 	defer engine.Close() // Shutdown has closed it, unless there was an error before
-	b := &directory{config: c, orders: make(map[string]entry), gone: make(map[int]int)}
+	b := newDirectory(c)
 	defer func() { _ = b.journal.Close() }()
 	return serve(ctx, c, engine, b, out)
 }
