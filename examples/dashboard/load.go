@@ -38,84 +38,75 @@ func newWheel(registry *prometheus.Registry, name string, tick time.Duration, sl
 	return tw, dashboard.Wheel(name, tw, rec), err
 }
 
-// openShop fills a wheel with the timers of a shop. The function that it returns adds orders and pays most of them. The
-// stock of the others is returned.
-func openShop(tw *timewheel.TimeWheel) (sell func()) {
+// openShop fills a wheel with the timers of a shop. One of them adds orders and pays most of them. The stock of the
+// others is returned.
+func openShop(tw *timewheel.TimeWheel) {
 	const open, window = 60_000, 2 * time.Minute
-	n, rounds := 0, 0
+	n := 0
 	order := func(due time.Duration) {
 		n++
-		add(tw, timewheel.Task{Key: fmt.Sprintf("order-%07d", n), Interval: due, Job: giveBack})
+		add(tw, fmt.Sprintf("order-%07d", n), due, 1, work(4*time.Millisecond))
 	}
 	for range open {
 		order(time.Second + rand.N(window))
 	}
 	for i := range 200 {
-		add(tw, timewheel.Task{Key: fmt.Sprintf("shelf-%03d", i), Interval: time.Second + rand.N(4*time.Second),
-			Times: timewheel.Forever, Job: count})
+		add(tw, fmt.Sprintf("shelf-%03d", i), time.Second+rand.N(4*time.Second), timewheel.Forever, work(30*time.Millisecond))
 	}
-	for i, name := range []string{"takings", "returns", "stock"} {
-		add(tw, timewheel.Task{Key: "report-" + name, Delay: time.Duration(2+3*i) * time.Second,
-			Interval: 40 * time.Second, Times: timewheel.Forever,
-			Job: func(task *timewheel.Task) { wait(task.Context(), 5*time.Second+rand.N(15*time.Second)) }})
+	for _, name := range []string{"takings", "returns", "stock"} {
+		add(tw, "report-"+name, 40*time.Second, timewheel.Forever, work(20*time.Second))
 	}
-	add(tw, timewheel.Task{Key: "mirror", Interval: 300 * time.Millisecond, Times: timewheel.Forever,
-		Job: timewheel.SkipIfRunning(count)})
-	return func() {
-		rounds++
+	add(tw, "sell", 50*time.Millisecond, timewheel.Forever, timewheel.SkipIfRunning(func(*timewheel.Task) {
 		for range 60 {
 			order(window/2 + rand.N(window/2))
 		}
 		for range 45 {
-			_ = tw.RemoveTask(fmt.Sprintf("order-%07d", max(n-rand.IntN(open), 1))) // may have run
+			_ = tw.RemoveTask(fmt.Sprintf("order-%07d", max(n-rand.IntN(open), 1))) // it may have run
 		}
-		if rounds%300 == 0 {
+		if rand.IntN(300) == 0 { // a sale, whose orders are all due at the same instant
 			for range 1000 {
-				order(2 * time.Second) // a sale: the offer ends for all of these orders at the same instant
+				order(2 * time.Second)
 			}
 		}
-	}
+	}))
 }
 
-// openSessions fills a wheel with the sessions of a server. The function that it returns touches some of them. A session
-// ends after a minute without a touch, and then another begins.
-func openSessions(tw *timewheel.TimeWheel) (touch func()) {
+// openSessions fills a wheel with the sessions of a server. One task touches some of them, which postpones their end.
+func openSessions(tw *timewheel.TimeWheel) {
 	const open, idle = 20_000, time.Minute
-	key := func(i int) string { return fmt.Sprintf("session/%08x", uint32(i)*2654435761) }
 	n := 0
 	begin := func() {
-		add(tw, timewheel.Task{Key: key(n), Interval: time.Second + rand.N(idle), Job: func(*timewheel.Task) {}})
 		n++
+		add(tw, fmt.Sprintf("session-%07d", n), time.Second+rand.N(idle), 1, work(time.Millisecond))
 	}
 	for range open {
 		begin()
 	}
-	return func() {
+	add(tw, "touch", 100*time.Millisecond, timewheel.Forever, timewheel.SkipIfRunning(func(*timewheel.Task) {
 		for range 40 {
-			if tw.Reschedule(key(n-1-rand.IntN(open)), idle) != nil {
-				begin()
+			if tw.Reschedule(fmt.Sprintf("session-%07d", n-rand.IntN(open)), idle) != nil {
+				begin() // the session has ended, so another begins
 			}
 		}
-	}
+	}))
 }
 
 // add adds a task. It fails only once a button has stopped the wheel.
-func add(tw *timewheel.TimeWheel, task timewheel.Task) { _ = tw.AddTask(&task) }
-
-// giveBack returns the stock of an order. It takes a few milliseconds, and occasionally much longer.
-func giveBack(*timewheel.Task) {
-	if rand.IntN(1000) == 0 {
-		time.Sleep(200 * time.Millisecond)
-	}
-	time.Sleep(rand.N(4 * time.Millisecond))
+func add(tw *timewheel.TimeWheel, key string, interval time.Duration, times int, job timewheel.Job) {
+	_ = tw.AddTask(&timewheel.Task{Key: key, Interval: interval, Times: times, Job: job})
 }
 
-func count(*timewheel.Task) { time.Sleep(rand.N(30 * time.Millisecond)) }
+// work returns a job that takes up to the given time, unless its wheel stops.
+func work(most time.Duration) timewheel.Job {
+	return func(task *timewheel.Task) { _ = wait(task.Context(), most) }
+}
 
-func wait(ctx context.Context, d time.Duration) {
+func wait(ctx context.Context, most time.Duration) error {
 	select {
-	case <-time.After(d):
+	case <-time.After(rand.N(most)):
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -130,7 +121,7 @@ type payments struct {
 
 const (
 	capture = "payment.capture"
-	oneTask = "report:stock"
+	oneTask = "report:02"
 )
 
 func newPayments(ctx context.Context) (*payments, dashboard.Source, error) {
@@ -144,30 +135,36 @@ func newPayments(ctx context.Context) (*payments, dashboard.Source, error) {
 		}
 		p.nodes[i] = node
 		err = errors.Join(
-			node.Handle("order.recheck", quick),
+			node.Handle("order.recheck", handler(4*time.Millisecond)),
 			node.Handle(capture, p.capture, durable.WithRetry(3, time.Second, 4*time.Second),
 				durable.WithParkRepeating(), durable.WithHistory(1000, time.Hour)),
-			node.Handle("report.write", slow),
-			node.Handle("mail.send", quick, durable.WithConcurrency(4), durable.WithClusterRate(10, time.Second, 4)),
+			node.Handle("report.write", handler(8*time.Second)),
+			node.Handle("mail.send", handler(4*time.Millisecond), durable.WithConcurrency(4), durable.WithClusterRate(10, time.Second, 4)),
 			node.Start())
 		if err != nil {
 			return nil, dashboard.Source{}, err
 		}
 	}
-	var tasks []durable.Task
-	for i := range 20_000 {
-		tasks = append(tasks, durable.Task{Key: fmt.Sprintf("order:%06d", i), Kind: "order.recheck",
-			Delay: rand.N(10 * time.Minute), Payload: fmt.Appendf(nil, `{"order": %d, "units": %d}`, i, 1+rand.IntN(3))})
+	tasks := batch("order", "order.recheck", 20_000, 0)
+	for i := range tasks {
+		tasks[i].Delay = rand.N(10 * time.Minute)
+		tasks[i].Payload = fmt.Appendf(nil, `{"order": %d, "units": %d}`, i, 1+rand.IntN(3))
 	}
-	for i := range 40 {
-		tasks = append(tasks, durable.Task{Key: fmt.Sprintf("capture:%02d", i), Kind: capture,
-			Delay: rand.N(2 * time.Second), Interval: 2 * time.Second, Times: durable.Forever})
-	}
-	for _, name := range []string{"takings", "returns", "stock"} {
-		tasks = append(tasks, durable.Task{Key: "report:" + name, Kind: "report.write", Interval: 20 * time.Second,
-			Times: durable.Forever})
-	}
+	tasks = append(tasks, batch("capture", capture, 40, 2*time.Second)...)
+	tasks = append(tasks, batch("report", "report.write", 3, 20*time.Second)...)
 	return p, dashboard.Scheduler("payments", p.nodes[0], rec[0]), p.nodes[0].AddTask(ctx, tasks...)
+}
+
+// batch returns tasks of a kind, which repeat at the interval unless it is 0.
+func batch(prefix, kind string, n int, interval time.Duration) []durable.Task {
+	tasks := make([]durable.Task, n)
+	for i := range tasks {
+		tasks[i] = durable.Task{Key: fmt.Sprintf("%s:%02d", prefix, i), Kind: kind, Interval: interval}
+		if interval > 0 {
+			tasks[i].Delay, tasks[i].Times = 1+rand.N(interval), durable.Forever
+		}
+	}
+	return tasks
 }
 
 func newNode(ctx context.Context, e engine.Engine, name string, rec *dashboard.AttemptRecorder) (*durable.Scheduler, error) {
@@ -182,14 +179,9 @@ func (p *payments) capture(context.Context, durable.Run) error {
 	return nil
 }
 
-func quick(context.Context, durable.Run) error {
-	time.Sleep(rand.N(4 * time.Millisecond))
-	return nil
-}
-
-func slow(ctx context.Context, _ durable.Run) error {
-	wait(ctx, 3*time.Second+rand.N(5*time.Second))
-	return ctx.Err()
+// handler returns a handler that takes up to the given time.
+func handler(most time.Duration) durable.Handler {
+	return func(ctx context.Context, _ durable.Run) error { return wait(ctx, most) }
 }
 
 // A mails is a durable scheduler on an own engine in memory. A real one is in a directory.
@@ -204,10 +196,7 @@ func newMails(ctx context.Context) (*mails, dashboard.Source, error) {
 	if m.tasks, err = newNode(ctx, m.disk.Engine(), "mails", rec); err != nil {
 		return nil, dashboard.Source{}, err
 	}
-	err = errors.Join(m.tasks.Handle("newsletter.send", quick), m.tasks.Start())
-	for i := range 50 {
-		err = errors.Join(err, m.tasks.AddTask(ctx, durable.Task{Key: fmt.Sprintf("newsletter:%02d", i),
-			Kind: "newsletter.send", Interval: time.Duration(1+i%5) * time.Second, Times: durable.Forever}))
-	}
+	err = errors.Join(m.tasks.Handle("newsletter.send", handler(4*time.Millisecond)), m.tasks.Start(),
+		m.tasks.AddTask(ctx, batch("newsletter", "newsletter.send", 50, 3*time.Second)...))
 	return m, dashboard.Scheduler("mails", m.tasks, rec), err
 }

@@ -66,11 +66,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	sell, touch := openShop(orders), openSessions(sessions)
+	openShop(orders)
+	openSessions(sessions)
 	orders.Start()
 	sessions.Start()
-	go every(ctx, 50*time.Millisecond, sell)
-	go every(ctx, 100*time.Millisecond, touch)
 
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -120,18 +119,4 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintf(out, line, []string{"web-1", "web-2", "mails"}[i], s.Added, s.Started, s.Failed)
 	}
 	return nil
-}
-
-// every calls f at the interval until ctx is done.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			f()
-		}
-	}
 }

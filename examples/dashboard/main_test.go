@@ -106,11 +106,11 @@ func TestPage_refuses(t *testing.T) {
 	}{
 		{"GET", "", "127.0.0.1:5000", "localhost:8080", "", http.StatusOK},
 		{"POST", "jam", "[::1]:5000", "[::1]:8080", "same-origin", http.StatusSeeOther},
-		{"POST", "nothing", "127.0.0.1:5000", "localhost", "", http.StatusBadRequest},
-		{"POST", "jam", "127.0.0.1:5000", "localhost", "cross-site", http.StatusForbidden},
-		{"POST", "jam", "127.0.0.1:5000", "localhost.evil.test", "", http.StatusForbidden},
-		{"POST", "jam", "192.0.2.2:5000", "127.0.0.1", "", http.StatusForbidden},
-		{"GET", "", "192.0.2.2:5000", "localhost", "", http.StatusForbidden},
+		{"POST", "nothing", "127.0.0.1:5000", "localhost:8080", "", http.StatusBadRequest},
+		{"POST", "jam", "127.0.0.1:5000", "localhost:8080", "cross-site", http.StatusForbidden},
+		{"POST", "jam", "127.0.0.1:5000", "localhost.evil.test:8080", "", http.StatusForbidden},
+		{"POST", "jam", "192.0.2.2:5000", "127.0.0.1:8080", "", http.StatusForbidden},
+		{"GET", "", "192.0.2.2:5000", "localhost:8080", "", http.StatusForbidden},
 	} {
 		r := httptest.NewRequest(c.method, "/trouble/", strings.NewReader("make="+c.name))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -69,25 +68,16 @@ func troubles(orders *timewheel.TimeWheel, p *payments, m *mails) []button {
 			}
 		})},
 		{"rush", "Send 500 mails at once, of a kind that may start ten in a second", func() error {
-			var tasks []durable.Task
-			for range 500 {
-				n++
-				tasks = append(tasks, durable.Task{Key: fmt.Sprintf("mail:%05d", n), Kind: "mail.send",
-					Delay: time.Millisecond, Group: []string{"acme", "globex"}[n%2]})
+			n++
+			mails := batch(fmt.Sprint("mail:", n), "mail.send", 500, 0)
+			for i := range mails {
+				mails[i].Group = []string{"acme", "globex"}[i%2]
 			}
-			return node.AddTask(ctx, tasks...)
+			return node.AddTask(ctx, mails...)
 		}},
 		{"forget", "Forget a kind: twelve tasks that no node handles", func() error {
-			var tasks []durable.Task
-			for range 12 {
-				n++
-				tasks = append(tasks, durable.Task{Key: fmt.Sprintf("sms:%04d", n), Kind: "sms.send"})
-			}
-			old, err := durable.Connect(ctx, p.engine, durable.WithSlog(quiet)) // as a program of an old release
-			if err != nil {
-				return err
-			}
-			return errors.Join(old.Declare("sms.send"), old.AddTask(ctx, tasks...), old.Shutdown(ctx))
+			n++
+			return errors.Join(node.Declare("sms.send"), node.AddTask(ctx, batch(fmt.Sprint("sms:", n), "sms.send", 12, 0)...))
 		}},
 		{"full", "Fill the disk of the scheduler “mails”, which ends it for good", quietly(func() {
 			m.disk.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
@@ -142,11 +132,8 @@ func page(all []button) http.Handler {
 // Host, a site in the user's browser could point its own name at this machine.
 func onThisMachine(r *http.Request) error {
 	for _, address := range []string{r.RemoteAddr, r.Host} {
-		host := address
-		if h, _, err := net.SplitHostPort(address); err == nil {
-			host = h
-		}
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback() {
 			return fmt.Errorf("the demo is not controlled from %q", address)
 		}
 	}
