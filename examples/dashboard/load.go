@@ -110,39 +110,35 @@ func wait(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// A payments is a durable scheduler of two nodes. Here both are in one process and on an engine in memory. Those of a
+// A cluster is a durable scheduler of two nodes. Here both are in one process and on an engine in memory. Those of a
 // real cluster are on PostgreSQL.
-type payments struct {
-	engine  engine.Engine
+type cluster struct {
 	links   [2]*enginetest.Link // from the nodes to the engine
 	nodes   [2]*durable.Scheduler
-	failing atomic.Bool
+	failing atomic.Bool // payments fail
 }
 
-const (
-	capture = "payment.capture"
-	oneTask = "report:02"
-)
-
-func newPayments(ctx context.Context) (*payments, dashboard.Source, error) {
-	p := &payments{engine: memory.New().Shared()}
-	rec := [2]*dashboard.AttemptRecorder{dashboard.NewAttemptRecorder(), dashboard.NewAttemptRecorder()}
-	for i := range p.nodes {
-		p.links[i] = enginetest.NewLink(p.engine)
-		node, err := newNode(ctx, p.links[i], fmt.Sprint("web-", i+1), rec[i])
+func newCluster(ctx context.Context) (*cluster, dashboard.Source, error) {
+	var c cluster
+	var sources [2]dashboard.Source
+	shared := memory.New().Shared()
+	for i := range c.nodes {
+		var err error
+		c.links[i] = enginetest.NewLink(shared)
+		c.nodes[i], sources[i], err = newNode(ctx, c.links[i], "payments", fmt.Sprint("web-", i+1))
 		if err != nil {
-			return nil, dashboard.Source{}, err
+			return nil, sources[0], err
 		}
-		p.nodes[i] = node
 		err = errors.Join(
-			node.Handle("order.recheck", handler(4*time.Millisecond)),
-			node.Handle(capture, p.capture, durable.WithRetry(3, time.Second, 4*time.Second),
+			c.nodes[i].Handle("order.recheck", handler(4*time.Millisecond)),
+			c.nodes[i].Handle("payment.capture", c.capture, durable.WithRetry(3, time.Second, 4*time.Second),
 				durable.WithParkRepeating(), durable.WithHistory(1000, time.Hour)),
-			node.Handle("report.write", handler(8*time.Second)),
-			node.Handle("mail.send", handler(4*time.Millisecond), durable.WithConcurrency(4), durable.WithClusterRate(10, time.Second, 4)),
-			node.Start())
+			c.nodes[i].Handle("report.write", handler(8*time.Second)),
+			c.nodes[i].Handle("mail.send", handler(4*time.Millisecond), durable.WithConcurrency(4),
+				durable.WithClusterRate(10, time.Second, 4)),
+			c.nodes[i].Start())
 		if err != nil {
-			return nil, dashboard.Source{}, err
+			return nil, sources[0], err
 		}
 	}
 	tasks := batch("order", "order.recheck", 20_000, 0)
@@ -150,9 +146,34 @@ func newPayments(ctx context.Context) (*payments, dashboard.Source, error) {
 		tasks[i].Delay = rand.N(10 * time.Minute)
 		tasks[i].Payload = fmt.Appendf(nil, `{"order": %d, "units": %d}`, i, 1+rand.IntN(3))
 	}
-	tasks = append(tasks, batch("capture", capture, 40, 2*time.Second)...)
+	tasks = append(tasks, batch("capture", "payment.capture", 40, 2*time.Second)...)
 	tasks = append(tasks, batch("report", "report.write", 3, 20*time.Second)...)
-	return p, dashboard.Scheduler("payments", p.nodes[0], rec[0]), p.nodes[0].AddTask(ctx, tasks...)
+	return &c, sources[0], c.nodes[0].AddTask(ctx, tasks...)
+}
+
+func (c *cluster) capture(context.Context, durable.Run) error {
+	if c.failing.Load() {
+		return errors.New("dial 10.0.0.7:443: connection refused")
+	}
+	return nil
+}
+
+// newMails returns a durable scheduler on an own engine in memory. A real one is in a directory.
+func newMails(ctx context.Context, disk *memory.KV) (*durable.Scheduler, dashboard.Source, error) {
+	s, source, err := newNode(ctx, disk.Engine(), "mails", "mails")
+	if err != nil {
+		return nil, source, err
+	}
+	return s, source, errors.Join(s.Handle("newsletter.send", handler(4*time.Millisecond)), s.Start(),
+		s.AddTask(ctx, batch("newsletter", "newsletter.send", 50, 3*time.Second)...))
+}
+
+// newNode returns a scheduler and its source for the page.
+func newNode(ctx context.Context, e engine.Engine, title, name string) (*durable.Scheduler, dashboard.Source, error) {
+	rec := dashboard.NewAttemptRecorder()
+	s, err := durable.New(ctx, e, rec.Option(), durable.WithNodeName(name), durable.WithLease(2*time.Second),
+		durable.WithPoolSize(workers), durable.WithCatchUp(100), durable.WithSlog(quiet))
+	return s, dashboard.Scheduler(title, s, rec), err
 }
 
 // batch returns tasks of a kind, which repeat at the interval unless it is 0.
@@ -167,36 +188,7 @@ func batch(prefix, kind string, n int, interval time.Duration) []durable.Task {
 	return tasks
 }
 
-func newNode(ctx context.Context, e engine.Engine, name string, rec *dashboard.AttemptRecorder) (*durable.Scheduler, error) {
-	return durable.New(ctx, e, rec.Option(), durable.WithNodeName(name), durable.WithLease(2*time.Second),
-		durable.WithPoolSize(workers), durable.WithCatchUp(100), durable.WithSlog(quiet))
-}
-
-func (p *payments) capture(context.Context, durable.Run) error {
-	if p.failing.Load() {
-		return errors.New("dial 10.0.0.7:443: connection refused")
-	}
-	return nil
-}
-
 // handler returns a handler that takes up to the given time.
 func handler(most time.Duration) durable.Handler {
 	return func(ctx context.Context, _ durable.Run) error { return wait(ctx, most) }
-}
-
-// A mails is a durable scheduler on an own engine in memory. A real one is in a directory.
-type mails struct {
-	disk  *memory.KV
-	tasks *durable.Scheduler
-}
-
-func newMails(ctx context.Context) (*mails, dashboard.Source, error) {
-	m, rec := &mails{disk: memory.New()}, dashboard.NewAttemptRecorder()
-	var err error
-	if m.tasks, err = newNode(ctx, m.disk.Engine(), "mails", rec); err != nil {
-		return nil, dashboard.Source{}, err
-	}
-	err = errors.Join(m.tasks.Handle("newsletter.send", handler(4*time.Millisecond)), m.tasks.Start(),
-		m.tasks.AddTask(ctx, batch("newsletter", "newsletter.send", 50, 3*time.Second)...))
-	return m, dashboard.Scheduler("mails", m.tasks, rec), err
 }

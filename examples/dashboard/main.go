@@ -28,6 +28,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -61,8 +62,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	registry := prometheus.NewRegistry()
 	orders, source1, err1 := newWheel(registry, "orders", 10*time.Millisecond, 1024)
 	sessions, source2, err2 := newWheel(registry, "sessions", 100*time.Millisecond, 600)
-	payments, source3, err3 := newPayments(context.Background())
-	mails, source4, err4 := newMails(context.Background())
+	payments, source3, err3 := newCluster(context.Background())
+	disk := memory.New()
+	mails, source4, err4 := newMails(context.Background(), disk)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
@@ -73,17 +75,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("/trouble/", page(troubles(orders, payments, mails)))
+	mux.Handle("/trouble/", page(troubles(orders, payments, disk)))
 	mux.Handle("/", dashboard.Handler(
 		[]dashboard.Source{source1, source2, source3, source4},
 		dashboard.AllowControl(onThisMachine), dashboard.AllowPayloads(onThisMachine)))
-	pages, closePages := context.WithCancel(context.Background())
-	defer closePages()
-	web := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: 5 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return pages },
-	}
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- web.Serve(listener) }()
 	fmt.Fprintf(out, "the page        http://%s/\n", listener.Addr())
@@ -95,25 +91,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case <-ctx.Done():
 	}
 
-	closePages() // an open page has a request that does not end
-	grace, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if web.Shutdown(grace) != nil {
-		_ = web.Close() // a browser opens connections in advance that it has not used yet
-	}
+	_ = web.Close() // not Shutdown: the request of an open page does not end
 	for _, link := range payments.links {
 		link.SetDown(false)
 	}
-	fmt.Fprintln(out)
 	const line = "%-8s %8d tasks added, %8d runs started, %6d failed\n"
 	for i, tw := range []*timewheel.TimeWheel{orders, sessions} {
-		if tw.Shutdown(grace) != nil {
-			tw.Stop() // cancels the contexts of the running jobs
-		}
+		tw.Stop()
 		s := tw.Stats()
 		fmt.Fprintf(out, line, []string{"orders", "sessions"}[i], s.Added, s.Started, s.Panicked)
 	}
-	for i, node := range []*durable.Scheduler{payments.nodes[0], payments.nodes[1], mails.tasks} {
+	grace, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for i, node := range []*durable.Scheduler{payments.nodes[0], payments.nodes[1], mails} {
 		_ = node.Shutdown(grace) // fails if a run takes longer, or once the disk is full
 		s := node.Stats()
 		fmt.Fprintf(out, line, []string{"web-1", "web-2", "mails"}[i], s.Added, s.Started, s.Failed)

@@ -74,7 +74,7 @@ func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
 			t.Errorf("the button %q is answered with %s, %v\n%s", name, response.Status, err, text)
 		}
 		for text := ""; !strings.Contains(text, shown[name]); time.Sleep(50 * time.Millisecond) { // or the test times out
-			text = get(t, address+"api/sources") + get(t, address+"api/task?scheduler=payments&key="+oneTask)
+			text = get(t, address+"api/sources") + get(t, address+"api/task?scheduler=payments&key=report:02")
 		}
 	}
 	page, err := http.Get(address + "api/events")

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -22,8 +23,8 @@ type button struct {
 	press      func() error
 }
 
-func troubles(orders *timewheel.TimeWheel, p *payments, m *mails) []button {
-	ctx, node, n, free := context.Background(), p.nodes[0], 0, make(chan struct{})
+func troubles(orders *timewheel.TimeWheel, c *cluster, disk *memory.KV) []button {
+	ctx, node, n, free := context.Background(), c.nodes[0], 0, make(chan struct{})
 	quietly := func(f func()) func() error { return func() error { f(); return nil } }
 	due := func(jobs int, job timewheel.Job) (err error) { // adds jobs that are all due at once
 		for range jobs {
@@ -53,16 +54,16 @@ func troubles(orders *timewheel.TimeWheel, p *payments, m *mails) []button {
 			return due(5, func(*timewheel.Task) { panic(errors.New("the warehouse does not answer")) })
 		}},
 		{"stop", "Stop the wheel “orders” for good", quietly(orders.Stop)},
-		{"fail", "Let the payments fail until they are parked", quietly(func() { p.failing.Store(true) })},
-		{"mend", "Mend the payments, and unpark them on the dashboard", quietly(func() { p.failing.Store(false) })},
-		{"pause", "Pause the payments: due tasks wait, and that is no alarm", func() error { return node.PauseKind(ctx, capture) }},
-		{"resume", "Resume the payments", func() error { return node.ResumeKind(ctx, capture) }},
-		{"pause one", "Pause one task: the others of its kind run", func() error { return node.Pause(ctx, oneTask) }},
-		{"resume one", "Resume the task", func() error { return node.Resume(ctx, oneTask) }},
-		{"kill", "Cut off the node web-2: the other takes over its tasks", quietly(func() { p.links[1].SetDown(true) })},
-		{"revive", "Connect the node web-2 again", quietly(func() { p.links[1].SetDown(false) })},
+		{"fail", "Let the payments fail until they are parked", quietly(func() { c.failing.Store(true) })},
+		{"mend", "Mend the payments, and unpark them on the dashboard", quietly(func() { c.failing.Store(false) })},
+		{"pause", "Pause the payments: due tasks wait, and that is no alarm", func() error { return node.PauseKind(ctx, "payment.capture") }},
+		{"resume", "Resume the payments", func() error { return node.ResumeKind(ctx, "payment.capture") }},
+		{"pause one", "Pause one task: the others of its kind run", func() error { return node.Pause(ctx, "report:02") }},
+		{"resume one", "Resume the task", func() error { return node.Resume(ctx, "report:02") }},
+		{"kill", "Cut off the node web-2: the other takes over its tasks", quietly(func() { c.links[1].SetDown(true) })},
+		{"revive", "Connect the node web-2 again", quietly(func() { c.links[1].SetDown(false) })},
 		{"away", "Take the engine away for 20 seconds, and have a backlog then", quietly(func() {
-			for _, link := range p.links {
+			for _, link := range c.links {
 				link.SetDown(true)
 				time.AfterFunc(20*time.Second, func() { link.SetDown(false) })
 			}
@@ -80,7 +81,7 @@ func troubles(orders *timewheel.TimeWheel, p *payments, m *mails) []button {
 			return errors.Join(node.Declare("sms.send"), node.AddTask(ctx, batch(fmt.Sprint("sms:", n), "sms.send", 12, 0)...))
 		}},
 		{"full", "Fill the disk of the scheduler “mails”, which ends it for good", quietly(func() {
-			m.disk.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
+			disk.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
 		})},
 	}
 }
