@@ -63,10 +63,8 @@ func openShop(tw *timewheel.TimeWheel) {
 		for range 45 {
 			_ = tw.RemoveTask(fmt.Sprintf("order-%07d", max(n-rand.IntN(open), 1))) // it may have run
 		}
-		if rand.IntN(300) == 0 { // a sale, whose orders are all due at the same instant
-			for range 1000 {
-				order(2 * time.Second)
-			}
+		for range 1000 * (rand.IntN(300) / 299) { // seldom: a sale, whose orders are all due at the same instant
+			order(2 * time.Second)
 		}
 	}))
 }
@@ -74,18 +72,15 @@ func openShop(tw *timewheel.TimeWheel) {
 // openSessions fills a wheel with the sessions of a server. One task touches some of them, which postpones their end.
 func openSessions(tw *timewheel.TimeWheel) {
 	const open, idle = 20_000, time.Minute
-	n := 0
-	begin := func() {
-		n++
-		add(tw, fmt.Sprintf("session-%07d", n), time.Second+rand.N(idle), 1, work(time.Millisecond))
-	}
-	for range open {
-		begin()
+	key := func(i int) string { return fmt.Sprintf("session-%05d", i) }
+	begin := func(i int) { add(tw, key(i), time.Second+rand.N(idle), 1, work(time.Millisecond)) }
+	for i := range open {
+		begin(i)
 	}
 	add(tw, "touch", 100*time.Millisecond, timewheel.Forever, timewheel.SkipIfRunning(func(*timewheel.Task) {
 		for range 40 {
-			if tw.Reschedule(fmt.Sprintf("session-%07d", n-rand.IntN(open)), idle) != nil {
-				begin() // the session has ended, so another begins
+			if i := rand.IntN(open); tw.Reschedule(key(i), idle) != nil {
+				begin(i) // the session has ended, so another begins
 			}
 		}
 	}))

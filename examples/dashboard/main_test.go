@@ -4,24 +4,19 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 )
 
-// asProgram is set in the environment of a test program that must act as the example.
-const asProgram = "DASHBOARD_AS_PROGRAM"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv("DASHBOARD_AS_PROGRAM") != "" { // started by a test
 		main()
 		return
 	}
@@ -31,11 +26,8 @@ func TestMain(m *testing.M) {
 // Each button is pressed, and the page shows the effect. Then an interrupt ends the program with its report, although a
 // page is open.
 func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no signal can be sent")
-	}
 	cmd := exec.Command(os.Args[0], "-addr", "127.0.0.1:0")
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Env = append(os.Environ(), "DASHBOARD_AS_PROGRAM=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	check(t, err)
@@ -80,7 +72,9 @@ func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
 	page, err := http.Get(address + "api/events")
 	check(t, err)
 	defer page.Body.Close()
-	check(t, cmd.Process.Signal(os.Interrupt))
+	if cmd.Process.Signal(os.Interrupt) != nil {
+		t.Skip("the system cannot send an interrupt") // Windows
+	}
 	rest, err := io.ReadAll(lines)
 	check(t, err)
 	if err := cmd.Wait(); err != nil || strings.Count(string(rest), "runs started") != 5 {
@@ -88,18 +82,15 @@ func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
 	}
 }
 
-func TestRun_arguments(t *testing.T) {
-	for _, args := range [][]string{{"-addr", "nowhere"}, {"-for", "soon"}, {"-nothing"}} {
-		if err := run(t.Context(), args, io.Discard); err == nil {
-			t.Errorf("%q is accepted", args)
-		}
+func TestRun_for(t *testing.T) {
+	if err := run(t.Context(), []string{"-for", "soon"}, io.Discard); err == nil {
+		t.Error("-for soon is accepted")
 	}
-	check(t, run(context.Background(), []string{"-addr", "127.0.0.1:0", "-for", "1ms"}, io.Discard))
+	check(t, run(t.Context(), []string{"-addr", "127.0.0.1:0", "-for", "1ms"}, io.Discard))
 }
 
 func TestPage_refuses(t *testing.T) {
-	pressed := 0
-	h := page([]button{{"jam", "Jam", func() error { pressed++; return nil }}})
+	h := page([]button{{"jam", "Jam", func() error { return nil }}})
 	for _, c := range []struct {
 		method, name, from, host, site string
 		want                           int
@@ -120,9 +111,6 @@ func TestPage_refuses(t *testing.T) {
 		if h.ServeHTTP(w, r); w.Code != c.want {
 			t.Errorf("%+v is answered with %d:\n%s", c, w.Code, w.Body)
 		}
-	}
-	if pressed != 1 {
-		t.Errorf("the button was pressed %d times", pressed)
 	}
 }
 
