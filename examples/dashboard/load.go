@@ -22,8 +22,7 @@ import (
 )
 
 var quiet = slog.New(slog.DiscardHandler) // the page shows the problems
-
-const workers = 64 // maximum number of running jobs of a wheel or a node
+const workers = 64                        // maximum number of running jobs of a wheel or a node
 
 // newWheel returns a wheel and its source for the page, and registers its metrics.
 func newWheel(registry *prometheus.Registry, name string, tick time.Duration, slots int,
@@ -38,8 +37,7 @@ func newWheel(registry *prometheus.Registry, name string, tick time.Duration, sl
 	return tw, dashboard.Wheel(name, tw, rec), err
 }
 
-// openShop fills a wheel with the timers of a shop. One of them adds orders and pays most of them. The stock of the
-// others is returned.
+// openShop fills a wheel with the timers of a shop. One task adds orders, and pays most of them.
 func openShop(tw *timewheel.TimeWheel) {
 	const open, window = 60_000, 2 * time.Minute
 	n := 0
@@ -62,9 +60,6 @@ func openShop(tw *timewheel.TimeWheel) {
 		}
 		for range 45 {
 			_ = tw.RemoveTask(fmt.Sprintf("order-%07d", max(n-rand.IntN(open), 1))) // it may have run
-		}
-		for range 1000 * (rand.IntN(300) / 299) { // seldom: a sale, whose orders are all due at the same instant
-			order(2 * time.Second)
 		}
 	}))
 }
@@ -105,8 +100,7 @@ func wait(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// A cluster is a durable scheduler of two nodes. Here both are in one process and on an engine in memory. Those of a
-// real cluster are on PostgreSQL.
+// A cluster is a durable scheduler of two nodes, here in one process and in memory. A real cluster uses PostgreSQL.
 type cluster struct {
 	links   [2]*enginetest.Link // from the nodes to the engine
 	nodes   [2]*durable.Scheduler
@@ -118,23 +112,22 @@ func newCluster(ctx context.Context) (*cluster, dashboard.Source, error) {
 	var sources [2]dashboard.Source
 	shared := memory.New().Shared()
 	for i := range c.nodes {
-		var err error
 		c.links[i] = enginetest.NewLink(shared)
-		c.nodes[i], sources[i], err = newNode(ctx, c.links[i], "payments", fmt.Sprint("web-", i+1))
-		if err != nil {
-			return nil, sources[0], err
+		node, source, err := newNode(ctx, c.links[i], "payments", fmt.Sprint("web-", i+1))
+		if err == nil {
+			err = errors.Join(
+				node.Handle("order.recheck", handler(4*time.Millisecond)),
+				node.Handle("payment.capture", c.capture, durable.WithRetry(3, time.Second, 4*time.Second),
+					durable.WithParkRepeating(), durable.WithHistory(1000, time.Hour)),
+				node.Handle("report.write", handler(8*time.Second)),
+				node.Handle("mail.send", handler(4*time.Millisecond), durable.WithConcurrency(4),
+					durable.WithClusterRate(10, time.Second, 4)),
+				node.Start())
 		}
-		err = errors.Join(
-			c.nodes[i].Handle("order.recheck", handler(4*time.Millisecond)),
-			c.nodes[i].Handle("payment.capture", c.capture, durable.WithRetry(3, time.Second, 4*time.Second),
-				durable.WithParkRepeating(), durable.WithHistory(1000, time.Hour)),
-			c.nodes[i].Handle("report.write", handler(8*time.Second)),
-			c.nodes[i].Handle("mail.send", handler(4*time.Millisecond), durable.WithConcurrency(4),
-				durable.WithClusterRate(10, time.Second, 4)),
-			c.nodes[i].Start())
 		if err != nil {
-			return nil, sources[0], err
+			return nil, source, err
 		}
+		c.nodes[i], sources[i] = node, source
 	}
 	tasks := batch("order", "order.recheck", 20_000, 0)
 	for i := range tasks {
@@ -156,11 +149,11 @@ func (c *cluster) capture(context.Context, durable.Run) error {
 // newMails returns a durable scheduler on an own engine in memory. A real one is in a directory.
 func newMails(ctx context.Context, disk *memory.KV) (*durable.Scheduler, dashboard.Source, error) {
 	s, source, err := newNode(ctx, disk.Engine(), "mails", "mails")
-	if err != nil {
-		return nil, source, err
+	if err == nil {
+		err = errors.Join(s.Handle("newsletter.send", handler(4*time.Millisecond)), s.Start(),
+			s.AddTask(ctx, batch("newsletter", "newsletter.send", 50, 3*time.Second)...))
 	}
-	return s, source, errors.Join(s.Handle("newsletter.send", handler(4*time.Millisecond)), s.Start(),
-		s.AddTask(ctx, batch("newsletter", "newsletter.send", 50, 3*time.Second)...))
+	return s, source, err
 }
 
 // newNode returns a scheduler and its source for the page.

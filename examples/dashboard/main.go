@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard shows the page of package dashboard, for readers who want to try it. It starts two wheels, a durable
-// scheduler with two nodes and one on an own engine, all with a simulated load, and serves the page and /metrics for
-// Prometheus. Run it, and open the address that it prints:
-//
-//	go run ./examples/dashboard
+// Dashboard shows the page of package dashboard, for readers who want to try it: go run ./examples/dashboard, and open
+// the address that it prints. It starts two wheels, a durable scheduler with two nodes and one on an own engine, all with
+// a simulated load, and serves the page and /metrics for Prometheus.
 //
 // The page /trouble/ has buttons that cause trouble, so that the dashboard has something to report. The program runs
-// until an interrupt (Ctrl-C), or for the time of -for. Then it prints a line for each wheel and scheduler. A second
+// until an interrupt (Ctrl-C), or for the time of -for. Then it prints a line for each wheel and node. A second
 // interrupt ends it at once.
 package main
 
@@ -78,8 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/trouble/", page(troubles(orders, payments, disk)))
-	mux.Handle("/", dashboard.Handler(
-		[]dashboard.Source{source1, source2, source3, source4},
+	mux.Handle("/", dashboard.Handler([]dashboard.Source{source1, source2, source3, source4},
 		dashboard.AllowControl(onThisMachine), dashboard.AllowPayloads(onThisMachine)))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	failed := make(chan error, 1)
@@ -87,15 +84,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintf(out, "the page        http://%[1]s/\nto make trouble http://%[1]s/trouble/\n"+
 		"for Prometheus  http://%[1]s/metrics\n", listener.Addr())
 	select {
-	case err = <-failed:
+	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
-
 	_ = web.Close() // not Shutdown: the request of an open page does not end
-	for _, link := range payments.links {
-		link.SetDown(false)
-	}
 	const line = "%-8s %8d tasks added, %8d runs started, %6d failed\n"
 	for i, tw := range []*timewheel.TimeWheel{orders, sessions} {
 		tw.Stop()
@@ -129,6 +122,12 @@ func troubles(orders *timewheel.TimeWheel, c *cluster, disk *memory.KV) []button
 		}
 		return err
 	}
+	many := func(kind string, tasks int) func() error {
+		return func() error {
+			n++
+			return errors.Join(node.Declare(kind), node.AddTask(ctx, batch(fmt.Sprint(kind, ":", n), kind, tasks, 0)...))
+		}
+	}
 	jam := func(most time.Duration) func() error {
 		return func() error {
 			until := free
@@ -145,9 +144,7 @@ func troubles(orders *timewheel.TimeWheel, c *cluster, disk *memory.KV) []button
 		{"jam", "Jam all workers of the wheel “orders” for two minutes: periods are missed", jam(2 * time.Minute)},
 		{"miss", "Miss periods, by jamming all workers for three seconds", jam(3 * time.Second)},
 		{"free", "Free the workers", quietly(func() { close(free); free = make(chan struct{}) })},
-		{"panic", "Panic in five jobs", func() error {
-			return due(5, func(*timewheel.Task) { panic(errors.New("the warehouse does not answer")) })
-		}},
+		{"panic", "Panic in five jobs", func() error { return due(5, func(*timewheel.Task) { panic("no answer") }) }},
 		{"stop", "Stop the wheel “orders” for good", quietly(orders.Stop)},
 		{"fail", "Let the payments fail until they are parked", quietly(func() { c.failing.Store(true) })},
 		{"mend", "Mend the payments, and unpark them on the dashboard", quietly(func() { c.failing.Store(false) })},
@@ -163,21 +160,9 @@ func troubles(orders *timewheel.TimeWheel, c *cluster, disk *memory.KV) []button
 				time.AfterFunc(20*time.Second, func() { link.SetDown(false) })
 			}
 		})},
-		{"rush", "Send 500 mails at once, of a kind that may start ten in a second", func() error {
-			n++
-			mails := batch(fmt.Sprint("mail:", n), "mail.send", 500, 0)
-			for i := range mails {
-				mails[i].Group = []string{"acme", "globex"}[i%2]
-			}
-			return node.AddTask(ctx, mails...)
-		}},
-		{"forget", "Forget a kind: twelve tasks that no node handles", func() error {
-			n++
-			return errors.Join(node.Declare("sms.send"), node.AddTask(ctx, batch(fmt.Sprint("sms:", n), "sms.send", 12, 0)...))
-		}},
-		{"full", "Fill the disk of the scheduler “mails”, which ends it for good", quietly(func() {
-			disk.SetFault(fmt.Errorf("write /var/lib/mails/000042.log: %w", syscall.ENOSPC))
-		})},
+		{"rush", "Send 500 mails at once, of a kind that may start ten in a second", many("mail.send", 500)},
+		{"forget", "Forget a kind: twelve tasks that no node handles", many("sms.send", 12)},
+		{"full", "Fill the disk of the scheduler “mails”, which ends it", quietly(func() { disk.SetFault(syscall.ENOSPC) })},
 	}
 }
 

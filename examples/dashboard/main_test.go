@@ -52,8 +52,8 @@ func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
 	}
 	shown := map[string]string{
 		"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped", "fail": "connection refused",
-		"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused",
-		"away": "The engine has not answered", "pause one": `"state":"paused","next":null`, "resume one": `"next":"2`,
+		"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused", "away": "The engine has not answered",
+		"pause one": `"state":"paused","next":null`, "resume one": `"next":"2`,
 		"full": "The disk is full, and nothing has run",
 	}
 	for _, name := range []string{"panic", "miss", "jam", "free", "stop", "fail", "forget", "pause", "resume", "pause one",
@@ -75,8 +75,7 @@ func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
 	if cmd.Process.Signal(os.Interrupt) != nil {
 		t.Skip("the system cannot send an interrupt") // Windows
 	}
-	rest, err := io.ReadAll(lines)
-	check(t, err)
+	rest, _ := io.ReadAll(lines)
 	if err := cmd.Wait(); err != nil || strings.Count(string(rest), "runs started") != 5 {
 		t.Errorf("the program ended with %v:\n%s", err, rest)
 	}
@@ -119,8 +118,7 @@ func get(t *testing.T, address string) string {
 	response, err := http.Get(address)
 	check(t, err)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	check(t, err)
+	text, _ := io.ReadAll(response.Body)
 	return string(text)
 }
 
