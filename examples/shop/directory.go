@@ -23,7 +23,7 @@ import (
 // the two writes. So the journal is always written first, and the tasks follow it. An order whose recheck is missing
 // gets it when the next process opens the book. A recheck whose order is no longer held does nothing, so it is harmless
 // if a payment did not remove it, or if its run is repeated. And no other process takes over: until the next one starts,
-// nobody can order, and rechecks are late.
+// there are no orders, and rechecks are late.
 type directory struct {
 	config
 	tasks *durable.Scheduler
@@ -34,17 +34,13 @@ type directory struct {
 	gone    map[int]int // units by article
 }
 
-func newDirectory(c config) *directory {
-	return &directory{config: c, orders: make(map[string]entry), gone: make(map[int]int)}
-}
-
 func serveDirectory(ctx context.Context, c config, out io.Writer) error {
 	engine, err := pebble.Open(ctx, filepath.Join(c.dir, "tasks")) // fails while another process owns it
 	if err != nil {
 		return err
 	}
 	defer engine.Close() // Shutdown has closed it, unless there was an error before
-	b := newDirectory(c)
+	b := &directory{config: c}
 	defer func() { _ = b.journal.Close() }()
 	return serve(ctx, c, engine, b, out)
 }
@@ -64,6 +60,7 @@ func (b *directory) open(ctx context.Context, tasks *durable.Scheduler) (err err
 	if err := b.journal.Truncate(size); err != nil {
 		return err
 	}
+	b.orders, b.gone = make(map[string]entry), make(map[int]int)
 	for _, e := range entries {
 		b.orders[e.ID], b.gone[e.Article] = e, e.Gone
 	}

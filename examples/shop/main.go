@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
 
-// Shop is an HTTP service whose processes are killed at random, for readers who want to see what survives that. An
-// order takes its units from the stock at once, and its recheck, a durable task, returns them if the order is not paid
-// in time. At the end the stock must balance to the unit, and the books must agree with every answer that a client got.
-// If not, the exit status is 1. It takes about 35 seconds.
+// Shop is an HTTP service whose processes are killed at random, for readers who want to see the effect. An order takes
+// its units from the stock at once, and its recheck, a durable task, returns them if the order is not paid in time. At
+// the end the stock must balance to the unit, and the books must agree with every answer that a client got. If not, the
+// exit status is 1. It takes about 35 seconds.
 //
 //	go run ./examples/shop            three processes on a PostgreSQL of its own; PostgreSQL must be installed
 //	go run ./examples/shop -dir DIR   one process at a time in a new directory, which needs nothing
 //
 // This file starts the processes, sends the orders, causes the trouble and checks the books. The service is in
-// service.go. Its books are in PostgreSQL, or in a directory: see directory.go.
-//
-// After an interrupt (Ctrl-C), the program sends no further orders, waits for the open ones, and prints its report. A
-// second interrupt ends it and its processes at once.
+// service.go. Its books are in PostgreSQL, or in a directory: see directory.go. After an interrupt (Ctrl-C), the program
+// sends no further orders and prints its report. A second one ends it and its processes at once.
 package main
 
 import (
@@ -92,7 +90,6 @@ type driver struct {
 	began    time.Time
 	started  int            // processes
 	troubles map[string]int // by kind
-	orders   atomic.Int64   // sent
 	again    atomic.Int64   // requests sent again
 
 	mu      sync.Mutex // protects the fields below
@@ -154,41 +151,27 @@ type process struct {
 // start starts a process, waits until it serves, and makes it the process i.
 func (d *driver) start(i int) error {
 	d.started++
-	name := fmt.Sprint("node-", d.started)
-	p, err := d.launch(name)
-	if err != nil { // an interrupt also reaches a process that does not catch it yet
-		p, err = d.launch(name)
-	}
-	if err != nil {
+	p := &process{name: fmt.Sprint("node-", d.started)}
+	p.cmd = exec.Command(os.Args[0], "-dir", d.dir, "-window", d.window.String(), p.name, d.url)
+	p.cmd.Stderr = &p.log
+	in, err1 := p.cmd.StdinPipe()
+	out, err2 := p.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	d.say("start", "%s, process %d, shows %s%s", name, p.cmd.Process.Pid, p.url, page)
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("%s does not start: %w: %s", p.name, errors.Join(err, p.cmd.Wait()), &p.log)
+	}
+	p.in, p.url = in, strings.TrimSpace(line)
+	d.say("start", "%s, process %d, shows %s%s", p.name, p.cmd.Process.Pid, p.url, page)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.live[i] = p
 	return nil
-}
-
-func (d *driver) launch(name string) (*process, error) {
-	p := &process{name: name}
-	p.cmd = exec.Command(os.Args[0], "-dir", d.dir, "-window", d.window.String(), name, d.url)
-	p.cmd.Stderr = &p.log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		return nil, fmt.Errorf("%s does not start: %w: %s", name, errors.Join(err, p.cmd.Wait()), &p.log)
-	}
-	p.url = strings.TrimSpace(line)
-	return p, nil
 }
 
 // end kills the process, as kill -9 does, or stops it.
@@ -205,12 +188,9 @@ func (p *process) end(kill bool) error {
 
 // load sends orders and causes trouble until the time is over or ctx is done. Then it waits for the answers.
 func (d *driver) load(ctx context.Context) error {
-	tw, err := timewheel.New(time.Millisecond, 512, timewheel.WithPoolSize(clients))
-	if err != nil {
-		return err
-	}
+	tw := timewheel.NewTimeWheel(time.Millisecond, 512, timewheel.WithPoolSize(clients))
 	defer tw.Stop()
-	err = tw.AddTask(&timewheel.Task{Key: "order", Interval: time.Second / rate, Times: timewheel.Forever,
+	err := tw.AddTask(&timewheel.Task{Key: "order", Interval: time.Second / rate, Times: timewheel.Forever,
 		Job: func(*timewheel.Task) { d.order(tw) }})
 	if err != nil {
 		return err
@@ -229,8 +209,8 @@ func (d *driver) load(ctx context.Context) error {
 
 // order sends an order, and its payment later if it is to be paid.
 func (d *driver) order(tw *timewheel.TimeWheel) {
-	id, a := fmt.Sprint(d.orders.Add(1)), new(answers)
 	d.mu.Lock()
+	id, a := fmt.Sprint(len(d.answers)+1), new(answers)
 	d.answers[id] = a
 	d.mu.Unlock()
 	body := fmt.Sprintf(`{"id": %q, "article": %d, "units": %d}`, id, 1+rand.IntN(articles), 1+rand.IntN(3))
@@ -292,19 +272,24 @@ func (d *driver) disturb(ctx context.Context) error {
 	}
 }
 
-// report waits until the books are right, and prints them. It returns an error that says what is wrong.
+// report waits until the books are right, and prints them. Its error names every fault.
 func (d *driver) report() error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.window+patience)
 	defer cancel()
 	var s summary
-	for wait := true; wait; {
-		entries, err := d.read(ctx)
-		s = audit(entries, d.answers)
-		wait = (err != nil || s.wrong != nil) && ctx.Err() == nil
-		if err != nil && !wait {
-			return err
+	var err error
+	for done := false; !done && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		var entries []entry
+		if d.dir != "" {
+			entries, _, err = readJournal(d.dir)
+		} else {
+			entries, err = readTables(ctx, d.url)
 		}
-		time.Sleep(100 * time.Millisecond)
+		s = audit(entries, d.answers)
+		done = err == nil && s.faults == nil
+	}
+	if err != nil {
+		return err
 	}
 	fmt.Fprintf(d.out, `
 orders    %d placed = %d paid + %d given back
@@ -312,26 +297,18 @@ stock     %d units at the start = %d now + %d sold
 survived  %d kills, %d stops, and %d times without PostgreSQL; %d requests were sent again
 `, s.placed, s.paid, s.returned, articles*stock, articles*stock-s.gone, s.sold,
 		d.troubles["kill -9"], d.troubles["stop"], d.troubles["away"], d.again.Load())
-	if s.wrong != nil {
-		return errors.New(strings.Join(s.wrong, "\nshop: "))
+	if s.faults != nil {
+		return errors.New(strings.Join(s.faults, "\nshop: "))
 	}
 	fmt.Fprintf(d.out, "\nThe stock balances to the unit, and the books agree with the answers to all %d orders.\n",
 		len(d.answers))
 	return nil
 }
 
-func (d *driver) read(ctx context.Context) ([]entry, error) {
-	if d.dir != "" {
-		entries, _, err := readJournal(d.dir)
-		return entries, err
-	}
-	return readTables(ctx, d.url)
-}
-
-// A summary is what the books say, and what is wrong with them.
+// A summary has the figures of the books, and their faults.
 type summary struct {
 	placed, paid, returned, sold, gone int
-	wrong                              []string
+	faults                             []string
 }
 
 // audit checks the books and the answers to the clients. The last entry of an order and of an article counts. Each change
@@ -356,12 +333,12 @@ func audit(entries []entry, clients map[string]*answers) (s summary) {
 	for article, units := range balance {
 		s.gone += gone[article]
 		if units != 0 {
-			s.wrong = append(s.wrong, fmt.Sprintf("article %d has lost %d units", article, units))
+			s.faults = append(s.faults, fmt.Sprintf("article %d has lost %d units", article, units))
 		}
 	}
 	for id, a := range clients {
 		if state := orders[id].State; !a.agree(state) {
-			s.wrong = append(s.wrong, fmt.Sprintf("order %s is %q, and its client was answered %+v", id, state, *a))
+			s.faults = append(s.faults, fmt.Sprintf("order %s is %q, and its client was answered %+v", id, state, *a))
 		}
 	}
 	return s

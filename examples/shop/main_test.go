@@ -151,7 +151,7 @@ func TestMain_signal_leavesNoProcess(t *testing.T) {
 // The answers of both books to the same requests, each sent twice, and the effects on the stock and the rechecks.
 func TestBook(t *testing.T) {
 	t.Run("directory", func(t *testing.T) {
-		b := newDirectory(config{dir: t.TempDir(), window: time.Hour})
+		b := &directory{config: config{dir: t.TempDir(), window: time.Hour}}
 		e, err := pebble.Open(t.Context(), filepath.Join(b.dir, "tasks"))
 		check(t, err)
 		testBook(t, e, b, func() ([]entry, error) { entries, _, err := readJournal(b.dir); return entries, err })
@@ -225,14 +225,14 @@ func testBook(t *testing.T, e engine.Engine, b book, read func() ([]entry, error
 	entries, err := read()
 	check(t, err)
 	s := audit(entries, map[string]*answers{"a": {http.StatusOK, http.StatusOK}, "b": {http.StatusOK, http.StatusGone}})
-	if s.wrong != nil || s.sold != 2 {
+	if s.faults != nil || s.sold != 2 {
 		t.Errorf("the books are %+v", s)
 	}
 }
 
 // A directory whose process was killed between its two writes, and whose machine stopped during a write.
 func TestDirectory_open(t *testing.T) {
-	b := newDirectory(config{dir: t.TempDir(), window: time.Hour})
+	b := &directory{config: config{dir: t.TempDir(), window: time.Hour}}
 	const whole = `{"id":"a","article":1,"units":2,"state":"held","gone":2}` + "\n"
 	check(t, os.WriteFile(journalIn(b.dir), []byte(whole+whole[:20]), 0o600))
 	e, err := pebble.Open(t.Context(), filepath.Join(b.dir, "tasks"))
@@ -251,7 +251,7 @@ func TestDirectory_open(t *testing.T) {
 	}
 }
 
-// What the audit finds in wrong books.
+// The faults that the audit finds.
 func TestAudit(t *testing.T) {
 	const ok, gone, conflict = http.StatusOK, http.StatusGone, http.StatusConflict
 	line := func(id, state string, gone int) entry { return entry{order{id, 1, 2}, state, gone} }
@@ -273,9 +273,9 @@ func TestAudit(t *testing.T) {
 		{"paid without an answer", []entry{line("a", held, 2), line("a", paid, 2)}, answers{ok, gone}, `"paid"`},
 		{"never answered", []entry{line("a", held, 2), line("a", paid, 2)}, answers{}, `"paid"`},
 	} {
-		wrong := strings.Join(audit(c.entries, map[string]*answers{"a": &c.answers}).wrong, "; ")
-		if (wrong == "") != (c.want == "") || !strings.Contains(wrong, c.want) {
-			t.Errorf("%s: wrong is %q, want %q", c.name, wrong, c.want)
+		faults := strings.Join(audit(c.entries, map[string]*answers{"a": &c.answers}).faults, "; ")
+		if (faults == "") != (c.want == "") || !strings.Contains(faults, c.want) {
+			t.Errorf("%s: the faults are %q, want %q", c.name, faults, c.want)
 		}
 	}
 }
