@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Dashboard shows the page of package dashboard, for readers who want to try it: go run ./examples/dashboard, and open
-// the address that it prints. It starts two wheels, a durable scheduler with two nodes and one on an own engine, all with
-// a simulated load, and serves the page and /metrics for Prometheus.
+// the address that it prints. It starts two wheels, a durable scheduler with two nodes and one on an own engine, all
+// with a simulated load, and serves the page and /metrics for Prometheus.
 //
 // The page /trouble/ has buttons that cause trouble, so that the dashboard has something to report. The program runs
 // until an interrupt (Ctrl-C), or for the time of -for. Then it prints a line for each wheel and node. A second

@@ -20,10 +20,9 @@ import (
 // in a durable store.
 //
 // PostgreSQL changes an order and its recheck in one transaction. Here they are two files, and a kill may come between
-// the two writes. So the journal is always written first, and the tasks follow it. An order whose recheck is missing
-// gets it when the next process opens the book. A recheck whose order is no longer held does nothing, so it is harmless
-// if a payment did not remove it, or if its run is repeated. And no other process takes over: until the next one starts,
-// there are no orders, and rechecks are late.
+// the two writes. So the journal is always written first, and the tasks follow it. If the recheck of a held order is
+// missing, the next process adds it. If the recheck of a paid or returned order is still there, or its run is repeated,
+// it does nothing. And no other process takes over: until the next one starts, there are no orders and no rechecks.
 type directory struct {
 	config
 	tasks *durable.Scheduler

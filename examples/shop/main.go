@@ -9,8 +9,8 @@
 //	go run ./examples/shop -dir DIR   one process at a time in a new directory, which needs nothing
 //
 // This file starts the processes, sends the orders, causes the trouble and checks the books. The service is in
-// service.go. Its books are in PostgreSQL, or in a directory: see directory.go. After an interrupt (Ctrl-C), the program
-// sends no further orders and prints its report. A second one ends it and its processes at once.
+// service.go. Its books are in PostgreSQL, or in a directory: see directory.go. After an interrupt (Ctrl-C), no further
+// orders are sent, and the report follows. A second interrupt ends the program and its processes at once.
 package main
 
 import (
@@ -97,10 +97,11 @@ type driver struct {
 	answers map[string]*answers // by order
 }
 
-// drive runs the demo and prints its report. It returns an error if the books do not balance. When ctx is done, it sends
-// no further orders.
+// drive runs the demo and prints its report. It returns an error if the books do not balance. When ctx is done, no
+// further orders are sent.
 func drive(ctx context.Context, c config, out io.Writer) (err error) {
-	d := &driver{config: c, out: out, began: time.Now(), troubles: make(map[string]int), answers: make(map[string]*answers)}
+	d := &driver{config: c, out: out, began: time.Now()}
+	d.troubles, d.answers = make(map[string]int), make(map[string]*answers)
 	d.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer d.http.CloseIdleConnections()
 	if c.dir != "" {
@@ -311,8 +312,8 @@ type summary struct {
 	faults                             []string
 }
 
-// audit checks the books and the answers to the clients. The last entry of an order and of an article counts. Each change
-// of an order also changes the stock, which does not balance if an order has taken or returned its units twice.
+// audit checks the books and the answers to the clients. The last entry of an order and of an article counts. The stock
+// does not balance if an order has taken or returned its units twice, because it changes with each order.
 func audit(entries []entry, clients map[string]*answers) (s summary) {
 	orders, gone := make(map[string]entry), make(map[int]int)
 	for _, e := range entries {
@@ -337,8 +338,8 @@ func audit(entries []entry, clients map[string]*answers) (s summary) {
 		}
 	}
 	for id, a := range clients {
-		if state := orders[id].State; !a.agree(state) {
-			s.faults = append(s.faults, fmt.Sprintf("order %s is %q, and its client was answered %+v", id, state, *a))
+		if state, ok := states[*a]; !ok || state != orders[id].State {
+			s.faults = append(s.faults, fmt.Sprintf("order %s is %q, and its client was answered %+v", id, orders[id].State, *a))
 		}
 	}
 	return s
@@ -347,15 +348,10 @@ func audit(entries []entry, clients map[string]*answers) (s summary) {
 // An answers holds the HTTP statuses that the client of an order got, or 0.
 type answers struct{ placed, paid int }
 
-// agree reports whether the answers fit the last state of the order.
-func (a answers) agree(state string) bool {
-	switch state {
-	case paid:
-		return a.placed == http.StatusOK && a.paid == http.StatusOK
-	case returned:
-		return a.placed == http.StatusOK && (a.paid == 0 || a.paid == http.StatusGone)
-	case "":
-		return a.placed == http.StatusConflict // sold out
-	}
-	return false
+// states has the state of an order after the answers to its client. Other answers must not occur.
+var states = map[answers]string{
+	{http.StatusOK, http.StatusOK}:   paid,
+	{http.StatusOK, http.StatusGone}: returned, // the payment came too late
+	{http.StatusOK, 0}:               returned, // there was none
+	{http.StatusConflict, 0}:         "",       // sold out
 }

@@ -24,7 +24,6 @@ const (
 	articles = 20
 	stock    = 500                 // units of each article at the start
 	recheck  = "order.recheck"     // kind of the tasks; the key of a task is the ID of its order
-	grace    = 5 * time.Second     // time for a process to stop
 	page     = "/debug/timewheel/" // path of the dashboard
 )
 
@@ -94,10 +93,7 @@ func serve(ctx context.Context, c config, e engine.Engine, b book, out io.Writer
 		time.Sleep(50 * time.Millisecond) // for example, it asks the payment provider
 		return b.giveBack(ctx, run)
 	})
-	if err != nil {
-		return err
-	}
-	if err := b.open(ctx, tasks); err != nil {
+	if err = errors.Join(err, b.open(ctx, tasks)); err != nil {
 		return err
 	}
 	if err := tasks.Start(); err != nil {
