@@ -64,7 +64,7 @@ func main() {
 		c.name, c.url = flag.Arg(0), flag.Arg(1)
 		// Ctrl-C in a terminal reaches every process, but only the driver acts on it. When the driver ends, however it
 		// ends, so does the standard input of its processes.
-		ctx, stop = context.WithCancel(context.Background())
+		ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			stop()
