@@ -100,6 +100,9 @@ type driver struct {
 // drive runs the demo and prints its report. It returns an error if the books do not balance. When ctx is done, no
 // further orders are sent.
 func drive(ctx context.Context, c config, out io.Writer) (err error) {
+	if c.window <= 0 || c.trouble <= 0 {
+		return errors.New("-window and -trouble must be positive")
+	}
 	d := &driver{config: c, out: out, began: time.Now()}
 	d.troubles, d.answers = make(map[string]int), make(map[string]*answers)
 	d.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}

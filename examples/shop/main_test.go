@@ -89,6 +89,9 @@ func TestDemo(t *testing.T) {
 			if len(entries) == 0 {
 				t.Error("the journal is empty")
 			}
+			if err := drive(ctx, config{}, io.Discard); err == nil {
+				t.Error("a window of 0 is accepted")
+			}
 			if err := drive(ctx, c, io.Discard); !os.IsExist(err) {
 				t.Errorf("on a directory that exists, the demo ended with %v", err)
 			}
