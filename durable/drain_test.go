@@ -31,7 +31,7 @@ func drainedNodes(k *kit.Kit) (all []string) {
 	return all
 }
 
-// A drained node finishes its runs and starts no other. Its waiting tasks run elsewhere, and so do those that it adds.
+// A drained node finishes its runs and starts no other. Its waiting tasks run elsewhere, and so do the ones that it adds.
 // It stays a member, also if it starts again, until it is undrained.
 func TestDrain(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {

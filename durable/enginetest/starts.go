@@ -153,7 +153,7 @@ func starts(s *subject) {
 		is(1)
 	}
 	if got := s.claimed(a); got[0].Starts != 1 || got[0].Started != last {
-		s.t.Errorf("what is held has %d starts, the last at %d; want 1, at %d", got[0].Starts, got[0].Started, last)
+		s.t.Errorf("the held task has %d starts, the last at %d; want 1, at %d", got[0].Starts, got[0].Started, last)
 	}
 	s.confirms(b, first[0])
 	if got := s.get("k000000").Started; got != last {

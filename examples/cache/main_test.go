@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
+	"github.com/seed581295f1/timewheel/internal/interrupts"
 	"github.com/seed581295f1/timewheel/timewheel"
 	"github.com/seed581295f1/timewheel/ttlcache"
 )

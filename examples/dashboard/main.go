@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Dashboard starts two wheels, a durable scheduler with two nodes and one on an own engine, all with a simulated load. It
-// serves the dashboard, which can also remove, run and reschedule tasks, and /metrics for Prometheus. Run the program
-// and open the address that it prints.
+// Dashboard shows the page of package dashboard, for readers who want to try it: go run ./examples/dashboard, and open
+// the address that it prints. It starts two wheels, a durable scheduler with two nodes and one on an own engine, all
+// with a simulated load, and serves the page and /metrics for Prometheus.
 //
-// The page /trouble/ has buttons that jam the workers, make jobs panic and handlers fail, pause tasks, and forget a
-// kind. Other buttons cut off a node, stop the engine, and fill the own engine's disk. After an interrupt (Ctrl-C), the
-// program prints a line for each wheel and scheduler and exits. A second interrupt ends it at once.
+// The page /trouble/ has buttons that cause trouble, so that the dashboard has something to report. The program runs
+// until an interrupt (Ctrl-C), or for the time of -for. Then it prints a line for each wheel and node. A second
+// interrupt ends it at once.
 package main
 
 import (
@@ -15,44 +15,39 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/sirupsen/logrus"
-
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/examples/internal/buttons"
-	"github.com/seed581295f1/timewheel/metrics"
+	"github.com/seed581295f1/timewheel/durable/engine/memory"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "dashboard:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves the pages until ctx is done, or for the duration of -for.
+// run serves the pages until ctx is done, or for the time of -for.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("dashboard", flag.ContinueOnError)
 	flags.SetOutput(out)
 	address := flags.String("addr", "127.0.0.1:8080", "listen on `address`")
-	limit := flags.Duration("for", 0, "stop after so much `time`; 0 is at an interrupt")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	limit := flags.Duration("for", 0, "stop after this `time`; 0 waits for an interrupt")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *limit > 0 {
@@ -65,118 +60,159 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	orders, err := newWheel(registry, "orders", 10*time.Millisecond, 1024)
-	if err != nil {
+	orders, source1, err1 := newWheel(registry, "orders", 10*time.Millisecond, 1024)
+	sessions, source2, err2 := newWheel(registry, "sessions", 100*time.Millisecond, 600)
+	payments, source3, err3 := newCluster(context.Background())
+	disk := memory.New()
+	mails, source4, err4 := newMails(context.Background(), disk)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	sessions, err := newWheel(registry, "sessions", 100*time.Millisecond, 600)
-	if err != nil {
-		return err
-	}
+	openShop(orders)
+	openSessions(sessions)
+	orders.Start()
+	sessions.Start()
+
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	nodes, err := startCluster(context.WithoutCancel(ctx)) // shut down at the end
-	if err != nil {
-		return err
-	}
-	mails, err := openPost(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	mux.Handle("/trouble/", newTrouble(orders.tw, nodes, mails))
-	mux.Handle("/", dashboard.Handler([]dashboard.Source{
-		dashboard.Wheel("orders", orders.tw, orders.rec),
-		dashboard.Wheel("sessions", sessions.tw, sessions.rec),
-		dashboard.Scheduler("payments", nodes.nodes[0], nodes.rec),
-		dashboard.Scheduler("mails", mails.tasks, mails.rec),
-	}, dashboard.AllowControl(buttons.OnThisMachine), dashboard.AllowPayloads(buttons.OnThisMachine)))
-	shop, server := openShop(orders.tw), openServer(sessions.tw)
-	orders.tw.Start()
-	sessions.tw.Start()
-
-	pages, closePages := context.WithCancel(context.Background())
-	defer closePages()
-	srv := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: 5 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return pages },
-	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
-	fmt.Fprintf(out, "the page        http://%s/\n", listener.Addr())
-	fmt.Fprintf(out, "to make trouble http://%s/trouble/\n", listener.Addr())
-	fmt.Fprintf(out, "for Prometheus  http://%s/metrics\n", listener.Addr())
-
-	go shop.sell(ctx)
-	go server.serve(ctx)
-
+	mux.Handle("/trouble/", page(troubles(orders, payments, disk)))
+	mux.Handle("/", dashboard.Handler([]dashboard.Source{source1, source2, source3, source4},
+		dashboard.AllowControl(onThisMachine), dashboard.AllowPayloads(onThisMachine)))
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }()
+	fmt.Fprintf(out, "the page        http://%[1]s/\nto make trouble http://%[1]s/trouble/\n"+
+		"for Prometheus  http://%[1]s/metrics\n", listener.Addr())
 	select {
-	case err = <-served:
+	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
-	closePages() // or Shutdown would wait for the open pages
+	_ = web.Close() // not Shutdown: the request of an open page does not end
+	const line = "%-8s %8d tasks added, %8d runs started, %6d failed\n"
+	for i, tw := range []*timewheel.TimeWheel{orders, sessions} {
+		tw.Stop()
+		s := tw.Stats()
+		fmt.Fprintf(out, line, []string{"orders", "sessions"}[i], s.Added, s.Started, s.Panicked)
+	}
 	grace, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // a browser opens connections in advance that it has not used yet
+	for i, node := range []*durable.Scheduler{payments.nodes[0], payments.nodes[1], mails} {
+		_ = node.Shutdown(grace) // fails if a run takes longer, or once the disk is full
+		s := node.Stats()
+		fmt.Fprintf(out, line, []string{"web-1", "web-2", "mails"}[i], s.Added, s.Started, s.Failed)
 	}
-	nodes.shutdown(grace)
-	_ = mails.tasks.Shutdown(grace)
-	for _, tw := range []*timewheel.TimeWheel{orders.tw, sessions.tw} {
-		if tw.Shutdown(grace) != nil {
-			tw.Stop() // cancels the context of the runs in progress
-		}
-	}
-	report(out, map[string]*timewheel.TimeWheel{"orders": orders.tw, "sessions": sessions.tw},
-		map[string][]*durable.Scheduler{"payments": nodes.nodes[:], "mails": {mails.tasks}})
 	return nil
 }
 
-// report prints the counters of the wheels and of the durable schedulers.
-func report(out io.Writer, wheels map[string]*timewheel.TimeWheel, schedulers map[string][]*durable.Scheduler) {
-	line := func(name string, added, started, failed uint64) {
-		fmt.Fprintf(out, "%-8s %8d tasks added, %8d runs started, %6d failed\n", name, added, started, failed)
-	}
-	fmt.Fprintln(out)
-	for _, name := range slices.Sorted(maps.Keys(wheels)) {
-		s := wheels[name].Stats()
-		line(name, s.Added, s.Started, s.Panicked)
-	}
-	for _, name := range slices.Sorted(maps.Keys(schedulers)) {
-		var added, started, failed uint64
-		for _, node := range schedulers[name] {
-			s := node.Stats()
-			added, started, failed = added+s.Added, started+s.Started, failed+s.Failed
+// A button causes trouble, or ends it. One is pressed at a time.
+type button struct {
+	name, text string
+	press      func() error
+}
+
+func troubles(orders *timewheel.TimeWheel, c *cluster, disk *memory.KV) []button {
+	ctx, node, n, free := context.Background(), c.nodes[0], 0, make(chan struct{})
+	quietly := func(f func()) func() error { return func() error { f(); return nil } }
+	due := func(jobs int, job timewheel.Job) (err error) { // adds jobs that are all due at once
+		for range jobs {
+			n++
+			task := timewheel.Task{Key: fmt.Sprintf("trouble-%04d", n), Delay: 1, Job: job}
+			err = errors.Join(err, orders.AddTask(&task))
 		}
-		line(name, added, started, failed)
+		return err
+	}
+	many := func(kind string, tasks int) func() error {
+		return func() error {
+			n++
+			return errors.Join(node.Declare(kind), node.AddTask(ctx, batch(fmt.Sprint(kind, ":", n), kind, tasks, 0)...))
+		}
+	}
+	jam := func(most time.Duration) func() error {
+		return func() error {
+			until := free
+			return due(workers, func(task *timewheel.Task) {
+				select {
+				case <-time.After(most):
+				case <-until:
+				case <-task.Context().Done():
+				}
+			})
+		}
+	}
+	return []button{
+		{"jam", "Jam all workers of the wheel “orders” for two minutes: periods are missed", jam(2 * time.Minute)},
+		{"miss", "Miss periods, by jamming all workers for three seconds", jam(3 * time.Second)},
+		{"free", "Free the workers", quietly(func() { close(free); free = make(chan struct{}) })},
+		{"panic", "Panic in five jobs", func() error { return due(5, func(*timewheel.Task) { panic("no answer") }) }},
+		{"stop", "Stop the wheel “orders” for good", quietly(orders.Stop)},
+		{"fail", "Let the payments fail until they are parked", quietly(func() { c.failing.Store(true) })},
+		{"mend", "Mend the payments, and unpark them on the dashboard", quietly(func() { c.failing.Store(false) })},
+		{"pause", "Pause the payments: due tasks wait, and that is no alarm", func() error { return node.PauseKind(ctx, "payment.capture") }},
+		{"resume", "Resume the payments", func() error { return node.ResumeKind(ctx, "payment.capture") }},
+		{"pause one", "Pause one task: the others of its kind run", func() error { return node.Pause(ctx, "report:02") }},
+		{"resume one", "Resume the task", func() error { return node.Resume(ctx, "report:02") }},
+		{"kill", "Cut off the node web-2: the other takes over its tasks", quietly(func() { c.links[1].SetDown(true) })},
+		{"revive", "Connect the node web-2 again", quietly(func() { c.links[1].SetDown(false) })},
+		{"away", "Take the engine away for 20 seconds, and have a backlog then", quietly(func() {
+			for _, link := range c.links {
+				link.SetDown(true)
+				time.AfterFunc(20*time.Second, func() { link.SetDown(false) })
+			}
+		})},
+		{"rush", "Send 500 mails at once, of a kind that may start ten in a second", many("mail.send", 500)},
+		{"forget", "Forget a kind: twelve tasks that no node handles", many("sms.send", 12)},
+		{"full", "Fill the disk of the scheduler “mails”, which ends it", quietly(func() { disk.SetFault(syscall.ENOSPC) })},
 	}
 }
 
-// workers is the maximum number of concurrent jobs on a wheel.
-const workers = 64
+const form = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>Trouble</title>
+<form method="post">%s<p><a href="../" target="dashboard">The dashboard</a></form></html>
+`
 
-// A wheel is a timing wheel with its recorder.
-type wheel struct {
-	tw  *timewheel.TimeWheel
-	rec *dashboard.Recorder
+// page serves a page with the buttons, to this machine and its own page only.
+func page(all []button) http.Handler {
+	var text strings.Builder
+	for _, b := range all {
+		fmt.Fprintf(&text, "<p><button name=\"make\" value=\"%s\">%s</button>\n", b.name, b.text)
+	}
+	var mu sync.Mutex
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := onThisMachine(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		if r.Method != http.MethodPost {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprintf(w, form, &text)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		err := errors.New("there is no such button")
+		for _, b := range all {
+			if b.name == r.PostFormValue("make") {
+				err = b.press()
+			}
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		http.Redirect(w, r, ".", http.StatusSeeOther)
+	}))
 }
 
-// newWheel returns a wheel with a recorder, and registers the wheel's metrics.
-func newWheel(registry *prometheus.Registry, name string, tick time.Duration, slots int) (wheel, error) {
-	rec, runs := dashboard.NewRecorder(), metrics.NewRuns()
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard) // the page shows the panics
-	tw, err := timewheel.New(tick, slots,
-		timewheel.WithPoolSize(workers),
-		timewheel.WithLogger(quiet),
-		rec.Option(),
-		runs.Option())
-	if err != nil {
-		return wheel{}, err
+// onThisMachine returns nil if a request comes from this machine and its Host is localhost or a loopback address. So
+// every user of the machine may control the demo; a real check would authenticate the user. Without the check of the
+// Host, a site in the user's browser could point its own name at this machine.
+func onThisMachine(r *http.Request) error {
+	for _, address := range []string{r.RemoteAddr, r.Host} {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback() {
+			return fmt.Errorf("the demo is not controlled from %q", address)
+		}
 	}
-	if err := registry.Register(metrics.NewCollector(tw, name, metrics.WithRuns(runs))); err != nil {
-		return wheel{}, err
-	}
-	return wheel{tw, rec}, nil
+	return nil
 }

@@ -3,41 +3,40 @@
 package main
 
 import (
-	"bytes"
-	"context"
+	"bufio"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
 )
 
-func TestMain(m *testing.M) { interrupts.Main(m, main) }
-
-func TestMain_interrupted_endsWithItsReport(t *testing.T) {
-	interrupts.Test(t, "for Prometheus", "runs started", "-addr", "127.0.0.1:0")
+func TestMain(m *testing.M) {
+	if os.Getenv("DASHBOARD_AS_PROGRAM") != "" { // started by a test
+		main()
+		return
+	}
+	os.Exit(m.Run())
 }
 
-func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
-	ctx, interrupt := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- run(ctx, []string{"-addr", "127.0.0.1:0"}, w)
-		w.Close()
-	}()
-	out := make([]byte, 1000)
-	n, err := r.Read(out) // the first line
-	if err != nil {
-		t.Fatal(err)
-	}
-	go io.Copy(io.Discard, r)
-	words := strings.Fields(string(out[:n]))
-	address := words[len(words)-1]
+// Each button is pressed, and the page shows the effect. Then an interrupt ends the program with its report, although a
+// page is open.
+func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-addr", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "DASHBOARD_AS_PROGRAM=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }()
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n')
+	check(t, err)
+	address := strings.TrimSpace(strings.TrimPrefix(first, "the page"))
 	for target, want := range map[string]string{
 		"":                           "<title>timewheel</title>",
 		"api/sources":                `"control":true`,
@@ -47,88 +46,85 @@ func TestRun_servesThePageAndTheMetrics_untilItIsInterrupted(t *testing.T) {
 		"api/scheduler":              `"scheduler":"payments"`,
 		"api/events?wheel=something": `there is no wheel`,
 	} {
-		response, err := http.Get(address + target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s is %v\n%.500s\nwithout %s", target, err, text, want)
+		if text := get(t, address+target); !strings.Contains(text, want) {
+			t.Errorf("%s is %.500s\nwithout %s", target, text, want)
 		}
 	}
-	for _, what := range []string{"panic", "miss", "jam", "free", "stop", "fail", "forget", "pause", "resume", "pause one",
+	shown := map[string]string{
+		"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped", "fail": "connection refused",
+		"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused", "away": "The engine has not answered",
+		"pause one": `"state":"paused","next":null`, "resume one": `"next":"2`,
+		"full": "The disk is full, and nothing has run",
+	}
+	for _, name := range []string{"panic", "miss", "jam", "free", "stop", "fail", "forget", "pause", "resume", "pause one",
 		"resume one", "rush", "kill", "revive", "mend", "away", "full"} {
-		response, err := http.PostForm(address+"trouble/", url.Values{"make": {what}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		response, err := http.PostForm(address+"trouble/", url.Values{"make": {name}})
+		check(t, err)
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), "Jam all workers") {
-			t.Errorf("trouble of the kind %s is %d, %v\n%s", what, response.StatusCode, err, text)
+			t.Errorf("the button %q is answered with %s, %v\n%s", name, response.Status, err, text)
 		}
-		want := map[string]string{
-			"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped", "fail": "connection refused",
-			"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused", "away": "The engine has not answered",
-			"pause one": `"state":"paused","next":null`, "resume one": `"next":"2`, "full": "The disk is full, and nothing has run",
-		}[what]
-		begun := time.Now()
-		for text := ""; !strings.Contains(text, want); time.Sleep(50 * time.Millisecond) {
-			text = get(t, address+"api/sources") + get(t, address+"api/task?scheduler=payments&key="+oneTask)
-			if time.Since(begun) > time.Minute {
-				t.Fatalf("a minute after trouble of the kind %s it does not say %q:\n%s", what, want, text)
-			}
+		for text := ""; !strings.Contains(text, shown[name]); time.Sleep(50 * time.Millisecond) { // or the test times out
+			text = get(t, address+"api/sources") + get(t, address+"api/task?scheduler=payments&key=report:02")
 		}
 	}
-	if response, err := http.PostForm(address+"trouble/", url.Values{"make": {"nothing"}}); err != nil || response.StatusCode != http.StatusBadRequest {
-		t.Errorf("another trouble is %v, %v", response, err)
-	}
-	page, err := http.Get(address + "api/events") // stays open, and must not keep the program from ending
-	if err != nil {
-		t.Fatal(err)
-	}
+	page, err := http.Get(address + "api/events")
+	check(t, err)
 	defer page.Body.Close()
-	interrupt()
-	if err := <-ended; err != nil {
-		t.Errorf("the program ended with %v", err)
+	if cmd.Process.Signal(os.Interrupt) != nil {
+		t.Skip("the system cannot send an interrupt") // Windows
+	}
+	rest, _ := io.ReadAll(lines)
+	if err := cmd.Wait(); err != nil || strings.Count(string(rest), "runs started") != 5 {
+		t.Errorf("the program ended with %v:\n%s", err, rest)
 	}
 }
 
-// get returns the body at the address.
+func TestRun_for(t *testing.T) {
+	if err := run(t.Context(), []string{"-for", "soon"}, io.Discard); err == nil {
+		t.Error("-for soon is accepted")
+	}
+	check(t, run(t.Context(), []string{"-addr", "127.0.0.1:0", "-for", "1ms"}, io.Discard))
+}
+
+func TestPage_refuses(t *testing.T) {
+	h := page([]button{{"jam", "Jam", func() error { return nil }}})
+	for _, c := range []struct {
+		method, name, from, host, site string
+		want                           int
+	}{
+		{"GET", "", "127.0.0.1:5000", "localhost:8080", "", http.StatusOK},
+		{"POST", "jam", "[::1]:5000", "[::1]:8080", "same-origin", http.StatusSeeOther},
+		{"POST", "nothing", "127.0.0.1:5000", "localhost:8080", "", http.StatusBadRequest},
+		{"POST", "jam", "127.0.0.1:5000", "localhost:8080", "cross-site", http.StatusForbidden},
+		{"POST", "jam", "127.0.0.1:5000", "localhost.evil.test:8080", "", http.StatusForbidden},
+		{"POST", "jam", "192.0.2.2:5000", "127.0.0.1:8080", "", http.StatusForbidden},
+		{"GET", "", "192.0.2.2:5000", "localhost:8080", "", http.StatusForbidden},
+	} {
+		r := httptest.NewRequest(c.method, "/trouble/", strings.NewReader("make="+c.name))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", c.site)
+		r.RemoteAddr, r.Host = c.from, c.host
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != c.want {
+			t.Errorf("%+v is answered with %d:\n%s", c, w.Code, w.Body)
+		}
+	}
+}
+
 func get(t *testing.T, address string) string {
 	t.Helper()
 	response, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, _ := io.ReadAll(response.Body)
 	return string(text)
 }
 
-func TestRun_wrongArguments(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+func check(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-	defer taken.Close()
-	for _, args := range [][]string{{"-addr", taken.Addr().String()}, {"-for", "soon"}, {"-nothing"}} {
-		if err := run(context.Background(), args, io.Discard); err == nil {
-			t.Errorf("%q is taken", args)
-		}
-	}
-	var help bytes.Buffer
-	if err := run(context.Background(), []string{"-h"}, &help); err != nil || !strings.Contains(help.String(), "-addr") {
-		t.Errorf("-h: %v\n%s", err, &help)
-	}
-}
-
-func TestRun_for_endsByItself(t *testing.T) {
-	if err := run(context.Background(), []string{"-addr", "127.0.0.1:0", "-for", time.Millisecond.String()}, io.Discard); err != nil {
-		t.Error(err)
 	}
 }

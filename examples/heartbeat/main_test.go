@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed581295f1/timewheel/examples/internal/interrupts"
+	"github.com/seed581295f1/timewheel/internal/interrupts"
 )
 
 func TestMain(m *testing.M) { interrupts.Main(m, main) }

@@ -102,7 +102,7 @@ func (r *report) writeStock() {
 	}
 }
 
-// writeWheel writes the wheel's own counters, which must agree with those of the shop.
+// writeWheel writes the wheel's own counters, which must agree with the shop.
 func (r *report) writeWheel() {
 	s, t := r.stats, r.tally
 	r.line("\nWheel, %s slots of %v", thousands(slots), r.tick)

@@ -1,116 +1,360 @@
 // SPDX-License-Identifier: MIT
 
-// Shop is an HTTP service that consists of several processes on one PostgreSQL server. An order takes its units from
-// the stock at once, and returns them if it is not paid in time. The recheck of an order is a durable task. The task is
-// added with the order, removed with the payment, or completed with the return, each time in the same transaction.
+// Shop is an HTTP service whose processes are killed at random, for readers who want to see the effect. An order takes
+// its units from the stock at once, and its recheck, a durable task, returns them if the order is not paid in time. At
+// the end the stock must balance to the unit, and the books must agree with every answer that a client got. If not, the
+// exit status is 1. It takes about 35 seconds.
 //
-// The program starts its own PostgreSQL server and the processes of the service, and sends orders to the processes. Now
-// and then it kills a process and starts another. The page at the printed address has buttons that kill a process or
-// stop PostgreSQL for a few seconds.
+//	go run ./examples/shop            three processes on a PostgreSQL of its own; PostgreSQL must be installed
+//	go run ./examples/shop -dir DIR   one process at a time in a new directory, which needs nothing
 //
-// At the end, the program checks that each order was either paid or returned exactly once, and that the stock balances
-// to the unit. If not, it exits with status 1.
-//
-// After an interrupt (Ctrl-C), the program stops sending orders early, and then performs the check and prints the
-// report. A second interrupt ends the program and all its processes at once.
-//
-//	go run ./examples/shop                 the whole demo, for half a minute
-//	go run ./examples/shop serve -db URL   one process of the service, on the tables of a run with -db URL
-//
-// Run it with -h for its flags.
+// This file starts the processes, sends the orders, causes the trouble and checks the books. The service is in
+// service.go. Its books are in PostgreSQL, or in a directory: see directory.go. After an interrupt (Ctrl-C), no further
+// orders are sent, and the report follows. A second interrupt ends the program and its processes at once.
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/seed581295f1/timewheel/internal/pgtest"
+	"github.com/seed581295f1/timewheel/timewheel"
 )
 
+const (
+	rate     = 250             // orders a second
+	clients  = 40              // maximum number of requests at the same time
+	awayFor  = 3 * time.Second // how long PostgreSQL is away
+	patience = time.Minute     // time limit for each thing that must happen
+)
+
+// A config holds the flags.
+type config struct {
+	dir                       string
+	duration, window, trouble time.Duration
+	name, url                 string // of a process that the driver starts, and of its PostgreSQL
+}
+
 func main() {
+	var c config
+	flag.StringVar(&c.dir, "dir", "", "keep the books in this new `directory`, without PostgreSQL")
+	flag.DurationVar(&c.duration, "for", 30*time.Second, "send orders for this long")
+	flag.DurationVar(&c.window, "window", 3*time.Second, "return the units of an order that is not paid within this time")
+	flag.DurationVar(&c.trouble, "trouble", 3*time.Second, "average time between two troubles")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	run := drive
+	if flag.NArg() > 0 { // a process of the service
+		c.name, c.url = flag.Arg(0), flag.Arg(1)
+		// Ctrl-C in a terminal reaches every process, but only the driver acts on it. When the driver ends, however it
+		// ends, so does the standard input of its processes.
+		ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			stop()
+		}()
+		run = servePostgres
+		if c.dir != "" {
+			run = serveDirectory
+		}
+	}
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := run(ctx, os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
-	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return // a process of the service was interrupted before it was serving
-	}
-	if err != nil {
+	if err := run(ctx, c, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "shop:", err)
 		os.Exit(1)
 	}
 }
 
-// A config holds the values of the flags.
-type config struct {
-	db        string // URL of the database server; empty if the program starts its own
-	name      string // name of the process
-	untilEOF  bool
-	window    time.Duration
-	lease     time.Duration
-	work      time.Duration
-	processes int
-	callers   int
-	duration  time.Duration
-	kill      time.Duration
-	away      time.Duration
-	rate      int // orders per second
-	stock     int // units of each article at the start
-	seed      uint64
+// A driver runs the demo.
+type driver struct {
+	config
+	out      io.Writer
+	server   *pgtest.Server // nil with -dir
+	http     *http.Client
+	began    time.Time
+	started  int            // processes
+	troubles map[string]int // by kind
+	again    atomic.Int64   // requests sent again
+
+	mu      sync.Mutex // protects the fields below
+	live    []*process
+	answers map[string]*answers // by order
 }
 
-func run(ctx context.Context, args []string) error {
-	var c config
-	serves := len(args) > 0 && args[0] == "serve"
-	set := flag.NewFlagSet("shop", flag.ContinueOnError)
-	set.StringVar(&c.db, "db", "", "URL of a PostgreSQL; empty: one of its own, in a temporary directory")
-	set.DurationVar(&c.window, "window", 3*time.Second, "how long an order waits for its payment")
-	set.DurationVar(&c.lease, "lease", time.Second, "the lease of a process")
-	set.DurationVar(&c.work, "work", 50*time.Millisecond, "how long a recheck takes besides its transaction")
-	if serves {
-		args = args[1:]
-		set.StringVar(&c.name, "name", "", "name of the process; empty: host name and process id")
-		set.BoolVar(&c.untilEOF, "until-eof", false, "stop when the standard input ends")
+// drive runs the demo and prints its report. It returns an error if the books do not balance. When ctx is done, no
+// further orders are sent.
+func drive(ctx context.Context, c config, out io.Writer) (err error) {
+	if c.window <= 0 || c.trouble <= 0 {
+		return errors.New("-window and -trouble must be positive")
+	}
+	d := &driver{config: c, out: out, began: time.Now()}
+	d.troubles, d.answers = make(map[string]int), make(map[string]*answers)
+	d.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+	defer d.http.CloseIdleConnections()
+	if c.dir != "" {
+		d.live = make([]*process, 1)
+		err = os.Mkdir(c.dir, 0o700)
 	} else {
-		set.IntVar(&c.processes, "processes", 3, "processes of the service, at least 2")
-		set.IntVar(&c.callers, "callers", 8, "goroutines that send orders")
-		set.DurationVar(&c.duration, "for", 30*time.Second, "how long orders are sent")
-		set.DurationVar(&c.kill, "kill", 3*time.Second, "time until a process is killed or stopped, on average")
-		set.DurationVar(&c.away, "away", 8*time.Second, "how long the button takes PostgreSQL away")
-		set.IntVar(&c.rate, "rate", 300, "orders a second")
-		set.IntVar(&c.stock, "stock", 1000, "units of each article at first")
-		set.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "what chance is drawn from")
+		d.live = make([]*process, 3)
+		d.server, err = pgtest.Start()
 	}
-	if err := set.Parse(args); err != nil {
-		return flag.ErrHelp // the flag set has already printed the error
+	if err != nil {
+		return err
 	}
-	switch {
-	case set.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", set.Arg(0))
-	case serves && c.db == "":
-		return errors.New("serve needs -db")
-	case serves:
-		return serve(ctx, c)
-	case c.processes < 2 || c.callers < 1 || c.duration <= 0 || c.kill <= 0 || c.away <= 0 || c.window <= 0 ||
-		c.rate < 1 || c.stock < 1:
-		return errors.New("-processes is less than 2, or another number is not positive")
+	if d.server != nil {
+		d.url = d.server.URL()
+		defer func() { err = errors.Join(err, d.server.Close()) }()
 	}
-	var server *pgtest.Server
-	if c.db == "" {
-		var err error
-		if server, err = pgtest.Start(); err != nil {
+	defer func() {
+		for _, p := range d.live {
+			if p != nil {
+				err = errors.Join(err, p.end(false))
+			}
+		}
+	}()
+	for i := range d.live {
+		if err := d.start(i); err != nil {
 			return err
 		}
-		defer func() { _ = server.Close() }()
-		c.db = server.URL()
 	}
-	return drive(ctx, c, server, os.Stdout)
+	if err := d.load(ctx); err != nil {
+		return err
+	}
+	return d.report()
+}
+
+// say prints an event.
+func (d *driver) say(what, format string, args ...any) {
+	fmt.Fprintf(d.out, "%6.1f s  %-8s %s\n", time.Since(d.began).Seconds(), what, fmt.Sprintf(format, args...))
+}
+
+// A process is a process of the service.
+type process struct {
+	name, url string
+	cmd       *exec.Cmd
+	in        io.Closer    // standard input; the process stops when it ends
+	log       bytes.Buffer // standard error, to be read once the process has ended
+}
+
+// start starts a process, waits until it serves, and makes it the process i.
+func (d *driver) start(i int) error {
+	d.started++
+	p := &process{name: fmt.Sprint("node-", d.started)}
+	p.cmd = exec.Command(os.Args[0], "-dir", d.dir, "-window", d.window.String(), p.name, d.url)
+	p.cmd.Stderr = &p.log
+	in, err1 := p.cmd.StdinPipe()
+	out, err2 := p.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("%s does not start: %w: %s", p.name, errors.Join(err, p.cmd.Wait()), &p.log)
+	}
+	p.in, p.url = in, strings.TrimSpace(line)
+	d.say("start", "%s, process %d, shows %s%s", p.name, p.cmd.Process.Pid, p.url, page)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.live[i] = p
+	return nil
+}
+
+// end kills the process, as kill -9 does, or stops it.
+func (p *process) end(kill bool) error {
+	if kill {
+		_ = p.cmd.Process.Kill()
+	}
+	_ = p.in.Close()
+	if err := p.cmd.Wait(); err != nil && !kill {
+		return fmt.Errorf("%s: %w: %s", p.name, err, &p.log)
+	}
+	return nil
+}
+
+// load sends orders and causes trouble until the time is over or ctx is done. Then it waits for the answers.
+func (d *driver) load(ctx context.Context) error {
+	tw := timewheel.NewTimeWheel(time.Millisecond, 512, timewheel.WithPoolSize(clients))
+	defer tw.Stop()
+	err := tw.AddTask(&timewheel.Task{Key: "order", Interval: time.Second / rate, Times: timewheel.Forever,
+		Job: func(*timewheel.Task) { d.order(tw) }})
+	if err != nil {
+		return err
+	}
+	tw.Start()
+	if err := d.disturb(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		d.say("end", "interrupted: the report follows in about %v; another interrupt ends the program at once", d.window)
+	}
+	last, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	return tw.Shutdown(last)
+}
+
+// order sends an order, and its payment later if it is to be paid.
+func (d *driver) order(tw *timewheel.TimeWheel) {
+	d.mu.Lock()
+	id, a := fmt.Sprint(len(d.answers)+1), new(answers)
+	d.answers[id] = a
+	d.mu.Unlock()
+	body := fmt.Sprintf(`{"id": %q, "article": %d, "units": %d}`, id, 1+rand.IntN(articles), 1+rand.IntN(3))
+	a.placed = d.post("/orders", body)
+	if a.placed == http.StatusOK && rand.IntN(10) < 7 {
+		// Some payments arrive at the very end of the window, or after it.
+		tw.AfterFunc(rand.N(d.window+d.window/20), func() { a.paid = d.post("/orders/"+id+"/pay", "") })
+	}
+}
+
+// post sends a request to random processes until one answers, and returns the status, or 0 if it takes too long.
+func (d *driver) post(path, body string) int {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		d.mu.Lock()
+		p := d.live[rand.IntN(len(d.live))] // which may have ended
+		d.mu.Unlock()
+		resp, err := d.http.Post(p.url+path, "application/json", strings.NewReader(body))
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode < http.StatusInternalServerError {
+				return resp.StatusCode
+			}
+		}
+		d.again.Add(1)
+	}
+	return 0
+}
+
+// disturb ends random processes at random times, and takes PostgreSQL away, until the time is over or ctx is done.
+func (d *driver) disturb(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.duration)
+	defer cancel()
+	kinds := []string{"kill -9", "kill -9", "stop", "away"}
+	if d.server == nil {
+		kinds = kinds[:3]
+	}
+	for n := 0; ; n++ {
+		select {
+		case <-time.After(d.trouble/2 + rand.N(d.trouble)):
+		case <-ctx.Done():
+			return nil
+		}
+		var err error
+		what := kinds[n%len(kinds)]
+		if what == "away" {
+			d.say(what, "PostgreSQL, for %v", awayFor)
+			err = d.server.Stop(pgtest.Immediate) // as a crash does
+			time.Sleep(awayFor)
+			err = errors.Join(err, d.server.Restart())
+		} else {
+			i := rand.IntN(len(d.live))
+			d.say(what, "%s", d.live[i].name)
+			err = errors.Join(d.live[i].end(what == "kill -9"), d.start(i))
+		}
+		if err != nil {
+			return err
+		}
+		d.troubles[what]++
+	}
+}
+
+// report waits until the books are right, and prints them. Its error names every fault.
+func (d *driver) report() error {
+	ctx, cancel := context.WithTimeout(context.Background(), d.window+patience)
+	defer cancel()
+	var s summary
+	var err error
+	for done := false; !done && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		var entries []entry
+		if d.dir != "" {
+			entries, _, err = readJournal(d.dir)
+		} else {
+			entries, err = readTables(ctx, d.url)
+		}
+		s = audit(entries, d.answers)
+		done = err == nil && s.faults == nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, `
+orders    %d placed = %d paid + %d given back
+stock     %d units at the start = %d now + %d sold
+survived  %d kills, %d stops, and %d times without PostgreSQL; %d requests were sent again
+`, s.placed, s.paid, s.returned, articles*stock, articles*stock-s.gone, s.sold,
+		d.troubles["kill -9"], d.troubles["stop"], d.troubles["away"], d.again.Load())
+	if s.faults != nil {
+		return errors.New(strings.Join(s.faults, "\nshop: "))
+	}
+	fmt.Fprintf(d.out, "\nThe stock balances to the unit, and the books agree with the answers to all %d orders.\n",
+		len(d.answers))
+	return nil
+}
+
+// A summary has the figures of the books, and their faults.
+type summary struct {
+	placed, paid, returned, sold, gone int
+	faults                             []string
+}
+
+// audit checks the books and the answers to the clients. The last entry of an order and of an article counts. The stock
+// does not balance if an order has taken or returned its units twice, because it changes with each order.
+func audit(entries []entry, clients map[string]*answers) (s summary) {
+	orders, gone := make(map[string]entry), make(map[int]int)
+	for _, e := range entries {
+		orders[e.ID], gone[e.Article] = e, e.Gone
+	}
+	s.placed = len(orders)
+	balance := maps.Clone(gone)
+	for _, o := range orders {
+		switch o.State {
+		case returned:
+			s.returned++
+		case paid:
+			s.paid++
+			s.sold += o.Units
+			balance[o.Article] -= o.Units
+		}
+	}
+	for article, units := range balance {
+		s.gone += gone[article]
+		if units != 0 {
+			s.faults = append(s.faults, fmt.Sprintf("article %d has lost %d units", article, units))
+		}
+	}
+	for id, a := range clients {
+		if state, ok := states[*a]; !ok || state != orders[id].State {
+			s.faults = append(s.faults, fmt.Sprintf("order %s is %q, and its client was answered %+v", id, orders[id].State, *a))
+		}
+	}
+	return s
+}
+
+// An answers holds the HTTP statuses that the client of an order got, or 0.
+type answers struct{ placed, paid int }
+
+// states has the state of an order after the answers to its client. Other answers must not occur.
+var states = map[answers]string{
+	{http.StatusOK, http.StatusOK}:   paid,
+	{http.StatusOK, http.StatusGone}: returned, // the payment came too late
+	{http.StatusOK, 0}:               returned, // there was none
+	{http.StatusConflict, 0}:         "",       // sold out
 }

@@ -10,75 +10,182 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/postgres"
 )
 
-// tables creates the shop's tables. The table event is for the final check: it has one row for every change to an
-// order.
-const tables = `
-DROP SCHEMA IF EXISTS shop CASCADE;
-CREATE SCHEMA shop;
-CREATE TABLE shop.stock (article int PRIMARY KEY, units int NOT NULL CHECK (units >= 0));
-CREATE TABLE shop.orders (
-	id      text PRIMARY KEY,
-	article int  NOT NULL REFERENCES shop.stock,
-	units   int  NOT NULL CHECK (units > 0),
-	state   text NOT NULL DEFAULT 'held' CHECK (state IN ('held', 'paid', 'returned'))
-);
-CREATE TABLE shop.event (
-	id      text NOT NULL REFERENCES shop.orders,
-	what    text NOT NULL, -- placed, paid or returned
-	node    text NOT NULL, -- the process that did it
-	attempt int,           -- of a return: which attempt of the run it was
-	late    interval,      -- of a return: how late its handler began
-	at      timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-`
+const (
+	articles = 20
+	stock    = 500                 // units of each article at the start
+	recheck  = "order.recheck"     // kind of the tasks; the key of a task is the ID of its order
+	page     = "/debug/timewheel/" // path of the dashboard
+)
 
-// A service is one process of the shop.
-type service struct {
-	config
-	db     *pgxpool.Pool
-	engine *postgres.Engine
-	tasks  *durable.Scheduler
-}
-
-// An order is an order from a client. The client chooses its ID, so that it can send the order again if the response is
-// lost.
+// An order comes from a client. The client chooses its ID, so that it can send the order again if the answer is lost.
 type order struct {
 	ID      string `json:"id"`
 	Article int    `json:"article"`
 	Units   int    `json:"units"`
 }
 
-// These errors are outcomes that a client must be able to distinguish from failures.
-var (
-	errSoldOut = errors.New("sold out")
-	errNoOrder = errors.New("no such order")
-	errExpired = errors.New("the order was not paid in time")
+// The states of an order.
+const (
+	held     = "held"     // its units have left the stock, and it is to be paid
+	paid     = "paid"     // its units are sold
+	returned = "returned" // its units are back in the stock
 )
 
-const recheck = "order.recheck" // kind of the tasks
+// An entry of the books says that an order is in a state.
+type entry struct {
+	order
+	State string `json:"state"`
+	Gone  int    `json:"gone"` // units of its article that are held or sold
+}
 
-const page = "/debug/timewheel/" // path of the dashboard in each process
+// A refusal is an answer. After any other error, a client sends its request again.
+type refusal struct {
+	status int
+	text   string
+}
 
-func key(id string) string { return "order:" + id }
+func (r refusal) Error() string { return r.text }
 
-// place inserts the order, takes its units from the stock and adds its recheck, in one transaction.
-func (s *service) place(ctx context.Context, o order) error {
-	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+var (
+	errInvalid = refusal{http.StatusBadRequest, "an order has an ID, an article and units"}
+	errSoldOut = refusal{http.StatusConflict, "sold out"}
+	errNoOrder = refusal{http.StatusNotFound, "no such order"}
+	errExpired = refusal{http.StatusGone, "the order was not paid in time"}
+)
+
+// A book keeps the orders and the stock. Its methods may be called again after a failure: an order is placed, paid and
+// returned at most once.
+type book interface {
+	open(ctx context.Context, tasks *durable.Scheduler) error // before the other methods
+	place(ctx context.Context, o order) error
+	pay(ctx context.Context, id string) error
+	giveBack(ctx context.Context, run durable.Run) error // the handler of the rechecks
+}
+
+// serve runs a process of the service until ctx is done. It prints its URL.
+func serve(ctx context.Context, c config, e engine.Engine, b book, out io.Writer) (err error) {
+	attempts := dashboard.NewAttemptRecorder()
+	// A process that dies loses its tasks to the others after the lease, a second.
+	tasks, err := durable.New(ctx, e, durable.WithNodeName(c.name), durable.WithLease(time.Second), attempts.Option())
+	if err != nil {
+		return err
+	}
+	mux := routes(b)
+	mux.Handle(page, dashboard.Handler([]dashboard.Source{dashboard.Scheduler("shop", tasks, attempts)}))
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = errors.Join(err, tasks.Shutdown(last)) // first, so that the other processes take over the tasks at once
+		_ = web.Shutdown(last)                       // fails if a browser shows the dashboard
+	}()
+	err = tasks.Handle(recheck, func(ctx context.Context, run durable.Run) error {
+		time.Sleep(50 * time.Millisecond) // for example, it asks the payment provider
+		return b.giveBack(ctx, run)
+	})
+	if err = errors.Join(err, b.open(ctx, tasks)); err != nil {
+		return err
+	}
+	if err := tasks.Start(); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }()
+	fmt.Fprintf(out, "http://%v\n", listener.Addr())
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func routes(b book) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
+		var o order
+		err := json.NewDecoder(r.Body).Decode(&o)
+		if err != nil || o.ID == "" || o.Units < 1 || o.Article < 1 || o.Article > articles {
+			answer(w, errInvalid)
+			return
+		}
+		answer(w, b.place(r.Context(), o))
+	})
+	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, b.pay(r.Context(), r.PathValue("id")))
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, err error) {
+	var r refusal
+	if errors.As(err, &r) {
+		http.Error(w, r.text, r.status)
+	} else if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// tables has the stock and the orders. The driver starts one process after the other, so the first creates them.
+var tables = fmt.Sprintf(`
+CREATE SCHEMA IF NOT EXISTS shop;
+CREATE TABLE IF NOT EXISTS shop.stock (article int PRIMARY KEY, units int NOT NULL CHECK (units >= 0));
+INSERT INTO shop.stock SELECT n, %d FROM generate_series(1, %d) n ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS shop.orders (
+	id      text PRIMARY KEY,
+	article int  NOT NULL REFERENCES shop.stock,
+	units   int  NOT NULL CHECK (units > 0),
+	state   text NOT NULL DEFAULT 'held' CHECK (state IN ('held', 'paid', 'returned'))
+)`, stock, articles)
+
+// A database is a book in PostgreSQL, which any number of processes share. An order and its recheck change in one
+// transaction, so a recheck exists exactly while its order is held.
+type database struct {
+	config
+	db     *pgxpool.Pool
+	engine *postgres.Engine
+}
+
+func servePostgres(ctx context.Context, c config, out io.Writer) error {
+	db, err := pgxpool.New(ctx, c.url)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	engine, err := postgres.OpenPool(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	return serve(ctx, c, engine, &database{c, db, engine}, out)
+}
+
+func (b *database) open(ctx context.Context, _ *durable.Scheduler) error {
+	_, err := b.db.Exec(ctx, tables)
+	return err
+}
+
+// place writes the order, takes its units from the stock and adds its recheck, in one transaction.
+func (b *database) place(ctx context.Context, o order) error {
+	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `INSERT INTO shop.orders (id, article, units) VALUES ($1, $2, $3)
 			ON CONFLICT DO NOTHING`, o.ID, o.Article, o.Units)
 		if err != nil || tag.RowsAffected() == 0 {
-			return err // nil if the order was already placed and the response was lost
+			return err // nil if the order was already placed and the answer was lost
 		}
 		tag, err = tx.Exec(ctx, `UPDATE shop.stock SET units = units - $2 WHERE article = $1 AND units >= $2`,
 			o.Article, o.Units)
@@ -88,150 +195,52 @@ func (s *service) place(ctx context.Context, o order) error {
 		if tag.RowsAffected() == 0 {
 			return errSoldOut
 		}
-		if err := s.happens(ctx, tx, o.ID, "placed"); err != nil {
-			return err
-		}
-		return s.engine.AddTaskTx(ctx, tx, durable.Task{Key: key(o.ID), Kind: recheck, Delay: s.window})
+		return b.engine.AddTaskTx(ctx, tx, durable.Task{Key: o.ID, Kind: recheck, Delay: b.window})
 	})
 }
 
 // pay marks the order as paid and removes its recheck, in one transaction.
-func (s *service) pay(ctx context.Context, id string) error {
-	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+func (b *database) pay(ctx context.Context, id string) error {
+	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		var state string
 		err := tx.QueryRow(ctx, `SELECT state FROM shop.orders WHERE id = $1 FOR UPDATE`, id).Scan(&state)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return errNoOrder
-		case err != nil || state == "paid": // already paid, and the response was lost
-			return err
-		case state == "returned":
+		case err != nil || state == paid:
+			return err // nil if the order was already paid and the answer was lost
+		case state == returned:
 			return errExpired
 		}
 		if _, err := tx.Exec(ctx, `UPDATE shop.orders SET state = 'paid' WHERE id = $1`, id); err != nil {
 			return err
 		}
-		if err := s.happens(ctx, tx, id, "paid"); err != nil {
-			return err
-		}
-		return s.engine.RemoveTaskTx(ctx, tx, key(id))
+		return b.engine.RemoveTaskTx(ctx, tx, id)
 	})
 }
 
-// giveBack is the handler for rechecks. In one transaction, it returns the units of an order to the stock and completes
-// its own run. This happens exactly once, even if this process is killed and another process starts the same run again.
-func (s *service) giveBack(ctx context.Context, run durable.Run) error {
-	late := run.Lateness()
-	id := strings.TrimPrefix(run.Key, key(""))
-	select {
-	case <-time.After(s.work): // for example, a call to the payment provider
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+// giveBack returns the units of an order to the stock and completes its own run, in one transaction. So this happens
+// exactly once, even if this process is killed and another one repeats the run.
+func (b *database) giveBack(ctx context.Context, run durable.Run) error {
+	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `WITH o AS (
 				UPDATE shop.orders SET state = 'returned' WHERE id = $1 AND state = 'held' RETURNING article, units
-			) UPDATE shop.stock s SET units = s.units + o.units FROM o WHERE s.article = o.article`, id)
+			) UPDATE shop.stock s SET units = s.units + o.units FROM o WHERE s.article = o.article`, run.Key)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO shop.event (id, what, node, attempt, late)
-			VALUES ($1, 'returned', $2, $3, $4)`, id, s.name, run.Attempt, late)
-		if err != nil {
-			return err
-		}
-		return s.engine.CompleteTx(ctx, tx, run)
+		return b.engine.CompleteTx(ctx, tx, run)
 	})
 }
 
-// happens records a change to an order.
-func (s *service) happens(ctx context.Context, tx pgx.Tx, id, what string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO shop.event (id, what, node) VALUES ($1, $2, $3)`, id, what, s.name)
-	return err
-}
-
-// serve runs the service until ctx is done. It prints the service's address.
-func serve(ctx context.Context, c config) (err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	if c.untilEOF {
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			stop()
-		}()
-	}
-	if c.name == "" {
-		host, _ := os.Hostname()
-		c.name = fmt.Sprintf("%s:%d", host, os.Getpid())
-	}
-	s := &service{config: c}
-	if s.db, err = pgxpool.New(ctx, c.db); err != nil {
-		return err
-	}
-	defer s.db.Close()
-	if s.engine, err = postgres.Open(ctx, c.db); err != nil {
-		return err
-	}
-	defer s.engine.Close()
-	attempts := dashboard.NewAttemptRecorder()
-	s.tasks, err = durable.New(ctx, s.engine, durable.WithNodeName(c.name), durable.WithLease(c.lease), attempts.Option())
+// readTables returns the books.
+func readTables(ctx context.Context, url string) ([]entry, error) {
+	db, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.tasks.Handle(recheck, s.giveBack); err != nil {
-		return err
-	}
-	if err := s.tasks.Start(); err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Println(listener.Addr())
-	mux := http.NewServeMux()
-	mux.Handle("/", s.routes())
-	mux.Handle(page, dashboard.Handler([]dashboard.Source{dashboard.Scheduler("shop", s.tasks, attempts)}))
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	err = errors.Join(err, s.tasks.Shutdown(last)) // first, so that the other processes take over the tasks at once
-	return errors.Join(err, web.Shutdown(last))
-}
-
-func (s *service) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
-		var o order
-		if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.ID == "" || o.Units < 1 {
-			http.Error(w, "an order has an id, an article and units", http.StatusBadRequest)
-			return
-		}
-		answer(w, s.place(r.Context(), o))
-	})
-	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, s.pay(r.Context(), r.PathValue("id")))
-	})
-	return mux
-}
-
-func answer(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	switch {
-	case err == nil:
-		return
-	case errors.Is(err, errSoldOut):
-		status = http.StatusConflict
-	case errors.Is(err, errNoOrder):
-		status = http.StatusNotFound
-	case errors.Is(err, errExpired):
-		status = http.StatusGone
-	}
-	http.Error(w, err.Error(), status)
+	defer func() { _ = db.Close(ctx) }()
+	rows, _ := db.Query(ctx, `SELECT o.id, article, o.units, state, $1 - s.units
+		FROM shop.orders o JOIN shop.stock s USING (article)`, stock) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[entry])
 }
