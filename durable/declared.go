@@ -43,8 +43,8 @@ type SetResult struct {
 }
 
 // Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. On an own
-// engine all changes take effect together, on a shared one one after the other. Call Schedule in every process when
-// the program starts.
+// engine all changes take effect together, on a shared one one after the other. Call Schedule in every process, before
+// Start: after it, a task that the release removes may still run once.
 //
 //   - A declared task that does not exist is added.
 //   - An existing task with a different Kind, Payload, PayloadVersion, Group, Interval, Cron or Jitter is changed. It keeps its number

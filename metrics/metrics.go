@@ -23,9 +23,8 @@
 //
 // # Names
 //
-// All values are in base units: seconds, bytes and counts. The README has a table of all metrics. The metrics of a
-// wheel have the label wheel, and the metrics of a durable scheduler have the label scheduler. A histogram counts a run
-// when it ends. Age gauges cover runs that are still waiting or in progress.
+// The README has a table of all metrics. The metrics of a wheel have the label wheel, and the metrics of a durable
+// scheduler have the label scheduler. A histogram counts a run when it ends. Age gauges cover runs that are still waiting or in progress.
 //
 // A wheel has 15 series. With WithRuns, it has 109 series if Prometheus stores classic histograms, or 18 with native
 // histograms. These numbers do not depend on the number of tasks. A scheduler on an own engine has 41 series, and a node

@@ -16,6 +16,8 @@
 //	...
 //	err = tw.RemoveTask("order-4711") // it was paid
 //
+// In the repository, examples/basic shows more of the methods, and examples/orders is a shop with a million such tasks.
+//
 // # Accuracy
 //
 // A run never starts before it is due. Its due time is the time of the call plus the delay, measured by the monotonic
@@ -52,6 +54,8 @@
 // [TimeWheel.ReschedulePrefix] and [TimeWheel.AllPrefix] operate on all keys with a common prefix, such as the keys of
 // one customer. They walk over all tasks, which takes about 70 ms for a million and does not delay ticks.
 //
+// [TimeWheel.Reschedule] moves a task. examples/heartbeat postpones the end of a connection at each read.
+//
 // # Size
 //
 // The number of slots limits neither the number of tasks nor their delays; see [New]. A live task takes 64 bytes, plus
@@ -86,13 +90,14 @@
 //
 // The cost of [TimeWheel.Stats], [TimeWheel.Occupancy], [TimeWheel.Hand], [TimeWheel.Upcoming] and
 // [TimeWheel.LongestRuns] does not grow with the number of tasks, so these methods can be called several times a
-// second. Package dashboard shows their results on a web page, and package metrics exports them to Prometheus.
+// second. Package dashboard shows their results on a web page, and package metrics exports them to Prometheus. See
+// examples/dashboard.
 //
 // # Lifecycle
 //
 // All methods may be called at any time. Tasks can be added before Start; their delays count from the call to AddTask.
 // After Stop, no run starts, and adding a task returns [ErrStopped], but the remaining tasks can still be inspected,
-// removed or drained.
+// removed or drained. examples/shutdown stops a program without losing tasks.
 //
 // # What is not promised
 //
@@ -107,17 +112,7 @@
 //
 // # Internals
 //
-//	TimeWheel → index             a concurrent map from keys to tasks
-//	          → inbox → loop      the only goroutine that touches a slot
-//	                    → layout      the entries, by the tick at which they are due
-//	                    → dispatcher  the queue of due runs, and the workers
-//
-// Dependencies point in the direction of the arrows: the layout uses no clock and no goroutine, and the dispatcher
-// refers to neither the loop nor the TimeWheel. A method changes the index and the entry's state at once, on the
-// caller's goroutine. It then posts the entry to an inbox, and the loop places the entry in its slot or removes it. At
-// each tick the loop passes the due entries to the dispatcher, which returns those with further runs. The state of an
-// entry is one word, changed by compare-and-swap, so if a run and a removal compete, exactly one wins.
-//
-// For details, see entry.go (states), loop.go (how the loop sleeps), layout.go (the wheel itself) and dispatch.go
-// (locks). Package internal/crew contains the queue and the rule for starting workers.
+// The event loop is the only goroutine that touches a slot. The state of a task is one word, changed by
+// compare-and-swap, so if a run and a removal compete, exactly one wins. The file docs/design.md in the repository
+// explains the parts, the way of a task through them, and which file to read first.
 package timewheel

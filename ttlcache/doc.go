@@ -13,6 +13,8 @@
 //	sessions.Set(id, session)
 //	session, ok := sessions.Get(id)
 //
+// In the repository, examples/cache is an HTTP server with such a cache.
+//
 // # Guarantees
 //
 // A value is never returned after its deadline, however late the wheel is, because every lookup compares the deadline

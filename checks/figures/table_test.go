@@ -176,6 +176,6 @@ var exceptions = []exception{
 	in("timewheel/schedule.go", "8 bytes", sizes),
 	in("timewheel/schedule.go", "1 ns", setting),
 	in("timewheel/timewheel.go", "100 µs, 1 ms, 1 s", example),
-	in("timewheel/timewheeltest/timewheeltest.go", "10 ms, 100 ms", setting),
+	in("timewheel/timewheeltest/timewheeltest.go", "1 ms, 100 ms", setting),
 	in("ttlcache/doc.go", "20 ns, 1 ms", setting), // 2^20 ns
 }

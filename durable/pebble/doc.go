@@ -9,19 +9,9 @@
 //
 // # Durability
 //
-// This table lists what survives each kind of failure:
-//
-//	process crash, kill -9     the effect of every method that has returned nil
-//	system crash               the same
-//	power cut                  the same, if the disk retains the data that it reports as synced
-//	loss of the disk           nothing: the store is one directory on one disk
-//	full or failing disk       every acknowledged change. The scheduler stops writing and running within a second,
-//	                           [durable.Scheduler.Err] returns the cause, and look-ups still work
-//	disk full at Open          everything; Open returns the cause
-//	no file descriptor left    everything. The store waits for up to 30 seconds. If the process still has none, the store
-//	                           has failed, as on a failing disk, and works again when it is opened again. Open does not
-//	                           wait. A program that may run out keeps MaxDescriptors free for the store
-//	directory removed          nothing; the next method that writes returns an error
+// When a method of the scheduler has returned nil, its effect survives a crash of the process or of the system. It
+// survives a power cut if the disk retains the data that it reports as synced. README.md, in the directory of this
+// package, has a table of what survives what, including full disks and missing file descriptors.
 //
 // # Damage
 //

@@ -7,9 +7,9 @@
 // [Advance] works with every scheduler in this module: a wheel, a durable scheduler with its own engine in
 // memory, or several nodes that share one (durable/engine/memory). The other functions operate on a wheel that has been
 // started. The All method of a durable scheduler lists its tasks in due order, with parked and paused tasks
-// last. To run the due tasks of a durable scheduler, call Advance with its tick, which is 10 ms by default; see
-// durable.WithTick. A task added on another node may take 100 ms longer. A simulated day takes milliseconds with
-// an own engine, and seconds with a shared one, which each node asks ten times a second.
+// last. To run the due tasks of a durable scheduler, call Advance with its tick, which is 1 ms by default; see
+// durable.WithTick. A task added on another node may take 100 ms longer. A simulated day takes about half a second with
+// an own engine, and more than ten seconds with a shared one, which each node asks ten times a second.
 package timewheeltest
 
 import (
