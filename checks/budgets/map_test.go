@@ -38,7 +38,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// packages returns the imports of each package of the repository from this repository, without those of its tests and
+// packages returns the imports of each package of the repository from this repository, not counting its tests, and
 // without the packages in folders.
 func packages(t *testing.T) map[string][]string {
 	t.Helper()
