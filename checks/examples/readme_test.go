@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// Each program of the README is built and run as it stands, and prints what the README says.
+// Each program of the README is built and run as it stands, and prints the lines under its comment Output.
 func TestREADME_programs(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := regexp.MustCompile("(?s)```go\n(package main.*?)```\n\nIt prints:\n\n```\n(.*?)```").FindAllSubmatch(text, -1)
+	programs := regexp.MustCompile("(?s)```go\n(package main.*?// Output:\n(.*?)}\n)```").FindAllSubmatch(text, -1)
 	if len(programs) != 2 {
 		t.Fatalf("the README has %d programs", len(programs))
 	}
@@ -31,9 +31,9 @@ func TestREADME_programs(t *testing.T) {
 		}
 		run := exec.Command(program)
 		run.Dir = dir
-		out, err := run.Output()
-		if err != nil || string(out) != string(p[2]) {
-			t.Errorf("it prints %q, %v; want %q", out, err, p[2])
+		want := regexp.MustCompile(`(?m)^\t// ?`).ReplaceAllString(string(p[2]), "")
+		if out, err := run.Output(); err != nil || string(out) != want {
+			t.Errorf("it prints %q, %v; want %q", out, err, want)
 		}
 	}
 }

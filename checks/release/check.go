@@ -195,12 +195,11 @@ func (w *workshop) get(user, pkg, program string) error {
 
 // program returns the program for a package, and its output if the README states it.
 func (w *workshop) program(pkg, readme string) (text, want string, err error) {
-	m := regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n(.*)").FindStringSubmatch(readme)
+	m := regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n").FindStringSubmatch(readme)
 	if m != nil && strings.Contains(m[1], `"`+pkg+`"`) {
-		between, block, _ := strings.Cut(m[2], "```")
-		if strings.Contains(between, "prints") {
-			_, block, _ = strings.Cut(block, "\n")
-			want, _, _ = strings.Cut(block, "```")
+		if _, lines, ok := strings.Cut(m[1], "\t// Output:\n"); ok {
+			lines, _, _ = strings.Cut(lines, "}\n")
+			want = regexp.MustCompile(`(?m)^\t// ?`).ReplaceAllString(lines, "")
 		}
 		return m[1], want, nil
 	}

@@ -135,7 +135,7 @@ func TestCheck_whatDoesNotInstall_fails(t *testing.T) {
 		"a program that fails": {
 			replaced("README.md", "println(wheel.Spokes)", "panic(wheel.Spokes)"), "panic: 8"},
 		"a program that prints something else": {
-			map[string]string{"README.md": small["README.md"] + "It prints\n\n```\n9\n```\n"}, "and the README says\n9"},
+			replaced("README.md", "{ println(wheel.Spokes) }", "{\n\tprintln(wheel.Spokes)\n\t// Output:\n\t// 9\n}"), "and the README says\n9"},
 		"a file that git does not have": {
 			map[string]string{".gitignore": "hub.go\n", "wheel/hub.go": "package wheel\n\nconst Spokes = 8\n",
 				"wheel/wheel.go": "package wheel\n"}, "Spokes"},

@@ -19,10 +19,9 @@ import (
 // A directory is a book in a directory, which one process owns. The orders are lines of a journal, and the rechecks are
 // in a durable store.
 //
-// PostgreSQL changes an order and its recheck in one transaction. Here they are two files, and a kill may come between
-// the two writes. So the journal is always written first, and the tasks follow it. If the recheck of a held order is
-// missing, the next process adds it. If the recheck of a paid or returned order is still there, or its run is repeated,
-// it does nothing. And no other process takes over: until the next one starts, there are no orders and no rechecks.
+// A kill may come between the writes to the two. So the journal is always written first. If the recheck of a held order
+// is missing, the next process adds it. If the recheck of a paid or returned order is still there, or its run is
+// repeated, it does nothing.
 type directory struct {
 	config
 	tasks *durable.Scheduler
@@ -38,25 +37,18 @@ func serveDirectory(ctx context.Context, c config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer engine.Close() // Shutdown has closed it, unless there was an error before
-	b := &directory{config: c}
-	defer func() { _ = b.journal.Close() }()
-	return serve(ctx, c, engine, b, out)
+	return serve(ctx, c, engine, &directory{config: c}, out)
 }
 
-// open reads the journal and adds the missing rechecks. It cuts off a part of a line, which a power cut during a write
-// may leave. No client was answered then.
+// open reads the journal and adds the missing rechecks.
 func (b *directory) open(ctx context.Context, tasks *durable.Scheduler) (err error) {
 	b.tasks = tasks
 	b.journal, err = os.OpenFile(journalIn(b.dir), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	entries, size, err := readJournal(b.dir)
+	entries, err := readJournal(b.dir)
 	if err != nil {
-		return err
-	}
-	if err := b.journal.Truncate(size); err != nil {
 		return err
 	}
 	b.orders, b.gone = make(map[string]entry), make(map[int]int)
@@ -109,29 +101,23 @@ func (b *directory) giveBack(_ context.Context, run durable.Run) error {
 func (b *directory) change(o order, to string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e, gone := b.orders[o.ID], b.gone[o.Article]
-	switch from := e.State; {
-	case from == to, to == held && from != "", to == returned && from != held:
+	e, known := b.orders[o.ID]
+	switch {
+	case to == e.State, to == held && known, to == returned && e.State != held:
 		return nil
-	case to == held && gone+o.Units > stock:
+	case to == paid && e.State != held:
+		return errExpired
+	case to == held && b.gone[o.Article]+o.Units > stock:
 		return errSoldOut
 	case to == held:
-		e = entry{order: o, Gone: gone + o.Units}
-	case from == "":
-		return errNoOrder
-	case from == returned:
-		return errExpired
+		e = entry{order: o, Gone: b.gone[o.Article] + o.Units}
 	case to == paid:
 		e.Gone = b.gone[e.Article]
 	case to == returned:
 		e.Gone = b.gone[e.Article] - e.Units
 	}
 	e.State = to
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	_, err = b.journal.Write(append(line, '\n'))
+	err := json.NewEncoder(b.journal).Encode(e)
 	if err = errors.Join(err, b.journal.Sync()); err != nil {
 		return errors.Join(err, b.journal.Close()) // no line may follow a part of a line
 	}
@@ -141,16 +127,15 @@ func (b *directory) change(o order, to string) error {
 
 func journalIn(dir string) string { return filepath.Join(dir, "orders.jsonl") }
 
-// readJournal returns the lines, and the size of the complete ones.
-func readJournal(dir string) (entries []entry, size int64, err error) {
+// readJournal returns the lines. A part of a line is an error. Only a power cut or a full disk can leave one.
+func readJournal(dir string) (entries []entry, err error) {
 	text, err := os.ReadFile(journalIn(dir))
-	text = text[:bytes.LastIndexByte(text, '\n')+1]
 	for line := range bytes.Lines(text) {
 		var e entry
 		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		entries = append(entries, e)
 	}
-	return entries, int64(len(text)), err
+	return entries, err
 }

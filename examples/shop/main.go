@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-// Shop is an HTTP service whose processes are killed at random, for readers who want to see the effect. An order takes
-// its units from the stock at once, and its recheck, a durable task, returns them if the order is not paid in time. At
-// the end the stock must balance to the unit, and the books must agree with every answer that a client got. If not, the
-// exit status is 1. It takes about 35 seconds.
+// Shop is an HTTP service whose processes are killed at random. An order takes its units from the stock at once, and its
+// recheck, a durable task, returns them if the order is not paid in time. At the end the stock must balance to the unit,
+// and the books must agree with every answer that a client got. If not, the exit status is 1. It takes about 35 seconds.
 //
 //	go run ./examples/shop            three processes on a PostgreSQL of its own; PostgreSQL must be installed
 //	go run ./examples/shop -dir DIR   one process at a time in a new directory, which needs nothing
 //
 // This file starts the processes, sends the orders, causes the trouble and checks the books. The service is in
-// service.go. Its books are in PostgreSQL, or in a directory: see directory.go. After an interrupt (Ctrl-C), no further
-// orders are sent, and the report follows. A second interrupt ends the program and its processes at once.
+// service.go, with its books in PostgreSQL, and the books in a directory are in directory.go. After an interrupt
+// (Ctrl-C), no further orders are sent, and the report follows. A second one ends the program and its processes at once.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
+	"log"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -29,7 +28,6 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,19 +42,17 @@ const (
 	patience = time.Minute     // time limit for each thing that must happen
 )
 
-// A config holds the flags.
+// A config holds the flags and the other settings.
 type config struct {
 	dir                       string
-	duration, window, trouble time.Duration
-	name, url                 string // of a process that the driver starts, and of its PostgreSQL
+	duration, window, trouble time.Duration // to send orders, to pay an order, and between two troubles on average
+	name, url                 string        // of a process that the driver starts, and of its PostgreSQL
 }
 
 func main() {
-	var c config
+	c := config{window: 3 * time.Second, trouble: 3 * time.Second}
 	flag.StringVar(&c.dir, "dir", "", "keep the books in this new `directory`, without PostgreSQL")
 	flag.DurationVar(&c.duration, "for", 30*time.Second, "send orders for this long")
-	flag.DurationVar(&c.window, "window", 3*time.Second, "return the units of an order that is not paid within this time")
-	flag.DurationVar(&c.trouble, "trouble", 3*time.Second, "average time between two troubles")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	run := drive
@@ -84,13 +80,11 @@ func main() {
 // A driver runs the demo.
 type driver struct {
 	config
-	out      io.Writer
+	log      *log.Logger
 	server   *pgtest.Server // nil with -dir
 	http     *http.Client
-	began    time.Time
 	started  int            // processes
 	troubles map[string]int // by kind
-	again    atomic.Int64   // requests sent again
 
 	mu      sync.Mutex // protects the fields below
 	live    []*process
@@ -100,48 +94,40 @@ type driver struct {
 // drive runs the demo and prints its report. It returns an error if the books do not balance. When ctx is done, no
 // further orders are sent.
 func drive(ctx context.Context, c config, out io.Writer) (err error) {
-	if c.window <= 0 || c.trouble <= 0 {
-		return errors.New("-window and -trouble must be positive")
-	}
-	d := &driver{config: c, out: out, began: time.Now()}
+	d := &driver{config: c, log: log.New(out, "", log.Ltime)}
 	d.troubles, d.answers = make(map[string]int), make(map[string]*answers)
 	d.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
-	defer d.http.CloseIdleConnections()
-	if c.dir != "" {
-		d.live = make([]*process, 1)
-		err = os.Mkdir(c.dir, 0o700)
-	} else {
-		d.live = make([]*process, 3)
-		d.server, err = pgtest.Start()
-	}
-	if err != nil {
+	d.live = make([]*process, 1)
+	if c.dir == "" {
+		if d.server, err = pgtest.Start(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.server.Close()) }()
+		d.url, d.live = d.server.URL(), make([]*process, 3)
+	} else if err := os.Mkdir(c.dir, 0o700); err != nil {
 		return err
 	}
-	if d.server != nil {
-		d.url = d.server.URL()
-		defer func() { err = errors.Join(err, d.server.Close()) }()
-	}
-	defer func() {
-		for _, p := range d.live {
-			if p != nil {
-				err = errors.Join(err, p.end(false))
-			}
-		}
-	}()
 	for i := range d.live {
 		if err := d.start(i); err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, d.live[i].end(false)) }()
 	}
-	if err := d.load(ctx); err != nil {
+
+	tw := timewheel.NewTimeWheel(time.Millisecond, 512, timewheel.WithPoolSize(clients))
+	tw.Start()
+	defer tw.Stop()
+	err = tw.AddTask(&timewheel.Task{Key: "order", Interval: time.Second / rate, Times: timewheel.Forever,
+		Job: func(*timewheel.Task) { d.order(tw) }})
+	if err != nil {
 		return err
 	}
+	if err := d.disturb(ctx); err != nil {
+		return err
+	}
+	d.log.Printf("no further orders; the report follows in about %v", d.window)
+	_ = tw.Shutdown(context.Background()) // waits for the last answer
 	return d.report()
-}
-
-// say prints an event.
-func (d *driver) say(what, format string, args ...any) {
-	fmt.Fprintf(d.out, "%6.1f s  %-8s %s\n", time.Since(d.began).Seconds(), what, fmt.Sprintf(format, args...))
 }
 
 // A process is a process of the service.
@@ -156,14 +142,11 @@ type process struct {
 func (d *driver) start(i int) error {
 	d.started++
 	p := &process{name: fmt.Sprint("node-", d.started)}
-	p.cmd = exec.Command(os.Args[0], "-dir", d.dir, "-window", d.window.String(), p.name, d.url)
+	p.cmd = exec.Command(os.Args[0], "-dir", d.dir, p.name, d.url)
 	p.cmd.Stderr = &p.log
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	if err := p.cmd.Start(); err != nil {
+	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
 		return err
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -171,7 +154,7 @@ func (d *driver) start(i int) error {
 		return fmt.Errorf("%s does not start: %w: %s", p.name, errors.Join(err, p.cmd.Wait()), &p.log)
 	}
 	p.in, p.url = in, strings.TrimSpace(line)
-	d.say("start", "%s, process %d, shows %s%s", p.name, p.cmd.Process.Pid, p.url, page)
+	d.log.Printf("start %s, process %d, which shows %s%s", p.name, p.cmd.Process.Pid, p.url, page)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.live[i] = p
@@ -188,27 +171,6 @@ func (p *process) end(kill bool) error {
 		return fmt.Errorf("%s: %w: %s", p.name, err, &p.log)
 	}
 	return nil
-}
-
-// load sends orders and causes trouble until the time is over or ctx is done. Then it waits for the answers.
-func (d *driver) load(ctx context.Context) error {
-	tw := timewheel.NewTimeWheel(time.Millisecond, 512, timewheel.WithPoolSize(clients))
-	defer tw.Stop()
-	err := tw.AddTask(&timewheel.Task{Key: "order", Interval: time.Second / rate, Times: timewheel.Forever,
-		Job: func(*timewheel.Task) { d.order(tw) }})
-	if err != nil {
-		return err
-	}
-	tw.Start()
-	if err := d.disturb(ctx); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		d.say("end", "interrupted: the report follows in about %v; another interrupt ends the program at once", d.window)
-	}
-	last, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
-	return tw.Shutdown(last)
 }
 
 // order sends an order, and its payment later if it is to be paid.
@@ -238,7 +200,6 @@ func (d *driver) post(path, body string) int {
 				return resp.StatusCode
 			}
 		}
-		d.again.Add(1)
 	}
 	return 0
 }
@@ -260,13 +221,13 @@ func (d *driver) disturb(ctx context.Context) error {
 		var err error
 		what := kinds[n%len(kinds)]
 		if what == "away" {
-			d.say(what, "PostgreSQL, for %v", awayFor)
+			d.log.Printf("away: PostgreSQL, for %v", awayFor)
 			err = d.server.Stop(pgtest.Immediate) // as a crash does
 			time.Sleep(awayFor)
 			err = errors.Join(err, d.server.Restart())
 		} else {
 			i := rand.IntN(len(d.live))
-			d.say(what, "%s", d.live[i].name)
+			d.log.Printf("%s %s", what, d.live[i].name)
 			err = errors.Join(d.live[i].end(what == "kill -9"), d.start(i))
 		}
 		if err != nil {
@@ -278,16 +239,15 @@ func (d *driver) disturb(ctx context.Context) error {
 
 // report waits until the books are right, and prints them. Its error names every fault.
 func (d *driver) report() error {
-	ctx, cancel := context.WithTimeout(context.Background(), d.window+patience)
-	defer cancel()
 	var s summary
 	var err error
-	for done := false; !done && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+	end := time.Now().Add(d.window + patience)
+	for done := false; !done && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		var entries []entry
 		if d.dir != "" {
-			entries, _, err = readJournal(d.dir)
+			entries, err = readJournal(d.dir)
 		} else {
-			entries, err = readTables(ctx, d.url)
+			entries, err = readTables(context.Background(), d.url)
 		}
 		s = audit(entries, d.answers)
 		done = err == nil && s.faults == nil
@@ -295,47 +255,44 @@ func (d *driver) report() error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, `
+	fmt.Fprintf(d.log.Writer(), `
 orders    %d placed = %d paid + %d given back
 stock     %d units at the start = %d now + %d sold
-survived  %d kills, %d stops, and %d times without PostgreSQL; %d requests were sent again
-`, s.placed, s.paid, s.returned, articles*stock, articles*stock-s.gone, s.sold,
-		d.troubles["kill -9"], d.troubles["stop"], d.troubles["away"], d.again.Load())
+survived  %d kills, %d stops, and %d times without PostgreSQL
+`, s.placed, s.orders[paid], s.orders[returned], articles*stock, articles*stock-s.sold-s.missing, s.sold,
+		d.troubles["kill -9"], d.troubles["stop"], d.troubles["away"])
 	if s.faults != nil {
 		return errors.New(strings.Join(s.faults, "\nshop: "))
 	}
-	fmt.Fprintf(d.out, "\nThe stock balances to the unit, and the books agree with the answers to all %d orders.\n",
-		len(d.answers))
+	fmt.Fprintln(d.log.Writer(), "\nThe stock balances to the unit, and the books agree with the answer to every client.")
 	return nil
 }
 
 // A summary has the figures of the books, and their faults.
 type summary struct {
-	placed, paid, returned, sold, gone int
-	faults                             []string
+	placed        int
+	orders        map[string]int // by state
+	sold, missing int            // units; missing ones are neither in the stock nor sold
+	faults        []string
 }
 
 // audit checks the books and the answers to the clients. The last entry of an order and of an article counts. The stock
 // does not balance if an order has taken or returned its units twice, because it changes with each order.
-func audit(entries []entry, clients map[string]*answers) (s summary) {
+func audit(entries []entry, clients map[string]*answers) summary {
 	orders, gone := make(map[string]entry), make(map[int]int)
 	for _, e := range entries {
 		orders[e.ID], gone[e.Article] = e, e.Gone
 	}
-	s.placed = len(orders)
-	balance := maps.Clone(gone)
+	s := summary{placed: len(orders), orders: make(map[string]int)}
 	for _, o := range orders {
-		switch o.State {
-		case returned:
-			s.returned++
-		case paid:
-			s.paid++
+		s.orders[o.State]++
+		if o.State == paid {
 			s.sold += o.Units
-			balance[o.Article] -= o.Units
+			gone[o.Article] -= o.Units
 		}
 	}
-	for article, units := range balance {
-		s.gone += gone[article]
+	for article, units := range gone {
+		s.missing += units
 		if units != 0 {
 			s.faults = append(s.faults, fmt.Sprintf("article %d has lost %d units", article, units))
 		}

@@ -51,7 +51,7 @@ func check(t *testing.T, err error) {
 func TestDemo(t *testing.T) {
 	for name, troubles := range map[string][]string{"postgres": {"kill -9", "stop", "away"}, "directory": {"kill -9", "stop"}} {
 		t.Run(name, func(t *testing.T) {
-			c := config{duration: time.Hour, window: time.Second, trouble: 300 * time.Millisecond}
+			c := config{duration: time.Hour, window: 3 * time.Second, trouble: 300 * time.Millisecond}
 			if name == "directory" {
 				c.dir = filepath.Join(t.TempDir(), "shop")
 			} else {
@@ -68,7 +68,7 @@ func TestDemo(t *testing.T) {
 				for lines := bufio.NewScanner(r); lines.Scan(); {
 					fmt.Fprintln(&text, lines.Text())
 					troubles = slices.DeleteFunc(troubles, func(what string) bool {
-						return strings.Contains(lines.Text(), " s  "+what)
+						return strings.Contains(lines.Text(), " "+what)
 					})
 					if len(troubles) == 0 {
 						interrupt()
@@ -78,19 +78,16 @@ func TestDemo(t *testing.T) {
 			err := drive(ctx, c, w)
 			_ = w.Close()
 			reading.Wait()
-			if err != nil || !strings.Contains(text.String(), "interrupted") || !strings.Contains(text.String(), "to the unit") {
+			if err != nil || !strings.Contains(text.String(), "to the unit") {
 				t.Errorf("the demo ended with %v:\n%s", err, &text)
 			}
 			if c.dir == "" {
 				return
 			}
-			entries, _, err := readJournal(c.dir)
+			entries, err := readJournal(c.dir)
 			check(t, err)
 			if len(entries) == 0 {
 				t.Error("the journal is empty")
-			}
-			if err := drive(ctx, config{}, io.Discard); err == nil {
-				t.Error("a window of 0 is accepted")
 			}
 			if err := drive(ctx, c, io.Discard); !os.IsExist(err) {
 				t.Errorf("on a directory that exists, the demo ended with %v", err)
@@ -105,17 +102,17 @@ func TestMain_signal_leavesNoProcess(t *testing.T) {
 		t.Skip("the test finds processes in /proc")
 	}
 	for _, c := range []struct {
-		name, window string
+		name         string
 		signals      map[string]string // sent when a line contains the key
 		want, report string
 	}{
-		{"interrupted", "1s", map[string]string{"node-1": "INT"}, "exit status 0", "to the unit"},
-		{"interrupted twice", "1h", map[string]string{"node-1": "INT", "interrupted": "INT"}, "signal: interrupt", ""},
-		{"killed", "1h", map[string]string{"node-1": "KILL"}, "signal: killed", ""},
+		{"interrupted", map[string]string{"node-1": "INT"}, "exit status 0", "to the unit"},
+		{"interrupted twice", map[string]string{"node-1": "INT", "no further": "INT"}, "signal: interrupt", ""},
+		{"killed", map[string]string{"node-1": "KILL"}, "signal: killed", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "shop")
-			cmd := exec.Command("setsid", os.Args[0], "-dir", dir, "-window", c.window, "-for", "1h", "-trouble", "1h")
+			cmd := exec.Command("setsid", os.Args[0], "-dir", dir, "-for", "1h")
 			r, err := cmd.StdoutPipe()
 			check(t, err)
 			check(t, cmd.Start())
@@ -157,7 +154,7 @@ func TestBook(t *testing.T) {
 		b := &directory{config: config{dir: t.TempDir(), window: time.Hour}}
 		e, err := pebble.Open(t.Context(), filepath.Join(b.dir, "tasks"))
 		check(t, err)
-		testBook(t, e, b, func() ([]entry, error) { entries, _, err := readJournal(b.dir); return entries, err })
+		testBook(t, e, b, func() ([]entry, error) { return readJournal(b.dir) })
 	})
 	t.Run("postgres", func(t *testing.T) {
 		s, err := pgtest.Start()
@@ -194,7 +191,7 @@ func testBook(t *testing.T, e engine.Engine, b book, read func() ([]entry, error
 		{"/orders", `{"id": "d", "article": 1, "units": -1}`, http.StatusBadRequest, 2, 5},
 		{"/orders", `{"id": "d", "article": 21, "units": 1}`, http.StatusBadRequest, 2, 5},
 		{"/orders", `{`, http.StatusBadRequest, 2, 5},
-		{"/orders/c/pay", "", http.StatusNotFound, 2, 5},
+		{"/orders/c/pay", "", http.StatusGone, 2, 5},
 		{"/orders/a/pay", "", http.StatusOK, 1, 5},
 		{"run", "b", 0, 0, 2},
 		{"/orders/b/pay", "", http.StatusGone, 0, 2},
@@ -221,8 +218,9 @@ func testBook(t *testing.T, e engine.Engine, b book, read func() ([]entry, error
 		entries, err := read()
 		check(t, err)
 		s := audit(entries, nil)
-		if held := s.placed - s.paid - s.returned; held != c.held || s.gone != c.gone {
-			t.Errorf("%s %s: %d orders are held and %d units gone, want %d and %d", c.path, c.body, held, s.gone, c.held, c.gone)
+		if s.orders[held] != c.held || s.sold+s.missing != c.gone {
+			t.Errorf("%s %s: %d orders are held and %d units gone, want %d and %d", c.path, c.body, s.orders[held],
+				s.sold+s.missing, c.held, c.gone)
 		}
 	}
 	entries, err := read()
@@ -233,11 +231,11 @@ func testBook(t *testing.T, e engine.Engine, b book, read func() ([]entry, error
 	}
 }
 
-// A directory whose process was killed between its two writes, and whose machine stopped during a write.
+// A directory whose process was killed between its two writes.
 func TestDirectory_open(t *testing.T) {
 	b := &directory{config: config{dir: t.TempDir(), window: time.Hour}}
-	const whole = `{"id":"a","article":1,"units":2,"state":"held","gone":2}` + "\n"
-	check(t, os.WriteFile(journalIn(b.dir), []byte(whole+whole[:20]), 0o600))
+	const line = `{"id":"a","article":1,"units":2,"state":"held","gone":2}` + "\n"
+	check(t, os.WriteFile(journalIn(b.dir), []byte(line), 0o600))
 	e, err := pebble.Open(t.Context(), filepath.Join(b.dir, "tasks"))
 	check(t, err)
 	tasks, err := durable.New(t.Context(), e)
@@ -245,12 +243,10 @@ func TestDirectory_open(t *testing.T) {
 	defer func() { check(t, tasks.Shutdown(context.Background())) }()
 	check(t, tasks.Handle(recheck, b.giveBack))
 	check(t, b.open(t.Context(), tasks))
-	text, err := os.ReadFile(journalIn(b.dir))
-	check(t, err)
 	there, err := tasks.Exist(t.Context(), "a")
 	check(t, err)
-	if string(text) != whole || !there || b.gone[1] != 2 {
-		t.Errorf("a recheck: %v, units: %v, and the journal is %q", there, b.gone, text)
+	if !there || b.gone[1] != 2 {
+		t.Errorf("a recheck: %v, units: %v", there, b.gone)
 	}
 }
 

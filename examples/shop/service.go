@@ -48,20 +48,16 @@ type entry struct {
 	Gone  int    `json:"gone"` // units of its article that are held or sold
 }
 
-// A refusal is an answer. After any other error, a client sends its request again.
-type refusal struct {
-	status int
-	text   string
-}
+// A refusal is the HTTP status of an answer. After any other error, a client sends its request again.
+type refusal int
 
-func (r refusal) Error() string { return r.text }
-
-var (
-	errInvalid = refusal{http.StatusBadRequest, "an order has an ID, an article and units"}
-	errSoldOut = refusal{http.StatusConflict, "sold out"}
-	errNoOrder = refusal{http.StatusNotFound, "no such order"}
-	errExpired = refusal{http.StatusGone, "the order was not paid in time"}
+const (
+	errInvalid refusal = http.StatusBadRequest // an order without an ID, an article or units
+	errSoldOut refusal = http.StatusConflict
+	errExpired refusal = http.StatusGone // the order was not paid in time, or there was none
 )
+
+func (r refusal) Error() string { return http.StatusText(int(r)) }
 
 // A book keeps the orders and the stock. Its methods may be called again after a failure: an order is placed, paid and
 // returned at most once.
@@ -103,15 +99,12 @@ func serve(ctx context.Context, c config, e engine.Engine, b book, out io.Writer
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	fmt.Fprintf(out, "http://%v\n", listener.Addr())
-	select {
-	case err := <-failed:
+	if err := web.Serve(listener); ctx.Err() == nil {
 		return err
-	case <-ctx.Done():
-		return nil
 	}
+	return nil
 }
 
 func routes(b book) *http.ServeMux {
@@ -134,7 +127,7 @@ func routes(b book) *http.ServeMux {
 func answer(w http.ResponseWriter, err error) {
 	var r refusal
 	if errors.As(err, &r) {
-		http.Error(w, r.text, r.status)
+		http.Error(w, r.Error(), int(r))
 	} else if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
@@ -202,20 +195,18 @@ func (b *database) place(ctx context.Context, o order) error {
 // pay marks the order as paid and removes its recheck, in one transaction.
 func (b *database) pay(ctx context.Context, id string) error {
 	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
-		var state string
-		err := tx.QueryRow(ctx, `SELECT state FROM shop.orders WHERE id = $1 FOR UPDATE`, id).Scan(&state)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return errNoOrder
-		case err != nil || state == paid:
-			return err // nil if the order was already paid and the answer was lost
-		case state == returned:
-			return errExpired
-		}
-		if _, err := tx.Exec(ctx, `UPDATE shop.orders SET state = 'paid' WHERE id = $1`, id); err != nil {
+		tag, err := tx.Exec(ctx, `UPDATE shop.orders SET state = 'paid' WHERE id = $1 AND state <> 'returned'`, id)
+		if err != nil {
 			return err
 		}
-		return b.engine.RemoveTaskTx(ctx, tx, id)
+		if tag.RowsAffected() == 0 {
+			return errExpired
+		}
+		err = b.engine.RemoveTaskTx(ctx, tx, id)
+		if errors.Is(err, durable.ErrTaskKeyNotFound) {
+			return nil // the order was already paid and the answer was lost
+		}
+		return err
 	})
 }
 
