@@ -533,11 +533,11 @@ func (l *ledger) Confirm(ctx context.Context, by engine.MemberID, claims []engin
 
 // call records that a handler is called on a node. It returns the function to call when the handler ends.
 func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(ended)) {
+	began := time.Now() // another call may hold the lock while it waits for the lock of a transaction
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next()
 	l.counts["calls"]++
-	began := time.Now()
 	c := engine.Claim{Key: run.Key, Revision: run.Fence}
 	d, ok := l.decided[c]
 	if !ok {
