@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
@@ -202,7 +203,7 @@ func TestD2_verbsOfATaskConfirmedAhead(t *testing.T) {
 					if err != nil || took != 0 || len(calls) != 0 {
 						t.Errorf("%s: the node's own removal returns %v after %v; the runs are %v", kind, err, took, calls)
 					}
-				case len(calls) != 1 || calls[0].At > returned || took != within-asked.Sub(at):
+				case len(calls) != 1 || calls[0].At > returned || took > within-asked.Sub(at):
 					t.Errorf("%s: the removal returns %v, after %v; the runs are %v", kind, err, took, calls)
 				case kind == "quick" != errors.Is(err, durable.ErrTaskKeyNotFound):
 					t.Errorf("%s: the removal returns %v", kind, err)
@@ -371,6 +372,113 @@ func TestD2_twoConfirmations_theLongerOneCounts(t *testing.T) {
 		if !lost {
 			t.Error("no answer was lost")
 		}
+	})
+}
+
+// A distantEngine takes 2 ms each way for a commit.
+type distantEngine struct{ engine.Engine }
+
+func (e distantEngine) Commit(ctx context.Context, by engine.MemberID, batches []engine.Batch) ([]engine.Result, error) {
+	time.Sleep(2 * time.Millisecond)
+	defer time.Sleep(2 * time.Millisecond)
+	return e.Engine.Commit(ctx, by, batches)
+}
+
+// A verb on another node changes a task within a second, although the task is about to begin again and again.
+func TestAhead_quickRepeating_verbsGetThrough(t *testing.T) {
+	for name, verb := range map[string]func(ctx context.Context, b *kit.Node) error{
+		"Pause":      func(ctx context.Context, b *kit.Node) error { return b.Pause(ctx, "k") },
+		"RemoveTask": func(ctx context.Context, b *kit.Node) error { return b.RemoveTask(ctx, "k") },
+		"SetTask": func(ctx context.Context, b *kit.Node) error {
+			return b.SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: sec})
+		},
+	} {
+		onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+			b := k.Join(func(to engine.Engine) engine.Engine { return distantEngine{to} })
+			at := time.Now().Truncate(100 * time.Millisecond).Add(sec/2 + 73*time.Millisecond)
+			k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: time.Until(at), Interval: 100 * time.Millisecond, Times: durable.Forever})
+			k.After(2*sec + 41*time.Millisecond)
+			within, cancel := context.WithTimeout(ctx, 10*sec)
+			defer cancel()
+			began := time.Now()
+			if err := verb(within, b); err != nil || time.Since(began) > sec {
+				t.Errorf("%s returns %v after %v", name, err, time.Since(began))
+			}
+		})
+	}
+}
+
+// A KV whose Get takes some time.
+type slowGet struct {
+	engine.KV
+	engine.Clock
+	took *time.Duration
+}
+
+func (s slowGet) Get(ctx context.Context, keys ...string) ([]engine.Entry, error) {
+	time.Sleep(*s.took)
+	return s.KV.Get(ctx, keys...)
+}
+
+// D2. A Commit whose reads take more than a second does not take a confirmation for one before the clock was set back.
+func TestD2_slowCommit_seesTheStart(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		var took time.Duration
+		slow, err := kv.New(ctx, slowGet{k.KV, k.KV, &took})
+		k.Must(err)
+		b := k.Join(func(engine.Engine) engine.Engine { return slow })
+		k.After(sec)
+		const due = 1200 * time.Millisecond
+		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: due})
+		took = due - 5*time.Millisecond
+		_ = b.RemoveTask(ctx, "k") // the run may be over
+		took = 0
+		returned := time.Since(k.Begin)
+		for _, c := range k.RunsAfter(2 * sec) {
+			if c.At > returned {
+				t.Errorf("the run begins %v after the removal has returned", c.At-returned)
+			}
+		}
+	})
+}
+
+// A second confirmation with a shorter time does not end the first one's, although the clock was set back by 1 ms.
+func TestD2_clockSetBackABit_longerConfirmationCounts(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		e := k.KV.Shared()
+		id, now, err := e.Join(ctx, "a", time.Minute)
+		k.Must(err)
+		w := engine.Write{Record: engine.Record{Key: "k", Due: now, Data: []byte("x")}, Kind: "kind", If: engine.IfAbsent, Hold: true}
+		r, err := e.Commit(ctx, id, []engine.Batch{{w}})
+		k.Must(err)
+		c := []engine.Claim{{Key: "k", Revision: r[0].Written[0].Revision}}
+		for _, within := range []time.Duration{600 * time.Millisecond, 100 * time.Millisecond} {
+			held, _, err := e.Confirm(ctx, id, c, within)
+			if err != nil || !held[0] {
+				t.Fatal(held, err)
+			}
+			k.KV.Step(-time.Millisecond)
+		}
+		time.Sleep(110 * time.Millisecond)
+		r, err = e.Commit(ctx, 0, []engine.Batch{{{Record: engine.Record{Key: "k"}, If: engine.IfPresent}}})
+		if err != nil || r[0].Wait < 400*time.Millisecond {
+			t.Errorf("after 110 ms of a start that may begin within 600 ms: %+v, %v", r, err)
+		}
+	})
+}
+
+// A user's transaction removes a task whose start is confirmed. Its commit waits until the run can no longer begin.
+func TestD2_transactionOfATaskConfirmedAhead(t *testing.T) {
+	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
+		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: sec / 2, Interval: sec, Times: durable.Forever})
+		k.After(sec/2 - aheadLead + 5*time.Millisecond)
+		tx := k.Engine.Begin()
+		unmet, err := tx.Write(ctx, engine.Write{Record: engine.Record{Key: "k"}, If: engine.IfPresent})
+		if err != nil || unmet != nil {
+			t.Fatal(unmet, err)
+		}
+		k.Must(tx.Commit())
+		k.Gone("k")
 	})
 }
 

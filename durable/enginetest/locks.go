@@ -242,16 +242,22 @@ func (tx *Transaction) lock(ctx context.Context, batch engine.Batch) error {
 	return nil
 }
 
-// Commit makes all writes visible and ends the transaction. It returns an error if the transaction has already ended.
+// Commit makes all writes visible and ends the transaction. It first waits as long as runs of the tasks may begin. It returns
+// an error if the transaction has already ended.
 func (tx *Transaction) Commit() error {
 	tx.l.mu.Lock()
 	defer tx.l.mu.Unlock()
-	if tx.keys == nil {
-		return errEnded
-	}
 	defer tx.end()
-	_, err := tx.l.Engine.Commit(context.Background(), 0, []engine.Batch{slices.Collect(maps.Values(tx.writes))})
-	return err
+	for tx.keys != nil {
+		results, err := tx.l.Engine.Commit(context.Background(), 0, []engine.Batch{slices.Collect(maps.Values(tx.writes))})
+		if err != nil || results[0].Wait == 0 {
+			return err
+		}
+		tx.l.mu.Unlock()
+		time.Sleep(results[0].Wait)
+		tx.l.mu.Lock()
+	}
+	return errEnded
 }
 
 // Rollback discards the transaction's writes and ends it. If the transaction has already ended, Rollback does nothing.

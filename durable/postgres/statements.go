@@ -541,7 +541,7 @@ WITH me AS MATERIALIZED (
 	WHERE (SELECT leased FROM me)
 ), started AS (
 	UPDATE $schema.task t SET starts = held.starts + 1, started = $now,
-		until = greatest($now + $5::bigint, CASE WHEN t.started <= $now THEN t.until END)
+		until = greatest($now + $5::bigint, CASE WHEN t.started <= $now + 1000000000 THEN t.until END)
 	FROM held WHERE t.ctid = held.at
 	RETURNING t.key, t.revision, held.starts
 )

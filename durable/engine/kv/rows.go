@@ -64,10 +64,10 @@ func (r *row) wait(now int64) time.Duration {
 
 // confirm records a confirmed start. A run may still begin because of an earlier confirmation, unless the clock was set back.
 func (r *row) confirm(now int64, within time.Duration) {
-	if r.confirmed > now {
-		r.until = 0
+	if r.confirmed > now+int64(time.Second) {
+		r.confirmed, r.until = 0, 0
 	}
-	r.confirmed, r.until = now, max(r.until, now+int64(within))
+	r.confirmed, r.until = max(r.confirmed, now), max(r.until, now+int64(within))
 }
 
 // startsEntry returns the task's s row with the number of starts.

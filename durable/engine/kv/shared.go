@@ -140,6 +140,16 @@ func (e *shared) try(ctx context.Context, by engine.MemberID, now int64, batches
 	if err != nil {
 		return nil, err
 	}
+	for _, r := range tasks {
+		if r.confirmed > now { // the reads may have taken long
+			at, err := e.moment(ctx)
+			if err != nil {
+				return nil, err
+			}
+			now = at.now
+			break
+		}
+	}
 	var holder *member
 	if holds && by != 0 {
 		holder, err = e.member(ctx, by)

@@ -317,7 +317,8 @@ func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 		if left == 0 {
 			return true, nil
 		}
-		if err := clock.PauseFor(ctx, notDoneEvery); err != nil {
+		// The pauses differ, because a task that repeats quickly may be about to begin most of the time.
+		if err := clock.PauseFor(ctx, rand.N(notDoneEvery)); err != nil {
 			return true, err
 		}
 	}

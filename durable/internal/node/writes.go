@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
@@ -192,8 +191,9 @@ const (
 	notDoneEvery = 50 * time.Millisecond
 	notDoneFor   = time.Second
 
-	// A change of a task whose start this node has confirmed is sent again every ownStart until the run has begun.
-	ownStart = 5 * time.Millisecond
+	// A change of a task whose run may begin is sent again every startEvery, because a task that repeats quickly may be
+	// about to begin most of the time.
+	startEvery = 5 * time.Millisecond
 )
 
 func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Batch) {
@@ -267,12 +267,8 @@ func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 }
 
 // apart sends a change and the changes under it one by one. Each change waits for a lock, and for the start of a run, as
-// long as its caller does, and does not delay other changes. wait is how long a run may still begin. If it is one of this
-// node, the node soon knows whether it has begun.
+// long as its caller does, and does not delay other changes. wait is how long a run may still begin.
 func (n *Node) apart(c *change, wait time.Duration) {
-	if slices.ContainsFunc(c.before, func(l *live) bool { return l != nil }) {
-		wait = min(wait, ownStart)
-	}
 	for _, of := range c.all() {
 		of.under = nil
 		of.encode()
@@ -280,7 +276,7 @@ func (n *Node) apart(c *change, wait time.Duration) {
 			ctx, cancel := context.WithCancel(of.ctx)
 			defer cancel()
 			defer context.AfterFunc(n.sends, cancel)()
-			if err := clock.PauseFor(ctx, wait); err != nil {
+			if err := clock.PauseFor(ctx, min(wait, startEvery)); err != nil {
 				of.finish(engine.Result{}, err)
 				return
 			}
