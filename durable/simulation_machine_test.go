@@ -99,13 +99,14 @@ func (m *simMachine) monotonic() (mono, wall int64) {
 }
 
 // unseen returns how long the machine has been suspended since the given time, so that its clocks do not show it, or
-// show too little to be told from the slewing of a clock.
+// show too little to be told from the slewing of a clock. Clocks do not show a suspension that is in progress. Only calls to the
+// engine wait for its end here, and timers do not.
 func (m *simMachine) unseen(since time.Time) (d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.suspensions {
-		if s.paused || s.to.Sub(s.from) <= clock.Slack {
-			d += s.within(since, time.Now())
+		if now := time.Now(); s.paused || s.to.Sub(s.from) <= clock.Slack || s.at(now) {
+			d += s.within(since, now)
 		}
 	}
 	return d
