@@ -26,6 +26,7 @@ func table(t *testing.T) []row {
 		return s
 	}
 	wheel, cluster, durable := read("bench/RESULTS.md"), read("bench/CLUSTER.md"), read("bench/durable/RESULTS.md")
+	starts := read("bench/STARTS.md")
 	testing := read("docs/testing.md")
 
 	const (
@@ -61,6 +62,17 @@ func table(t *testing.T) []row {
 			figures: []figure{less(create, ours, "wall, ms"), less(create, russell, "wall, ms")}},
 		{file: "README.md", text: "# on # cores with Go #.",
 			figures: []figure{wheel.find("- Rounds: #").rounds(), wheel.find(", # cores,").whole(), wheel.find("- Go: #").digits(2)}},
+
+		{file: "README.md", text: "On PostgreSQL a run costs the server # of the CPU of [River](bench/STARTS.md)'s, and starts # ms late (p99), River's # ms.",
+			figures: []figure{
+				starts.cell("Fewer runs", postgres, "CPU of PostgreSQL, µs a task").over(starts.cell("Fewer runs", "River", "CPU of PostgreSQL, µs a task")).digits(2),
+				starts.cell("Fewer runs", postgres, "p99, ms").digits(2), starts.cell("Fewer runs", "River", "p99, ms").whole(),
+			}},
+		{file: "README.md", text: "A client's task to run at once starts after # ms, River's job after # ms.",
+			figures: []figure{
+				starts.cell("Tasks of a client, due at once", postgres, "from rest: p50, ms").digits(2),
+				starts.cell("Tasks of a client, due at once", "River", "from rest: p50, ms").digits(2),
+			}},
 
 		{file: "docs/comparison.md", text: "| jobs run early, of a million due within 2 s (measured) | # | # | # | # | # | # |",
 			figures: []figure{early(ours), early(std), early(russell), early(antlabs), early(goZero), early(rfyiamcool)}},

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -277,7 +278,7 @@ func (n *Node) apart(c *change, wait time.Duration) {
 			defer cancel()
 			defer context.AfterFunc(n.sends, cancel)()
 			if err := clock.PauseFor(ctx, min(wait, startEvery)); err != nil {
-				of.finish(engine.Result{}, err)
+				of.finish(engine.Result{}, fmt.Errorf("%w: %w", engine.ErrNotDone, err))
 				return
 			}
 			n.deliver(ctx, []*change{of}, []engine.Batch{of.batch})
