@@ -114,6 +114,14 @@ func mayBegin(s *subject) {
 		s.t.Fatalf("claimed are %s after a write when the time is over", keys(got))
 	}
 	waits("a write to a new state, which was not confirmed", once(0, put(key(5), 3, engine.Always)), false)
+	if got = s.claimAll(b); len(got) != 1 {
+		s.t.Fatalf("claimed are %s after a write to a new state", keys(got))
+	}
+	confirmed(b, within, got[0])
+	s.check(s.Leave(s.ctx, b)) // it begins no further runs
+	if got := s.claimAll(a); len(got) != 2 {
+		s.t.Errorf("claimed are %s after the other member has left", keys(got))
+	}
 }
 
 // Confirm counts the starts since the record was written, once per claim, and stores the time of the last one. Only a

@@ -240,7 +240,7 @@ func (e *Engine) claim(ctx context.Context, by engine.MemberID, statement string
 	var s status
 	b := e.batch()
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
-		if c.Tasks, err = pgx.CollectRows(rows, scanOne); err != nil {
+		if c.Tasks, err = pgx.CollectRows(rows, scan); err != nil {
 			return err
 		}
 		end := len(c.Tasks) - 1

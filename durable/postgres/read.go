@@ -17,16 +17,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scan reads a task from a row. The further destinations receive the columns that follow those of the task.
-func scan(row pgx.CollectableRow, further ...any) (s engine.Stored, err error) {
+// scan reads a task from a row.
+func scan(row pgx.CollectableRow) (s engine.Stored, err error) {
 	var key, kind, group []byte
-	err = row.Scan(append([]any{&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group, &s.Started},
-		further...)...)
+	err = row.Scan(&key, &s.Due, &s.Data, &kind, &s.Revision, &s.Owner, &s.Starts, &group, &s.Started)
 	s.Key, s.Kind, s.Group = string(key), string(kind), string(group)
 	return s, err
 }
-
-func scanOne(row pgx.CollectableRow) (engine.Stored, error) { return scan(row) }
 
 // unlocked calls the function read until no lock blocks it. Reads share the connections for commits, which wait for a
 // lock no longer than lockTimeout.
@@ -54,7 +51,7 @@ func (e *Engine) Get(ctx context.Context, keys ...string) (found []engine.Stored
 			b = e.batch()
 		}
 		b.Queue(e.sql.get, names(keys)).Query(func(rows pgx.Rows) (err error) {
-			found, err = pgx.CollectRows(rows, scanOne)
+			found, err = pgx.CollectRows(rows, scan)
 			return err
 		})
 		return e.verbs.SendBatch(ctx, b).Close()
@@ -100,7 +97,7 @@ func (e *Engine) walkHeld(ctx context.Context, by engine.MemberID) iter.Seq2[eng
 		b := e.batch()
 		var st status
 		b.Queue(e.sql.held, int64(by)).Query(func(rows pgx.Rows) (err error) {
-			held, err = pgx.CollectRows(rows, scanOne)
+			held, err = pgx.CollectRows(rows, scan)
 			return err
 		})
 		e.queueStatus(b, by, &st)
@@ -130,7 +127,7 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 			err := unlocked(ctx, func() error {
 				b := e.batch()
 				b.Queue(statement, append(slices.Clone(args), limit)...).Query(func(rows pgx.Rows) (err error) {
-					tasks, err = pgx.CollectRows(rows, scanOne)
+					tasks, err = pgx.CollectRows(rows, scan)
 					return err
 				})
 				return on.SendBatch(ctx, b).Close()

@@ -13,21 +13,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/internal/interrupts"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv("DASHBOARD_AS_PROGRAM") != "" { // started by a test
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { interrupts.Main(m, main) }
 
 // Each button is pressed, and the page shows the effect. Then an interrupt ends the program with its report, although a
 // page is open.
 func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-addr", "127.0.0.1:0")
-	cmd.Env = append(os.Environ(), "DASHBOARD_AS_PROGRAM=1")
+	cmd.Env = append(os.Environ(), interrupts.AsMain+"=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	check(t, err)

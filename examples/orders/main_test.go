@@ -18,26 +18,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed581295f1/timewheel/internal/interrupts"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
-// asMain is the environment variable that makes the test program run as the example.
-const asMain = "ORDERS_AS_MAIN"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { interrupts.Main(m, main) }
 
 // program returns the example as a process, which is killed if it hangs.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asMain+"=1")
+	cmd.Env = append(os.Environ(), interrupts.AsMain+"=1")
 	return cmd
 }
 

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// asMain is the environment variable that makes a test program run as the example.
-const asMain = "EXAMPLE_AS_MAIN"
+// AsMain is the environment variable that makes a test program run as the example.
+const AsMain = "EXAMPLE_AS_MAIN"
 
 // bound is the time limit for an example. It is generous because the machine may be busy.
 const bound = time.Minute
 
 // Main is the body of an example's TestMain. The argument main is the example's main function.
 func Main(m *testing.M, main func()) {
-	if os.Getenv(asMain) != "" {
+	if os.Getenv(AsMain) != "" {
 		main()
 		return
 	}
@@ -38,7 +38,7 @@ func Test(t *testing.T, first, report string, args ...string) {
 		t.Skip("no signal can be sent")
 	}
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asMain+"=1")
+	cmd.Env = append(os.Environ(), AsMain+"=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

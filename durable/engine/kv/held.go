@@ -219,9 +219,12 @@ func (e *alone) release(key string, s *state) {
 	e.freed(&next.row)
 }
 
-// freed records that a task has become free, and wakes the node if it waits for one that is due then.
+// freed records that a task has become free, so that a claim finds it, and wakes the node if it waits for one that is due then.
 func (e *alone) freed(r *row) {
-	e.lower(r)
+	e.freedIn(span{kind: r.Kind, group: r.Group}, r.Due)
+	if r.Group != "" {
+		e.freedIn(span{kind: r.Kind, grouped: true}, r.Due)
+	}
 	if r.Due > e.wakeFor {
 		return
 	}
@@ -231,14 +234,7 @@ func (e *alone) freed(r *row) {
 	}
 }
 
-// lower lowers the due times before which the spans of the task have no free task, so that a claim finds it.
-func (e *alone) lower(r *row) {
-	e.freedIn(span{kind: r.Kind, group: r.Group}, r.Due)
-	if r.Group != "" {
-		e.freedIn(span{kind: r.Kind, grouped: true}, r.Due)
-	}
-}
-
+// freedIn lowers the due time before which the span has no free task.
 func (e *alone) freedIn(s span, due int64) {
 	if due < e.leasts.of(s) {
 		e.leasts[s] = due

@@ -56,15 +56,18 @@ type row struct {
 // wait returns how long a run of the task may still begin on the member that has confirmed it, as in engine.Result. now may be
 // from before the confirmation.
 func (r *row) wait(now int64) time.Duration {
-	if now < r.confirmed-int64(time.Second) {
+	if r.isSetBack(now) {
 		return 0
 	}
 	return time.Duration(max(r.until-max(now, r.confirmed), 0))
 }
 
+// isSetBack reports whether the clock was set back by more than a second since the confirmation.
+func (r *row) isSetBack(now int64) bool { return now < r.confirmed-int64(time.Second) }
+
 // confirm records a confirmed start. A run may still begin because of an earlier confirmation, unless the clock was set back.
 func (r *row) confirm(now int64, within time.Duration) {
-	if r.confirmed > now+int64(time.Second) {
+	if r.isSetBack(now) {
 		r.confirmed, r.until = 0, 0
 	}
 	r.confirmed, r.until = max(r.confirmed, now), max(r.until, now+int64(within))

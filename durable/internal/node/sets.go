@@ -301,7 +301,7 @@ func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error
 				if result.Late != 0 {
 					n.late(asked, result.Late)
 				}
-				if result.Busy || result.Late != 0 || result.Wait > 0 || len(result.Unmet) > 0 {
+				if len(result.Written) == 0 {
 					left++
 					continue
 				}
