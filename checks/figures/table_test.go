@@ -26,7 +26,6 @@ func table(t *testing.T) []row {
 		return s
 	}
 	wheel, cluster, durable := read("bench/RESULTS.md"), read("bench/CLUSTER.md"), read("bench/durable/RESULTS.md")
-	starts := read("bench/STARTS.md")
 	testing := read("docs/testing.md")
 
 	const (
@@ -63,15 +62,11 @@ func table(t *testing.T) []row {
 		{file: "README.md", text: "# on # cores with Go #.",
 			figures: []figure{wheel.find("- Rounds: #").rounds(), wheel.find(", # cores,").whole(), wheel.find("- Go: #").digits(2)}},
 
-		{file: "README.md", text: "On PostgreSQL a run costs the server # of the CPU of [River](bench/STARTS.md)'s, and starts # ms late (p99), River's # ms.",
+		{file: "README.md", text: "With # runs a second PostgreSQL spends # of the CPU that [River](bench/CLUSTER.md) takes, and runs start # ms late (p99), River's # ms.",
 			figures: []figure{
-				starts.cell("Fewer runs", postgres, "CPU of PostgreSQL, µs a task").over(starts.cell("Fewer runs", "River", "CPU of PostgreSQL, µs a task")).digits(2),
-				starts.cell("Fewer runs", postgres, "p99, ms").digits(2), starts.cell("Fewer runs", "River", "p99, ms").whole(),
-			}},
-		{file: "README.md", text: "A client's task to run at once starts after # ms, River's job after # ms.",
-			figures: []figure{
-				starts.cell("Tasks of a client, due at once", postgres, "from rest: p50, ms").digits(2),
-				starts.cell("Tasks of a client, due at once", "River", "from rest: p50, ms").digits(2),
+				cluster.find("# tasks fall due in a second for").whole(),
+				cluster.cell("Sustained runs", postgres, "CPU of PostgreSQL, µs a task").over(cluster.cell("Sustained runs", "River", "CPU of PostgreSQL, µs a task")).digits(2),
+				cluster.cell("Sustained runs", postgres, "p99, ms").digits(1), cluster.cell("Sustained runs", "River", "p99, ms").whole(),
 			}},
 
 		{file: "docs/comparison.md", text: "| jobs run early, of a million due within 2 s (measured) | # | # | # | # | # | # |",
