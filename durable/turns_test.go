@@ -297,3 +297,63 @@ func TestLimit_ofWhatIsLeft_whileNothingEnds(t *testing.T) {
 		ranAt(k, "many:last", 25*sec)
 	}, durable.WithPoolSize(2*many))
 }
+
+// A task is not late because its kind's limiter holds as many tasks as it may, and they are due later.
+func TestLimit_ofWhatIsDueEarlier(t *testing.T) {
+	const later = 200
+	kinds := []string{"one", "quick", "rate"}
+	test := func(t *testing.T, k *kit.Kit, most time.Duration) {
+		for _, n := range k.Nodes {
+			n.Handle("one", sleeper(51*time.Millisecond), durable.WithConcurrency(1))
+			n.Handle("quick", sleeper(0), durable.WithConcurrency(1))
+			n.Handle("rate", sleeper(0), durable.WithRate(50, sec, 1))
+		}
+		for i := range 9 {
+			k.Add(durable.Task{Key: fmt.Sprint("first", i), Kind: "quick"}) // so that the runs are known to be quick
+		}
+		if n := len(k.RunsAfter(sec)); n != 9 {
+			t.Fatalf("%d runs", n)
+		}
+		for _, kind := range kinds {
+			k.Add(durable.Task{Key: "moved:" + kind, Kind: kind, Delay: hour})
+			tasks := make([]durable.Task, later)
+			for i := range tasks {
+				tasks[i] = durable.Task{Key: fmt.Sprint(kind, i), Kind: kind, Delay: 1800 * time.Millisecond}
+			}
+			k.Add(tasks...)
+		}
+		k.After(sec / 2) // the limiters are full
+		last := k.Nodes[len(k.Nodes)-1]
+		for _, kind := range kinds {
+			k.Must(last.SetTask(ctx, durable.Task{Key: "soon:" + kind, Kind: kind, Delay: 30 * time.Millisecond}),
+				last.SetTask(ctx, durable.Task{Key: "single:" + kind, Kind: kind, Delay: 300 * time.Millisecond}),
+				last.Reschedule(ctx, "moved:"+kind, 200*time.Millisecond))
+			k.Add(durable.Task{Key: "batch1:" + kind, Kind: kind, Delay: 400 * time.Millisecond},
+				durable.Task{Key: "batch2:" + kind, Kind: kind, Delay: 450 * time.Millisecond})
+		}
+		k.After(150 * time.Millisecond)
+		for _, n := range k.Nodes {
+			if held, _ := durable.InMemory(n.Scheduler, "one"); held > 1 {
+				t.Errorf("%d are held, for one run at once", held)
+			}
+		}
+		calls := k.RunsAfter(sec - 150*time.Millisecond)
+		for _, c := range calls {
+			if c.Late > most {
+				t.Errorf("%s was %v late", c.Key, c.Late)
+			}
+		}
+		if len(calls) != 5*len(kinds) {
+			t.Errorf("%d runs in time", len(calls))
+		}
+		if calls := k.RunsAfter(20 * sec); len(calls) != len(kinds)*later {
+			t.Errorf("%d of %d have run", len(calls), len(kinds)*later)
+		}
+	}
+	t.Run("own", func(t *testing.T) { kit.OnOwn(t, func(t *testing.T, k *kit.Kit) { test(t, k, 2*tick) }) })
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint("nodes ", nodes), func(t *testing.T) {
+			kit.OnNodes(t, nodes, func(t *testing.T, k *kit.Kit) { test(t, k, 2*tick) })
+		})
+	}
+}

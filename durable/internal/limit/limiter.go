@@ -20,7 +20,8 @@ import (
 //     queue.
 //
 // A limiter holds only some tasks of its kind, due or not. The other tasks stay in the engine until half of
-// the held tasks have begun. Tasks that wait for a limit therefore take no room from other kinds.
+// the held tasks have begun. Tasks that wait for a limit therefore take no room from other kinds. A task that is due
+// before the last held one takes its place, unless that one is due, too.
 type Limiter struct {
 	kind    *Kind
 	backlog *Backlog
@@ -357,12 +358,37 @@ func (l *Limiter) IsDrained() bool {
 	return !l.wanted
 }
 
+// Last returns the due time of the last held task, or false if that task is due at now, or there is none.
+func (l *Limiter) Last(now int64) (due int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.held.Max()
+	if !ok || t.Rec.Due <= now {
+		return 0, false
+	}
+	return t.Rec.Due, true
+}
+
+// Ahead returns the number of held tasks that are not due at now.
+func (l *Limiter) Ahead(now int64) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held.Descend(func(t *Task) bool {
+		if t.Rec.Due <= now {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
+}
+
 // Excess removes and returns the held task that is due last, which is to be dropped from memory. It returns nil if the
 // limiter does not hold too many tasks.
 func (l *Limiter) Excess() *Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held.Len() <= l.boundLocked() {
+	if l.held.Len() <= l.boundLocked() && l.bytes <= HeldBytes {
 		return nil
 	}
 	t, _ := l.held.DeleteMax()

@@ -134,17 +134,29 @@ func (n *Node) claimOverdue() time.Duration {
 // the remaining room is filled in due order. A claim from the beginning also finds tasks that are due soon. Other
 // claims wait for it, for at most a tenth of the time, and it is cancelled after half a lease. A cancelled claim does
 // not reach the tasks behind the rows that it has to skip. claimFor returns the same as claimAll. The limiter wakes the
-// node when it has room for the tasks that it leaves.
+// node when it has room for the tasks that it leaves. Until then, claimFor claims only tasks that are due before the last
+// one that the limiter holds. They take the places of tasks that are not due, which the node releases.
 func (n *Node) claimFor(k *Kind) (again time.Duration, whole bool) {
-	if !k.Limiter.IsDrained() || n.kinds.Pauses().Has(k.Name) {
+	if n.kinds.Pauses().Has(k.Name) {
 		return claimEvery, true
 	}
+	now := n.clock.Earliest(n.own())
+	full, until := !k.Limiter.IsDrained(), now+int64(lookAhead)
+	places := k.Limiter.Room()
+	if full {
+		last, ok := k.Limiter.Last(now)
+		if !ok {
+			return claimEvery, true
+		}
+		places, until = places+k.Limiter.Ahead(now), last-1
+	}
 	t, most := n.room()
-	if most = n.fitting(min(most, k.Limiter.Room()), limit.HeldBytes); most <= 0 { // the node has no room, or must not claim
+	if most = n.fitting(min(most, places), limit.HeldBytes); most <= 0 { // the node has no room, or must not claim
 		return claimEvery, t == nil
 	}
-	now := n.clock.Earliest(n.own())
-	if k.crowded.Swap(false) { // another goroutine may set it again
+	if full {
+		defer n.shed(t, k)
+	} else if k.crowded.Swap(false) { // another goroutine may set it again
 		room := most
 		if most = n.claimTurns(t, k, now, room); most <= room/2 { // the limiter has enough, or the node has lost its share
 			k.crowded.Store(true)
@@ -154,7 +166,7 @@ func (n *Node) claimFor(k *Kind) (again time.Duration, whole bool) {
 	}
 	over := now - int64(overdueAfter)
 	after := n.from(&k.claimed)
-	r := engine.ClaimRequest{Kinds: k.Policy.Classes(k.Name), After: after, Until: now + int64(lookAhead), Most: most}
+	r := engine.ClaimRequest{Kinds: k.Policy.Classes(k.Name), After: after, Until: until, Most: most}
 	got, ok := n.claimSome(t, r, over)
 	if n.to(&k.claimed, after, got.Tasks, ok, most, over); !ok {
 		k.crowded.Store(true)
@@ -271,14 +283,22 @@ func (n *Node) unstick(t *term) {
 			}
 		}
 	}
-	if n.term == t && n.members > 1 {
-		for _, k := range n.kinds.AllLimited() {
-			for t := k.Limiter.Excess(); t != nil; t = k.Limiter.Excess() {
-				some = append(some, t.Runner.(*live))
-			}
+	several := n.members > 1
+	n.mu.Unlock()
+	n.giveUp(t, some)
+	for _, k := range n.kinds.AllLimited() {
+		if several {
+			n.shed(t, k)
 		}
 	}
-	n.mu.Unlock()
+}
+
+// shed releases the tasks that the kind's limiter holds beyond its bound.
+func (n *Node) shed(t *term, k *Kind) {
+	var some []*live
+	for t := k.Limiter.Excess(); t != nil; t = k.Limiter.Excess() {
+		some = append(some, t.Runner.(*live))
+	}
 	n.giveUp(t, some)
 }
 

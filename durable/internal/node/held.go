@@ -141,13 +141,15 @@ func (n *Node) keepsLocked() bool {
 }
 
 // hold requests that the node hold the change's tasks that are due soon and have a handler on this node. It leaves tasks
-// of a kind with a limit to the engine if there is no room for them, or earlier ones may be there.
+// of a kind with a limit to the engine if there is no room for them, or earlier ones may be there. A task that is due
+// before one that the limiter holds needs no room: it takes that one's place at the next claim.
 func (n *Node) hold(c *change) {
 	ahead := lookAhead
 	if c.of != nil {
 		ahead = keepAhead
 	}
-	soon := n.clock.Earliest(n.own()) + int64(ahead)
+	now := n.clock.Earliest(n.own())
+	soon := now + int64(ahead)
 	if !slices.ContainsFunc(c.recs, func(rec *task.Record) bool { return rec != nil && rec.Due <= soon }) {
 		return
 	}
@@ -169,7 +171,9 @@ func (n *Node) hold(c *change) {
 		}
 		room := n.roomLocked() > 0
 		if of.Limiter != nil {
-			room = room && len(c.recs) == 1 && !of.crowded.Load() && of.Limiter.Room() > 0 // there may not be room for several tasks
+			last, ok := of.Limiter.Last(now)
+			fits := ok && rec.Due < last || !of.crowded.Load() && of.Limiter.Room() > 0
+			room = room && fits && len(c.recs) == 1 // there may not be room for several tasks
 			of.crowded.CompareAndSwap(false, !room)
 		}
 		c.batch[i].Hold = room
