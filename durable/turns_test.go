@@ -322,7 +322,7 @@ func TestLimit_ofWhatIsDueEarlier(t *testing.T) {
 			}
 			k.Add(tasks...)
 		}
-		k.After(sec / 2) // the limiters are full
+		k.After(sec/2 + 15*time.Millisecond) // the limiters are full, and the next claim is 85 ms away
 		last := k.Nodes[len(k.Nodes)-1]
 		for _, kind := range kinds {
 			k.Must(last.SetTask(ctx, durable.Task{Key: "soon:" + kind, Kind: kind, Delay: 30 * time.Millisecond}),
