@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,11 +21,13 @@ import (
 // A listening is the method Listen of an engine.
 type listening func(ctx context.Context, wake func(freed bool), heard func(error))
 
-// A signaller is an engine with signals, which counts claims and reads of the settings.
+// A signaller is an engine with signals, which counts claims, looks and walks.
 type signaller struct {
 	engine.Engine
-	listen listening
-	claims atomic.Int64
+	listen               listening
+	claims, looks, walks atomic.Int64
+	takes                atomic.Int64 // how long a claim takes
+	noLook               atomic.Bool  // looks fail
 }
 
 func (s *signaller) Listen(ctx context.Context, wake func(freed bool), heard func(error)) {
@@ -32,7 +36,36 @@ func (s *signaller) Listen(ctx context.Context, wake func(freed bool), heard fun
 
 func (s *signaller) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
 	s.claims.Add(1)
+	time.Sleep(time.Duration(s.takes.Load()))
 	return s.Engine.Claim(ctx, r)
+}
+
+func (s *signaller) Look(ctx context.Context, by engine.MemberID, report []byte, r engine.LookRequest) (l engine.Looked, err error) {
+	s.looks.Add(1)
+	if s.noLook.Load() {
+		return l, errors.New("no look")
+	}
+	if l.Members, l.Now, err = s.Engine.Renew(ctx, by, report); err != nil {
+		return l, err
+	}
+	for note, err := range s.Engine.Walk(ctx, engine.Range{Order: engine.Notes, From: r.Notes}) {
+		if err != nil {
+			return l, err
+		}
+		l.Notes = append(l.Notes, note)
+	}
+	for task, err := range s.Engine.Walk(ctx, engine.Range{Order: engine.ByDue, After: engine.Position{Due: engine.None}, Until: r.Until}) {
+		if err != nil {
+			return l, err
+		}
+		l.Due = l.Due || task.Owner == 0 && slices.Contains(r.Kinds, task.Kind)
+	}
+	return l, nil
+}
+
+func (s *signaller) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	s.walks.Add(1)
+	return s.Engine.Walk(ctx, over)
 }
 
 // onSignals runs the test with a number of nodes that hear signals, on a machine where nothing is due, after they have come to
@@ -80,8 +113,8 @@ func hears(signals <-chan struct{}) listening {
 	}
 }
 
-// A node that hears signals claims once a second while it has nothing to do, and a task that another one adds begins as soon as
-// the signal has come. Where a node hears nothing, it claims as often as one without signals, and says why.
+// A node that hears signals and has nothing to do asks its engine once a second, and a task that another one adds begins as soon
+// as the signal has come. Where a node hears nothing, it claims as often as one without signals, and says why.
 func TestListen_nodesRestUntilASignal(t *testing.T) {
 	var signals chan struct{}
 	var broken chan error
@@ -102,10 +135,11 @@ func TestListen_nodesRestUntilASignal(t *testing.T) {
 		signals, broken = make(chan struct{}), make(chan error)
 		return listen
 	}, func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler) {
-		before := claimsOf(all)
+		looks, others := all[0].looks.Load(), all[0].claims.Load()+all[0].walks.Load()
 		k.After(10 * sec)
-		if n := claimsOf(all) - before; n < 9 || n > 11 {
-			t.Errorf("%d claims in ten seconds", n)
+		looks, others = all[0].looks.Load()-looks, all[0].claims.Load()+all[0].walks.Load()-others
+		if looks < 9 || looks > 11 || others > 2 { // the node sometimes checks what it holds
+			t.Errorf("%d looks, and %d claims and reads in ten seconds", looks, others)
 		}
 		if s := k.Stats(); s.Node.Unheard != "" {
 			t.Errorf("the node hears signals, and says %q", s.Node.Unheard)
@@ -122,7 +156,7 @@ func TestListen_nodesRestUntilASignal(t *testing.T) {
 		k.Gone("k")
 		broken <- errors.New("the cable was cut")
 		k.After(sec)
-		before = claimsOf(all)
+		before := claimsOf(all)
 		k.After(10 * sec)
 		if n := claimsOf(all) - before; n < 90 || n > 105 {
 			t.Errorf("%d claims in ten seconds without signals", n)
@@ -131,6 +165,60 @@ func TestListen_nodesRestUntilASignal(t *testing.T) {
 			t.Errorf("the node hears nothing, and says %v", s)
 		}
 	})
+}
+
+// A node at rest hears of a run that another node asks for, of a pause, and of tasks without a signal.
+func TestListen_nodeAtRest_hearsOfAll(t *testing.T) {
+	onSignals(t, 2, func() listening { return hears(nil) }, func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler) {
+		for range 5 {
+			began := time.Now()
+			if ran, err := k.Nodes[1].RemoveTaskWait(ctx, "none"); ran || !errors.Is(err, durable.ErrTaskKeyNotFound) {
+				t.Errorf("a key without a task: %v, %v", ran, err)
+			}
+			if took := time.Since(began); took > 2*sec {
+				t.Errorf("the nodes answer after %v", took)
+			}
+			k.After(3 * sec)
+			k.Must(client.AddTask(ctx, durable.Task{Key: "k", Kind: "note"}))
+			k.After(sec + 20*time.Millisecond)
+			k.Ran("k")
+			k.Must(client.PauseKind(ctx, "note"))
+			k.After(2 * sec)
+			k.Must(client.AddTask(ctx, durable.Task{Key: "k", Kind: "note"}))
+			k.After(5 * sec)
+			k.RanNothing()
+			k.Must(client.ResumeKind(ctx, "note"))
+			k.After(3 * sec)
+			k.Ran("k")
+		}
+	})
+}
+
+// A node whose looks fail, or would delay its renewals, does without them.
+func TestListen_withoutLooks(t *testing.T) {
+	for name, break_ := range map[string]func(s *signaller){
+		"they fail":         func(s *signaller) { s.noLook.Store(true) },
+		"they are too slow": func(s *signaller) { s.takes.Store(int64(30 * time.Millisecond)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onSignals(t, 1, func() listening { return hears(nil) }, func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler) {
+				break_(all[0])
+				k.Must(client.AddTask(ctx, durable.Task{Key: "first", Kind: "note"}))
+				k.RunsAfter(5 * sec)
+				looks, claims := all[0].looks.Load(), all[0].claims.Load()
+				for range 10 {
+					k.After(5 * sec)
+					k.Must(client.AddTask(ctx, durable.Task{Key: "k", Kind: "note"}))
+					k.After(sec + 100*time.Millisecond)
+					k.Ran("k")
+				}
+				looks, claims = all[0].looks.Load()-looks, all[0].claims.Load()-claims
+				if s := k.Stats(); looks > 1 || claims < 50 || claims > 130 || s.Node.Away {
+					t.Errorf("%d looks and %d claims in a minute; is it away: %v", looks, claims, s.Node.Away)
+				}
+			})
+		})
+	}
 }
 
 // Whatever the signals do, every task runs once and soon, no pause is overlooked, and the number of claims has a bound.
@@ -210,10 +298,16 @@ func TestListen_manyIdleNodes(t *testing.T) {
 		signals = make(chan struct{})
 		return hears(signals)
 	}, func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler) {
-		before := claimsOf(all)
+		asked := func() (n int64) {
+			for _, s := range all {
+				n += s.claims.Load() + s.looks.Load()
+			}
+			return n
+		}
+		before := asked()
 		k.After(seconds * sec)
-		idle := claimsOf(all) - before
-		before = claimsOf(all)
+		idle := asked() - before
+		before = asked()
 		for i := range seconds {
 			k.Must(client.AddTask(ctx, durable.Task{Key: fmt.Sprint(i), Kind: "note"}))
 			for range nodes {
@@ -227,9 +321,9 @@ func TestListen_manyIdleNodes(t *testing.T) {
 				late++
 			}
 		}
-		// It is 404 to 440 claims, as chance has it, where all nodes would make 600.
-		if n := claimsOf(all) - before; n > idle+5*seconds || late > 1 {
-			t.Errorf("%d claims for %d tasks, and %d without any; %d runs were late", n, seconds, idle, late)
+		// It is 390 to 415, as chance has it, where all nodes would make 600.
+		if n := asked() - before; n > idle+5*seconds || late > 1 {
+			t.Errorf("%d claims and looks for %d tasks, and %d without any; %d runs were late", n, seconds, idle, late)
 		}
 	})
 }

@@ -61,6 +61,7 @@ var exempt = map[string]string{
 	"durable/postgres.Engine.Release":   byNode,
 	"durable/postgres.Engine.Renew":     byNode,
 	"durable/postgres.Engine.Listen":    byNode,
+	"durable/postgres.Engine.Look":      byNode,
 	"durable/pebble.Damage.String":      byFmt,
 	"durable/pebble.Doubt.String":       byFmt,
 	"durable/postgres.Engine.Health":    "is called by package metrics; engine.HealthReporter says what it does",

@@ -67,14 +67,32 @@ type Waker interface {
 	Wake(ctx context.Context, kinds []string, after, until int64, wake chan<- struct{}) (due int64, err error)
 }
 
-// A Listener is a shared Engine that wakes its nodes when others have made tasks free. A node that hears its signals looks for
-// tasks once a second, in place of ten times. No promise depends on a signal: it may be lost, come late or early, or mean
-// nothing.
+// A Listener is a shared Engine that wakes its nodes when others have made tasks free. A node that hears its signals and has
+// nothing to claim calls Look once a second, and nothing else. No promise depends on a signal: it may be lost, come late or
+// early, or mean nothing.
 type Listener interface {
 	// Listen calls wake after a task has become free that is due within SignalAhead. freed is set if a member has left, was
 	// reaped or has released tasks, which may be many. Listen calls heard with nil when it hears signals, and with the reason
 	// when it does not. It returns when ctx is done, or if it can hear none.
 	Listen(ctx context.Context, wake func(freed bool), heard func(error))
+
+	// Look is [Engine].Renew with all that a node at rest asks, in one request.
+	Look(ctx context.Context, by MemberID, report []byte, r LookRequest) (Looked, error)
+}
+
+// A LookRequest says what [Listener].Look reads besides the members.
+type LookRequest struct {
+	Notes string   // all notes from this name on
+	Kinds []string // as in ClaimRequest
+	Until int64    // as in ClaimRequest
+}
+
+// Looked is the result of a call to [Listener].Look. Everything in it was read after the renewal.
+type Looked struct {
+	Members []Membership
+	Notes   []Stored // by name
+	Due     bool     // free tasks of the kinds may be due at or before Until; if not set, none are
+	Now     int64    // the engine's time, when the new lease began
 }
 
 // SignalAhead is how long before a free task is due a [Listener] sends a signal. It exceeds the second after which a node

@@ -97,7 +97,11 @@ func open(ctx context.Context, cfg *pgxpool.Config, chosen bool, opts []Option) 
 	if direct {
 		maps.Copy(cfg.ConnConfig.RuntimeParams, planning)
 	}
-	if e.control, err = newPool(ctx, cfg, own); err != nil {
+	controls := cfg.Copy()
+	if controls.ShouldPing == nil {
+		controls.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
+	}
+	if e.control, err = newPool(ctx, controls, own); err != nil {
 		return nil, err
 	}
 	if direct {
@@ -218,6 +222,10 @@ func (e *Engine) Close() {
 	e.control.Close()
 	e.verbs.Close()
 }
+
+// pingAfter is how long a connection for control is unused before it is checked first. A node at rest uses one each second,
+// and a check each time would be a third transaction. A renewal that fails is repeated at once.
+const pingAfter = 5 * time.Second
 
 // lockTimeout is how long a statement waits for a lock held by another transaction. The commit of a single batch then
 // retries.

@@ -86,6 +86,40 @@ func (e *Engine) listen(ctx context.Context, wake func(freed bool), heard func(e
 	}
 }
 
+// lookNotes is the number of notes that Look reads with the rest. There are few: one for the settings, and one for each
+// question that nodes have for each other.
+const lookNotes = 100
+
+// Look implements engine.Listener. It is one request with two transactions, because the members are read when the renewal
+// has been committed.
+func (e *Engine) Look(ctx context.Context, by engine.MemberID, report []byte, r engine.LookRequest) (l engine.Looked, err error) {
+	due := func(row pgx.Row) error { return row.Scan(nil, nil, &l.Due) }
+	l.Members, l.Now, err = e.renewAnd(ctx, by, report, func(b *pgx.Batch) {
+		if !e.direct {
+			b.Queue(e.sql.set)
+		}
+		if len(r.Kinds) > fewKinds {
+			b.Queue(e.sql.probe, int64(by), engine.None, r.Until).QueryRow(due)
+		} else {
+			b.Queue(e.sql.look, int64(by), names(r.Kinds), engine.None, r.Until).QueryRow(due)
+		}
+		b.Queue(e.sql.notes, []byte(r.Notes), afterNames, false, lookNotes).Query(func(rows pgx.Rows) (err error) {
+			l.Notes, err = pgx.CollectRows(rows, scan)
+			return err
+		})
+	})
+	if len(l.Notes) < lookNotes {
+		return l, err
+	}
+	for note, err := range e.walkNotes(ctx, engine.Range{From: l.Notes[lookNotes-1].Key + "\x00"}) {
+		if err != nil {
+			return l, err
+		}
+		l.Notes = append(l.Notes, note)
+	}
+	return l, err
+}
+
 // check returns an error unless the server answers on the connection, and the engine may still use it.
 func (e *Engine) check(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

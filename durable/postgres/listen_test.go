@@ -107,6 +107,71 @@ func TestSignal_whatSendsOne(t *testing.T) {
 	}
 }
 
+// A look renews the lease, and reads the members, the notes from a name on, and whether a free task of the kinds is due.
+func TestLook(t *testing.T) {
+	e := open(t, postgres.WithSchema("looks"))
+	id, now, err := e.Join(t.Context(), "a", time.Hour)
+	check(t, err)
+	other, _, err := e.Join(t.Context(), "b", time.Hour)
+	check(t, err)
+	for i := range 205 {
+		commit(t, e, 0, note(fmt.Sprintf("n%03d", i), "text"))
+	}
+	hold := add("held", now)
+	hold.Hold = true
+	commit(t, e, id, hold)
+	commit(t, e, 0, add("later", now+int64(time.Hour)))
+	many := make([]string, 20)
+	for i := range many {
+		many[i] = fmt.Sprint("kind", i)
+	}
+	look := func(report string, r engine.LookRequest) engine.Looked {
+		t.Helper()
+		l, err := e.Look(t.Context(), id, []byte(report), r)
+		check(t, err)
+		return l
+	}
+	soon := now + int64(2*time.Second)
+	for _, c := range []struct {
+		name string
+		r    engine.LookRequest
+		due  bool
+		add  string
+	}{
+		{"nothing is free and due", engine.LookRequest{Kinds: []string{"kind"}, Until: soon}, false, ""},
+		{"the later task", engine.LookRequest{Kinds: []string{"kind"}, Until: soon + int64(time.Hour)}, true, ""},
+		{"a task that is due", engine.LookRequest{Kinds: []string{"other", "kind"}, Until: soon}, true, "due"},
+		{"of another kind", engine.LookRequest{Kinds: []string{"other"}, Until: soon}, false, ""},
+		{"no kind", engine.LookRequest{Until: soon}, false, ""},
+		{"many kinds", engine.LookRequest{Kinds: append(many, "kind"), Until: soon}, true, ""},
+	} {
+		if c.add != "" {
+			commit(t, e, 0, add(c.add, now))
+		}
+		if l := look("1", c.r); l.Due != c.due {
+			t.Errorf("%s: due is %v", c.name, l.Due)
+		}
+	}
+	l := look("2", engine.LookRequest{Notes: "n003"})
+	if len(l.Notes) != 202 || l.Notes[0].Key != "n003" || l.Notes[201].Key != "n204" || string(l.Notes[201].Data) != "text" {
+		t.Errorf("%d notes from %q", len(l.Notes), l.Notes[0].Key)
+	}
+	if l := look("1", engine.LookRequest{Notes: "n204"}); len(l.Notes) != 1 || l.Now < now {
+		t.Errorf("%d notes at %d, which is after %d", len(l.Notes), l.Now, now)
+	}
+	reports := make(map[engine.MemberID]string)
+	for _, m := range l.Members {
+		reports[m.ID] = string(m.Report)
+	}
+	if len(reports) != 2 || reports[id] != "2" || reports[other] != "" {
+		t.Errorf("the reports of the members are %v", reports)
+	}
+	check(t, e.Leave(t.Context(), id))
+	if _, err := e.Look(t.Context(), id, nil, engine.LookRequest{}); !errors.Is(err, engine.ErrMemberGone) {
+		t.Errorf("a member that is gone: %v", err)
+	}
+}
+
 // A process sends a signal every 50 ms at most, however much it adds.
 func TestSignal_fewForMany(t *testing.T) {
 	const name = "few signals"

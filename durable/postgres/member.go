@@ -35,12 +35,18 @@ func (e *Engine) Join(ctx context.Context, name string, lease time.Duration,
 // members that renew at the same time could each miss the other's report. See engine.Engine.
 func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 ) (members []engine.Membership, now int64, err error) {
+	return e.renewAnd(ctx, by, report, func(*pgx.Batch) {})
+}
+
+// renewAnd is Renew. In the transaction that reads the members, it also sends what read adds.
+func (e *Engine) renewAnd(ctx context.Context, by engine.MemberID, report []byte, read func(b *pgx.Batch),
+) (members []engine.Membership, now int64, err error) {
 	if err := valid.Report(report); err != nil {
 		return nil, 0, err
 	}
 	for range 2 {
 		var renewed bool
-		members, now, renewed, err = e.renew(ctx, by, report)
+		members, now, renewed, err = e.renew(ctx, by, report, read)
 		switch {
 		case err != nil:
 			return nil, 0, explain("renew", err)
@@ -56,7 +62,7 @@ func (e *Engine) Renew(ctx context.Context, by engine.MemberID, report []byte,
 }
 
 // renew performs one try of Renew.
-func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
+func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte, read func(b *pgx.Batch),
 ) (members []engine.Membership, now int64, renewed bool, err error) {
 	scanNow := func(row pgx.Row) error {
 		err := row.Scan(&now, nil)
@@ -85,6 +91,7 @@ func (e *Engine) renew(ctx context.Context, by engine.MemberID, report []byte,
 		})
 		return err
 	})
+	read(b)
 	err = e.control.SendBatch(ctx, b).Close()
 	return members, now, renewed, err
 }

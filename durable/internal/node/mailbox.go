@@ -145,10 +145,16 @@ func (n *Node) answers(ctx context.Context, q *asked) (all []answer, err error) 
 	return all, nil
 }
 
-// readNews reads the pauses and then the other nodes' questions, oldest first. The pauses take effect on this node
-// before the questions are read, so that a large number of questions does not delay them.
+// readNews reads the pauses and then the other nodes' questions, oldest first, unless a look has just brought them. The
+// pauses take effect on this node before the questions are read, so that a large number of questions does not delay them.
 func (n *Node) readNews(ctx context.Context) (questions []engine.Stored, err error) {
 	asked, learned := n.own(), false
+	var all iter.Seq2[engine.Stored, error]
+	if got := n.news.Swap(nil); got != nil {
+		asked, all = got.asked, got.all
+	} else {
+		all = n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: pausesNote})
+	}
 	var latest engine.Stored
 	learn := func(pauses engine.Stored) {
 		if !learned {
@@ -156,7 +162,7 @@ func (n *Node) readNews(ctx context.Context) (questions []engine.Stored, err err
 		}
 		learned = true
 	}
-	for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: pausesNote}) {
+	for note, err := range all {
 		switch {
 		case err != nil:
 			return nil, err

@@ -61,7 +61,7 @@ func (n *Node) keepMember() time.Duration {
 func (n *Node) tend() *term {
 	n.mu.Lock()
 	t, now := n.term, n.own()
-	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.Lease/4))
+	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.Lease/4) || n.looksNow())
 	if n.alone && renew {
 		t.sent, n.unreported = now, false
 	}
@@ -169,7 +169,7 @@ func (n *Node) renew(t *term) bool {
 		report.Kinds, limited = nil, nil // the other nodes use its part of the limits
 	}
 	sent := n.own()
-	members, now, err := n.engine.Renew(ctx, t.id, report.encode(count))
+	members, now, err := n.renewAndLook(ctx, t, report.encode(count))
 	if err != nil {
 		n.failed(t, err)
 		return false

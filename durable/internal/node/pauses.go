@@ -54,8 +54,8 @@ func (n *Node) keepSettings() time.Duration {
 	if n.alone { // they change only here, and only the time is stored with them
 		return timeEvery
 	}
-	if err == nil && n.isIdle() {
-		return restEvery
+	if err == nil && n.looks.Load() {
+		return restEvery + restLate // a look brings them sooner
 	}
 	return settingsEvery
 }

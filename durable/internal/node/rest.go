@@ -3,6 +3,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -28,16 +29,39 @@ type rest struct {
 
 // A hearing is what a node knows of the signals of its engine; see [engine.Listener].
 type hearing struct {
-	unheard atomic.Pointer[error] // why the node hears no signals, or a nil error if it does
-	signals chan struct{}         // signals that there may be tasks to claim
-	alert   chan struct{}         // signals that the node has claimed tasks, or that tasks of a node were freed
-	deaf    time.Duration         // how long no further signal was heeded after the last one; owned by the goroutine that heeds them
+	listener   engine.Listener       // nil if the engine has none, or the node is a client
+	unheard    atomic.Pointer[error] // why the node hears no signals, or a nil error if it does
+	looks      atomic.Bool           // the membership goroutine looks for tasks, and a claim waits until it finds some
+	looked     atomic.Int64          // when the node last looked, or found nothing to claim, by its own clock
+	lookFailed atomic.Int64          // when a look failed last, by its own clock; 0 if none did
+	news       atomic.Pointer[news]  // what the last look has read for the goroutine that reads the settings
+	signals    chan struct{}         // signals that there may be tasks to claim
+	alert      chan struct{}         // signals that the node has claimed tasks, or that tasks of a node were freed
+	deaf       time.Duration         // how long no further signal was heeded after the last one; owned by the goroutine that heeds them
+}
+
+// A news is the notes that a node has read, and when it asked for them, by its own clock.
+type news struct {
+	notes []engine.Stored
+	asked int64
+}
+
+func (w *news) all(yield func(engine.Stored, error) bool) {
+	for _, note := range w.notes {
+		if !yield(note, nil) {
+			return
+		}
+	}
 }
 
 const (
-	// A node that hears signals looks for tasks every restEvery if it has nothing to do. It then also reads the settings
-	// so often.
+	// A node that hears signals and has nothing to claim asks the engine for all that it needs every restEvery. If there is
+	// no answer, its goroutines ask for themselves, the one that reads the settings restLate later.
 	restEvery = time.Second
+	restLate  = restEvery / 2
+
+	// A node does not look if a claim from the beginning takes longer than lookFor, because the renewal waits for it.
+	lookFor = 25 * time.Millisecond
 
 	// After a signal a node claims, and heeds no other for deafLeast. If it then has claimed nothing, because other nodes
 	// were quicker, it heeds none for twice the last time, up to deafMost, or until it is alert. So of many idle nodes few
@@ -51,6 +75,7 @@ var errNoSignals = errors.New("durable: the engine sends no signals")
 // listen makes the node hear its engine's signals.
 func (n *Node) listen() {
 	if l, ok := n.engine.(engine.Listener); ok && !n.client {
+		n.listener = l
 		n.helper.Go(func() { l.Listen(n.life, n.hear, n.hears) })
 		n.deaf = deafLeast
 		n.keep(restMost, n.signals, n.heed)
@@ -87,19 +112,13 @@ func (n *Node) heed() time.Duration {
 	return restMost
 }
 
-// isIdle reports whether the node hears signals, and holds no task.
-func (n *Node) isIdle() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.held) == 0 && n.Unheard() == nil
-}
-
 // restMost is the longest rest. It bounds the tasks whose due times wake the node.
 const restMost = time.Minute
 
 // claim claims tasks, and returns how long to wait before the next call.
 func (n *Node) claim() time.Duration {
 	r := &n.rest
+	r.looks.Store(false)
 	pause := claimEvery
 	if r.asked {
 		pause = n.askToBeWoken()
@@ -107,6 +126,11 @@ func (n *Node) claim() time.Duration {
 	again, whole := n.claimAll()
 	switch done := whole && again == claimEvery && n.CaughtUp(); {
 	case done && n.Unheard() == nil && n.current() != nil:
+		looks := n.looksQuickly()
+		r.looked.Store(n.own())
+		if r.looks.Store(looks); looks {
+			return restMost
+		}
 		return restEvery
 	case !done || r.waker == nil:
 		r.asked = false
@@ -121,20 +145,65 @@ func (n *Node) claim() time.Duration {
 	return limit.HireEvery
 }
 
-// askToBeWoken returns how long the node may rest if it finds nothing to do.
-func (n *Node) askToBeWoken() time.Duration {
-	var kinds []string
+// looksQuickly reports whether a look delays no renewal. After one that has failed there is none for restMost.
+func (n *Node) looksQuickly() bool {
+	if failed := n.lookFailed.Load(); failed != 0 && n.own()-failed < int64(restMost) {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	slowest := n.overdue.scan
 	for _, k := range n.kinds.AllLimited() {
-		kinds = append(kinds, k.Policy.Classes(k.Name)...)
+		slowest = max(slowest, k.claimed.scan)
+	}
+	return slowest <= int64(lookFor)
+}
+
+// looksNow reports whether a look is due.
+func (n *Node) looksNow() bool { return n.looks.Load() && n.own()-n.looked.Load() >= int64(restEvery) }
+
+// renewAndLook renews the lease. If a look is due, it also looks for tasks and reads the settings.
+func (n *Node) renewAndLook(ctx context.Context, t *term, report []byte) (members []engine.Membership, now int64, err error) {
+	if !n.looksNow() {
+		return n.engine.Renew(ctx, t.id, report)
+	}
+	asked := n.own()
+	n.looked.Store(asked)
+	until := n.clock.Earliest(asked) + int64(lookAhead)
+	l, err := n.listener.Look(ctx, t.id, report, engine.LookRequest{Notes: pausesNote, Kinds: n.classes(), Until: until})
+	if err == nil {
+		n.news.Store(&news{l.Notes, asked})
+		call(n.reread)
+	} else {
+		n.lookFailed.Store(n.own())
+	}
+	if err != nil || l.Due || n.Unheard() != nil {
+		n.looks.Store(false)
+		call(n.wake)
+	}
+	return l.Members, l.Now, err
+}
+
+// classes returns the kinds that the node claims, as the engine knows them.
+func (n *Node) classes() (kinds []string) {
+	for _, k := range n.kinds.AllLimited() {
+		if !n.kinds.Pauses().Has(k.Name) {
+			kinds = append(kinds, k.Policy.Classes(k.Name)...)
+		}
 	}
 	for name, k := range n.kinds.unlimited() {
 		kinds = append(kinds, k.Policy.Classes(name)...)
 	}
+	return kinds
+}
+
+// askToBeWoken returns how long the node may rest if it finds nothing to do.
+func (n *Node) askToBeWoken() time.Duration {
 	ctx, cancel := n.callContext()
 	defer cancel()
 	now := n.Now()
 	after, until := n.clock.Earliest(n.own())+int64(lookAhead), now+int64(lookAhead+restMost)
-	due, err := n.waker.Wake(ctx, kinds, after, until, n.wake)
+	due, err := n.waker.Wake(ctx, n.classes(), after, until, n.wake)
 	switch {
 	case err != nil:
 		n.trouble(err)
