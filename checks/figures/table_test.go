@@ -47,7 +47,7 @@ func table(t *testing.T) []row {
 			figures: []figure{wheel.cell(create, ours, "heap each, B").whole(), wheel.cell(create, std, "heap each, B").whole()}},
 		{file: "README.md", text: "due within two seconds # ran early and # was lost.",
 			figures: []figure{wheel.cell(fire, ours, "EARLY").count(), wheel.cell(fire, ours, "LOST").count()}},
-		{file: "README.md", text: "Each of the four other wheels ran between # and # of them early:", figures: []figure{early(rfyiamcool), early(antlabs)}},
+		{file: "README.md", text: "Each of the four other wheels ran between # and # of them early:", figures: []figure{early(rfyiamcool), early(russell)}},
 		{file: "README.md", text: "the tests damage a store in # ways.", figures: []figure{testing.find("tries # kinds of damage").whole()}},
 		{file: "README.md", text: "its key | # % less | # % less |",
 			figures: []figure{less(create, ours, "heap each, B"), less(create, russell, "heap each, B")}},
@@ -62,7 +62,7 @@ func table(t *testing.T) []row {
 		{file: "README.md", text: "# on # cores with Go #.",
 			figures: []figure{wheel.find("- Rounds: #").rounds(), wheel.find(", # cores,").whole(), wheel.find("- Go: #").digits(2)}},
 
-		{file: "README.md", text: "With # runs a second PostgreSQL spends # of the CPU that [River](bench/CLUSTER.md) takes, and runs start # ms late (p99), River's # ms.",
+		{file: "README.md", text: "With **# runs a second on PostgreSQL** the server spends # of the CPU that it spends for **River**, and runs start # ms late (p99), River's # ms:",
 			figures: []figure{
 				cluster.find("# tasks fall due in a second for").whole(),
 				cluster.cell("Sustained runs", postgres, "CPU of PostgreSQL, µs a task").over(cluster.cell("Sustained runs", "River", "CPU of PostgreSQL, µs a task")).digits(2),
