@@ -221,10 +221,11 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 		holds, failing             []bool
 	)
 	single = true
-	removals := true
+	additions, removals := true, true
 	for _, i := range these {
 		single = single && len(g.batches[i]) <= 1
 		for _, w := range g.batches[i] {
+			additions = additions && w.Data != nil && w.If == engine.IfAbsent && !w.Failing
 			removals = removals && w.Data == nil && (w.If == engine.IfUnchanged || w.If == engine.IfPresent)
 			keys = append(keys, []byte(w.Key))
 			batches = append(batches, int32(i))
@@ -241,6 +242,9 @@ func (g *group) arguments(these []int) (statement string, args []any, single boo
 	}
 	if first := g.batches[these[0]]; len(first) > 0 && first[0].Note {
 		return g.e.sql.commitNotes, []any{keys, batches, conditions, revisions, datas}, single
+	}
+	if single && additions {
+		return g.e.sql.add, []any{keys, dues, kinds, datas, holds, groups, int64(g.by), g.latest(these)}, true
 	}
 	if single && removals {
 		return g.e.sql.remove, []any{keys, conditions, revisions, begun}, true

@@ -99,6 +99,7 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 		swap(&e.sql.commit, "grp, begun, n) ORDER BY q.key", "grp, begun, n)")
 	case "8 adds lock in any order":
 		swap(&e.sql.commit, "AND data IS NOT NULL ORDER BY key", "AND data IS NOT NULL")
+		swap(&e.sql.add, "(SELECT FROM late) ORDER BY key", "(SELECT FROM late)")
 	case "claims are joined, and not looked up one by one":
 		swap(&e.sql.stillHeld, ", LATERAL (\n\tSELECT FROM $schema.task t WHERE t.key = q.key AND t.revision = q.revision "+
 			"AND t.owner IS NOT DISTINCT FROM $1 LIMIT 1) t\nWHERE", " JOIN $schema.task t ON t.key = q.key "+
@@ -147,7 +148,7 @@ func Session(ctx context.Context, e *Engine, sql string, into ...any) error {
 func Statements(e *Engine) map[string]string {
 	s := &e.sql
 	return map[string]string{
-		"commit": s.commit, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
+		"commit": s.commit, "add": s.add, "remove": s.remove, "commitNotes": s.commitNotes, "get": s.get, "due": s.due, "byKey": s.byKey,
 		"failing": s.failing, "held": s.held, "notes": s.notes, "join": s.join, "renew": s.renew, "members": s.members,
 		"anythingDead": s.anythingDead, "noticeServer": s.noticeServer, "markDead": s.markDead, "markLeft": s.markLeft, "freeOfGone": s.freeOfGone,
 		"deleteGone": s.deleteGone, "probe": s.probe, "look": s.look, "claim": s.claim, "turns": s.turns, "confirm": s.confirm, "release": s.release,

@@ -132,6 +132,18 @@ func (w *watched) Renew(ctx context.Context, by engine.MemberID, report []byte) 
 	return members, w.wrong(now), err
 }
 
+func (w *watched) Look(ctx context.Context, by engine.MemberID, report []byte, r engine.LookRequest) (engine.Looked, error) {
+	w.awake.RLock()
+	defer w.awake.RUnlock()
+	from := systemTime()
+	l, err := w.Engine.Look(ctx, by, report, r)
+	if !errors.Is(err, engine.ErrMemberGone) {
+		w.leased(by, from, err)
+	}
+	l.Now = w.wrong(l.Now)
+	return l, err
+}
+
 func (w *watched) Reap(ctx context.Context) ([]string, error) {
 	from := systemTime()
 	names, err := w.Engine.Reap(ctx)

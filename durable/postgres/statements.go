@@ -57,6 +57,7 @@ type statements struct {
 	setLockTimeout string
 
 	commit      string
+	add         string
 	remove      string
 	commitNotes string
 	get         string
@@ -243,6 +244,27 @@ FROM (
 		UNION ALL
 		SELECT key, NULL, NULL, NULL, NULL, NULL, true, revision, owner, 0 FROM done) part
 	GROUP BY key) write
+UNION ALL SELECT 0, false, false, now, false, false, 0 FROM late`),
+
+		// This statement handles a commit of additions only, where each batch is one task with the condition absent. It
+		// is shorter, because ON CONFLICT finds out whether the task exists. It returns rows as commit does.
+		add: sql(`
+WITH late AS MATERIALIZED (
+	SELECT now FROM (SELECT $now AS now) t WHERE now > $8::bigint
+), me AS MATERIALIZED (
+	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $7 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
+	WHERE until > $now
+), q AS MATERIALIZED (
+	SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bool[], $6::bytea[]) WITH ORDINALITY
+		AS q(key, due, kind, data, hold, grp, n)
+), ins AS (
+	INSERT INTO $schema.task (key, due, revision, owner, kind, data, grp)
+	SELECT key, due, $next, CASE WHEN hold THEN (SELECT id FROM me) END, kind, data, nullif(grp, '')
+	FROM q WHERE NOT EXISTS (SELECT FROM late) ORDER BY key
+	ON CONFLICT (key) DO NOTHING RETURNING key, revision, owner
+)
+SELECT n, ins.key IS NULL, ins.key IS NOT NULL, coalesce(revision, 0), owner IS NOT NULL, false, 0::bigint
+FROM q LEFT JOIN ins ON ins.key = q.key
 UNION ALL SELECT 0, false, false, now, false, false, 0 FROM late`),
 
 		// This statement handles a commit of removals only, where each batch is one removal with the condition
