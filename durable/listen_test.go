@@ -28,6 +28,7 @@ type signaller struct {
 	claims, looks, walks atomic.Int64
 	takes                atomic.Int64 // how long a claim takes
 	noLook               atomic.Bool  // looks fail
+	hangs                atomic.Bool  // looks do not return
 }
 
 func (s *signaller) Listen(ctx context.Context, wake func(freed bool), heard func(error)) {
@@ -42,6 +43,9 @@ func (s *signaller) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Cl
 
 func (s *signaller) Look(ctx context.Context, by engine.MemberID, report []byte, r engine.LookRequest) (l engine.Looked, err error) {
 	s.looks.Add(1)
+	if s.hangs.Load() {
+		<-ctx.Done()
+	}
 	if s.noLook.Load() {
 		return l, errors.New("no look")
 	}
@@ -71,7 +75,7 @@ func (s *signaller) Walk(ctx context.Context, over engine.Range) iter.Seq2[engin
 // onSignals runs the test with a number of nodes that hear signals, on a machine where nothing is due, after they have come to
 // rest. Another node adds tasks and runs none.
 func onSignals(t *testing.T, nodes int, bubble func() listening,
-	test func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler),
+	test func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler), opts ...durable.Option,
 ) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		k.Share()
@@ -88,7 +92,7 @@ func onSignals(t *testing.T, nodes int, bubble func() listening,
 		defer func() { k.Must(client.Shutdown(ctx)) }()
 		k.After(10 * sec)
 		test(t, k, all, client)
-	}, durable.WithTick(time.Millisecond))
+	}, append(opts, durable.WithTick(time.Millisecond))...)
 }
 
 func claimsOf(all []*signaller) (n int64) {
@@ -219,6 +223,20 @@ func TestListen_withoutLooks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A look that hangs delays no task by more than two seconds, however long the lease is.
+func TestListen_lookThatHangs(t *testing.T) {
+	onSignals(t, 1, func() listening { return hears(nil) }, func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler) {
+		k.Must(client.AddTask(ctx, durable.Task{Key: "later", Kind: "note", Delay: 10 * sec}))
+		all[0].hangs.Store(true)
+		k.After(5 * sec)
+		k.Must(client.AddTask(ctx, durable.Task{Key: "now", Kind: "note"}))
+		k.After(2 * sec)
+		k.Ran("now")
+		k.After(3*sec + 5*time.Millisecond)
+		k.Ran("later")
+	}, durable.WithLease(40*sec))
 }
 
 // Whatever the signals do, every task runs once and soon, no pause is overlooked, and the number of claims has a bound.

@@ -171,7 +171,7 @@ func ExampleConfig_errorTTL() {
 
 // No caller waits for a value that is there, however old.
 func ExampleConfig_refreshAfter() {
-	loaded := make(chan bool)
+	answered, loaded := make(chan bool), make(chan bool)
 	prices, stop := counters(ttlcache.Config[string, int]{
 		TTL: time.Hour, RefreshAfter: time.Millisecond,
 		OnEvict: func(_ string, old int, reason ttlcache.Reason) {
@@ -183,7 +183,9 @@ func ExampleConfig_refreshAfter() {
 
 	prices.Set("tea", 499)
 	time.Sleep(2 * time.Millisecond)
-	fmt.Println(prices.GetOrLoad(context.Background(), "tea", func(context.Context, string) (int, error) { return 549, nil }))
+	load := func(context.Context, string) (int, error) { <-answered; return 549, nil }
+	fmt.Println(prices.GetOrLoad(context.Background(), "tea", load))
+	close(answered)
 	<-loaded
 	fmt.Println(prices.Get("tea"))
 	// Output:

@@ -224,7 +224,7 @@ func (e *Engine) Close() {
 }
 
 // pingAfter is how long a connection for control is unused before it is checked first. A node at rest uses one each second,
-// and a check each time would be a third transaction. A renewal that fails is repeated at once.
+// and a check each time would be a third transaction. A renewal that fails is repeated within 250 ms.
 const pingAfter = 5 * time.Second
 
 // lockTimeout is how long a statement waits for a lock held by another transaction. The commit of a single batch then

@@ -44,7 +44,7 @@ type Limiter struct {
 }
 
 const (
-	// HeldTasks is the maximum number of tasks in a limiter. A limiter holds fewer if they reach HeldBytes, which
+	// HeldTasks is the maximum number of tasks in a limiter, but for a few that a claim soon gives back. A limiter holds fewer if they reach HeldBytes, which
 	// exceeds the size of three of the largest tasks. A full limiter therefore remains more than half full when a task
 	// leaves, and is not refilled.
 	HeldTasks = 2048
@@ -63,13 +63,14 @@ func NewLimiter(k *Kind, b *Backlog, p Part) *Limiter {
 	return l
 }
 
-// SetPart sets this node's part of the bound for all nodes.
-func (l *Limiter) SetPart(p Part) {
+// SetPart sets this node's part of the bound for all nodes, and reports whether it was another one.
+func (l *Limiter) SetPart(p Part) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p != l.part {
+	if changed = p != l.part; changed {
 		l.setPartLocked(p)
 	}
+	return changed
 }
 
 // HasPart reports whether this node has a part of the bound for all nodes. The part may be 0 runs.
@@ -340,14 +341,23 @@ func (l *Limiter) drainedLocked() bool {
 	return 2*l.held.Len() <= l.boundLocked() && 2*l.bytes <= HeldBytes
 }
 
-// Room returns the number of further tasks that the limiter has room for.
-func (l *Limiter) Room() int {
+// Room returns the number of further tasks that the limiter has room for, and their total size in bytes.
+func (l *Limiter) Room() (n, bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes >= HeldBytes {
-		return 0
+		return 0, 0
 	}
-	return max(l.boundLocked()-l.held.Len(), 0)
+	return max(l.boundLocked()-l.held.Len(), 0), HeldBytes - l.bytes
+}
+
+// Takes reports whether the limiter takes a task that a verb has just written, although there may be no room: it is due before
+// the last held one, which is not due at now, and there are few such tasks beyond the bound.
+func (l *Limiter) Takes(due, now int64) bool {
+	last, ok := l.Last(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ok && due < last && l.held.Len() < l.boundLocked()+moreIfQuick && l.bytes < HeldBytes
 }
 
 // IsDrained reports whether it is time to refill the limiter. If it is not, Wake receives a value when it is.

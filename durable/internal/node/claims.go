@@ -142,16 +142,16 @@ func (n *Node) claimFor(k *Kind) (again time.Duration, whole bool) {
 	}
 	now := n.clock.Earliest(n.own())
 	full, until := !k.Limiter.IsDrained(), now+int64(lookAhead)
-	places := k.Limiter.Room()
+	places, bytes := k.Limiter.Room()
 	if full {
 		last, ok := k.Limiter.Last(now)
 		if !ok {
 			return claimEvery, true
 		}
-		places, until = places+k.Limiter.Ahead(now), last-1
+		places, until, bytes = places+k.Limiter.Ahead(now), last-1, limit.HeldBytes
 	}
 	t, most := n.room()
-	if most = n.fitting(min(most, places), limit.HeldBytes); most <= 0 { // the node has no room, or must not claim
+	if most = n.fitting(min(most, places), bytes); most <= 0 { // the node has no room, or must not claim
 		return claimEvery, t == nil
 	}
 	if full {
@@ -190,7 +190,8 @@ func (n *Node) claimTurns(t *term, k *Kind, now int64, most int) int {
 		if ok {
 			k.group = got.Next
 		}
-		most = n.fitting(min(most, k.Limiter.Room()), limit.HeldBytes)
+		room, bytes := k.Limiter.Room()
+		most = n.fitting(min(most, room), bytes)
 		if !ok || began == "" || k.group != "" {
 			break
 		}
@@ -296,9 +297,15 @@ func (n *Node) unstick(t *term) {
 // shed releases the tasks that the kind's limiter holds beyond its bound.
 func (n *Node) shed(t *term, k *Kind) {
 	var some []*live
-	for t := k.Limiter.Excess(); t != nil; t = k.Limiter.Excess() {
-		some = append(some, t.Runner.(*live))
+	n.mu.Lock()
+	for n.term == t {
+		excess := k.Limiter.Excess()
+		if excess == nil {
+			break
+		}
+		some = append(some, excess.Runner.(*live))
 	}
+	n.mu.Unlock()
 	n.giveUp(t, some)
 }
 

@@ -225,8 +225,8 @@ func (n *Node) hold(c *change) {
 		}
 		room := n.roomLocked() > 0
 		if of.Limiter != nil {
-			last, ok := of.Limiter.Last(now)
-			fits := ok && rec.Due < last || !of.crowded.Load() && of.Limiter.Room() > 0
+			free, _ := of.Limiter.Room()
+			fits := of.Limiter.Takes(rec.Due, now) || !of.crowded.Load() && free > 0
 			room = room && fits && len(c.recs) == 1 // there may not be room for several tasks
 			of.crowded.CompareAndSwap(false, !room)
 		}

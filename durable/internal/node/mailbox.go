@@ -153,6 +153,7 @@ func (n *Node) readNews(ctx context.Context) (questions []engine.Stored, err err
 	if got := n.news.Swap(nil); got != nil {
 		asked, all = got.asked, got.all
 	} else {
+		n.missLook()
 		all = n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: pausesNote})
 	}
 	var latest engine.Stored

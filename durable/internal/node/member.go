@@ -95,6 +95,7 @@ func (n *Node) joinAgain() *term {
 		n.trouble(err)
 		return nil
 	}
+	n.news.Store(nil)
 	call(n.reread)
 	return n.current()
 }

@@ -42,10 +42,11 @@ func (n *Node) divideLocked(limited []*Kind, members []engine.Membership, report
 			}
 		}
 		if p.Nodes == 1 || k.Limiter.HasPart() || answered-k.reported > int64(longest) {
-			k.Limiter.SetPart(p)
+			if k.Limiter.SetPart(p) {
+				call(n.wake)
+			}
 		}
 	}
-	call(n.wake)
 }
 
 // undivide gives up the node's shares of the cluster limits, if it is still drained. It is called before the report is

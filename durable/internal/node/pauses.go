@@ -29,11 +29,11 @@ const (
 // keepSettings reads the settings and the other nodes' questions. It returns how long to wait before the next call.
 func (n *Node) keepSettings() time.Duration {
 	ctx, cancel := context.WithTimeout(n.life, n.reading.allow(settingsEvery, settingsFor))
-	asked := n.own()
+	asked, looked := n.own(), n.news.Load() != nil
 	questions, err := n.readNews(ctx)
 	cancel()
 	switch took := time.Duration(n.own() - asked); {
-	case err == nil && n.hasSlept(asked):
+	case err == nil && (looked || n.hasSlept(asked)):
 	case err == nil:
 		n.reading.add(took)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -54,7 +54,7 @@ func (n *Node) keepSettings() time.Duration {
 	if n.alone { // they change only here, and only the time is stored with them
 		return timeEvery
 	}
-	if err == nil && n.looks.Load() {
+	if err == nil && n.isIdle() {
 		return restEvery + restLate // a look brings them sooner
 	}
 	return settingsEvery

@@ -56,7 +56,7 @@ func (w *news) all(yield func(engine.Stored, error) bool) {
 
 const (
 	// A node that hears signals and has nothing to claim asks the engine for all that it needs every restEvery. If there is
-	// no answer, its goroutines ask for themselves, the one that reads the settings restLate later.
+	// no answer, its goroutines ask for themselves, restLate later.
 	restEvery = time.Second
 	restLate  = restEvery / 2
 
@@ -110,6 +110,20 @@ func (n *Node) heed() time.Duration {
 	case <-n.life.Done():
 	}
 	return restMost
+}
+
+// missLook makes the node claim if a look is late, because the membership goroutine waits for some other call.
+func (n *Node) missLook() {
+	if n.own()-n.looked.Load() > int64(restEvery+restLate/2) && n.looks.CompareAndSwap(true, false) {
+		call(n.wake)
+	}
+}
+
+// isIdle reports whether the node looks, and holds no task.
+func (n *Node) isIdle() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.held) == 0 && n.looks.Load()
 }
 
 // restMost is the longest rest. It bounds the tasks whose due times wake the node.
