@@ -320,7 +320,7 @@ const (
 // that its run has started. When ctx is done, Bulk stops and returns the number of tasks changed so far. Another call
 // continues with the remaining tasks.
 //
-// DoCancel asks all nodes once, regardless of the number of runs. On an engine, the answer takes up to half a second.
+// DoCancel asks all nodes once, regardless of the number of runs. On an engine, the answer takes up to two seconds.
 // Like [Scheduler.Cancel], DoCancel acts on runs, even if their tasks have changed in the meantime. It cancels nothing
 // if the query's State is neither AnyState nor Running. Bulk returns the number of cancelled runs. The tasks of
 // cancelled runs run again, at once if the handlers return quickly. To prevent that, call [Scheduler.PauseKind] first.

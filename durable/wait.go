@@ -39,8 +39,8 @@ func (e *RunningError) Unwrap() error { return e.err }
 //
 // If a node's lease expires, its runs count as ended when the node has been reaped. If a node shuts down, its runs
 // count as ended when the node has left. The contexts of those runs are done, but a handler that ignores its context
-// may still be running. On an engine, another node may take up to half a second to answer, and the wait ends after
-// twelve hours. A handler or observer that calls RemoveTaskWait with its own key waits for itself until ctx is done.
+// may still be running. On an engine, another node may take half a second to answer, or three times that if it holds no task.
+// The wait ends after twelve hours. A handler or observer that calls RemoveTaskWait with its own key waits until ctx is done.
 func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, err error) {
 	removed := s.node.Do(ctx, &node.Verb{What: node.ToRemove, Key: key, Size: MaxKey})
 	if removed != nil && !errors.Is(removed, ErrTaskKeyNotFound) {
@@ -60,10 +60,10 @@ func (s *Scheduler) RemoveTaskWait(ctx context.Context, key string) (ran bool, e
 // task that is waiting, even for its next attempt, has no run in progress. In that case, Cancel reports false and
 // changes nothing. To prevent the task from running, use RemoveTask or Pause.
 //
-// On an engine, another node may take up to half a second to answer. If a node does not answer, Cancel stops waiting
-// for it once its lease has expired and it has been reaped. If Cancel returns an error, other nodes may still cancel
-// the runs that they find when they read the request. A handler may cancel its own run: Cancel reports true, and the
-// handler's context is done.
+// On an engine, another node may take half a second to answer, or three times that if it holds no task. If a node does not
+// answer, Cancel stops waiting for it once its lease has expired and it has been reaped. If Cancel returns an error, other
+// nodes may still cancel the runs that they find when they read the request. A handler may cancel its own run: Cancel
+// reports true, and the handler's context is done.
 func (s *Scheduler) Cancel(ctx context.Context, key string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
