@@ -549,7 +549,8 @@ func (l *ledger) call(ctx context.Context, node int, run durable.Run) (end func(
 	case !began.Before(l.until[d.by]):
 		l.breaks("D4", "a run of %v is called %v after the decision, and the lease of member %d is over", run.Token, late, d.by)
 	default:
-		l.breaks("D2", "a run of %v is called %v after the decision", run.Token, late)
+		l.breaks("D2", "a run of %v is called %v after the decision, at %v; the machine was suspended %v", run.Token, late, began,
+			l.suspensions(node))
 	}
 	if asleep > 0 { // the node may enter this run, whatever has happened meanwhile
 		l.counts["runs entered after a suspension"]++
@@ -626,6 +627,14 @@ func (l *ledger) suspended(paused bool) {
 	if paused {
 		l.counts["suspended, unseen by the wall clock"]++
 	}
+}
+
+// suspensions describes the suspensions of the machine of a node.
+func (l *ledger) suspensions(node int) string {
+	if l.machines == nil {
+		return "never"
+	}
+	return fmt.Sprint(l.machines[node].suspensions)
 }
 
 // unseen returns how long the machine of a node has been suspended since the given time, so that only an answer from
