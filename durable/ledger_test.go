@@ -634,7 +634,7 @@ func (l *ledger) suspensions(node int) string {
 	if l.machines == nil {
 		return "never"
 	}
-	return fmt.Sprint(l.machines[node].suspensions)
+	return l.machines[node].String()
 }
 
 // unseen returns how long the machine of a node has been suspended since the given time, so that only an answer from

@@ -200,13 +200,13 @@ func TestListen_nodeAtRest_hearsOfAll(t *testing.T) {
 
 // A node whose looks fail, or would delay its renewals, does without them.
 func TestListen_withoutLooks(t *testing.T) {
-	for name, break_ := range map[string]func(s *signaller){
+	for name, spoil := range map[string]func(s *signaller){
 		"they fail":         func(s *signaller) { s.noLook.Store(true) },
 		"they are too slow": func(s *signaller) { s.takes.Store(int64(30 * time.Millisecond)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onSignals(t, 1, func() listening { return hears(nil) }, func(t *testing.T, k *kit.Kit, all []*signaller, client *durable.Scheduler) {
-				break_(all[0])
+				spoil(all[0])
 				k.Must(client.AddTask(ctx, durable.Task{Key: "first", Kind: "note"}))
 				k.RunsAfter(5 * sec)
 				looks, claims := all[0].looks.Load(), all[0].claims.Load()

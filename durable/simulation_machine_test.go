@@ -4,6 +4,7 @@ package durable_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -110,6 +111,13 @@ func (m *simMachine) unseen(since time.Time) (d time.Duration) {
 		}
 	}
 	return d
+}
+
+// String returns all suspensions.
+func (m *simMachine) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprint(m.suspensions)
 }
 
 // current returns the suspension that is in progress.

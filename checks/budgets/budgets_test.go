@@ -40,7 +40,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 19264, "durable": 4260, "durable/internal/node": 6925,
+	"all": 19260, "durable": 4260, "durable/internal/node": 6924,
 	"durable.Info": 26, "durable.Stats": 26,
 }
 

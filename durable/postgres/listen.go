@@ -108,7 +108,7 @@ func (e *Engine) Look(ctx context.Context, by engine.MemberID, report []byte, r 
 			return err
 		})
 	})
-	if len(l.Notes) < lookNotes {
+	if err != nil || len(l.Notes) < lookNotes {
 		return l, err
 	}
 	for note, err := range e.walkNotes(ctx, engine.Range{From: l.Notes[lookNotes-1].Key + "\x00"}) {
@@ -117,7 +117,7 @@ func (e *Engine) Look(ctx context.Context, by engine.MemberID, report []byte, r 
 		}
 		l.Notes = append(l.Notes, note)
 	}
-	return l, err
+	return l, nil
 }
 
 // check returns an error unless the server answers on the connection, and the engine may still use it.

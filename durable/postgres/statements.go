@@ -171,6 +171,19 @@ func (c config) statements() statements {
 	signal := func(payload string) string { // the channel has the name of the schema
 		return "pg_catalog.pg_notify(" + quote(c.schema) + ", " + payload + ")"
 	}
+	// commit and add begin alike:
+	//
+	//	late  the time, if the writes were sent too long ago; then nothing else is done
+	//	me    the member, if its lease has not expired. It cannot be reaped before the end of the transaction
+	writes := func(member, latest string) string {
+		return `
+WITH late AS MATERIALIZED (
+	SELECT now FROM (SELECT $now AS now) t WHERE now > ` + latest + `::bigint
+), me AS MATERIALIZED (
+	SELECT id FROM (SELECT * FROM $schema.member WHERE id = ` + member + ` ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
+	WHERE until > $now
+), `
+	}
 	return statements{
 		listen:   "LISTEN " + pgx.Identifier{c.schema}.Sanitize(),
 		notify:   "SELECT pg_catalog.set_config('synchronous_commit', 'off', true), " + signal("$1::text"), // need not reach the disk
@@ -181,8 +194,6 @@ func (c config) statements() statements {
 
 		// The conditions are those of engine.Condition: 1 absent, 2 present, 3 unchanged, 4 always, 5 unstarted.
 		//
-		//	late  the time, if the writes were sent too long ago; then nothing else is done
-		//	me    the member, if its lease has not expired. It cannot be reaped before the end of the transaction
 		//	todo  the writes, with the existing tasks that they change, locked in key order. All writes of a batch
 		//	      are refused if one has an unmet condition, or a task whose run may begin
 		//	done  the writes that were done
@@ -190,13 +201,7 @@ func (c config) statements() statements {
 		// The INSERT shows whether a task is absent. It waits if an open transaction has removed the key. A write may
 		// be neither done nor unmet if another transaction has added the key or changed the task since the statement
 		// began.
-		commit: sql(`
-WITH late AS MATERIALIZED (
-	SELECT now FROM (SELECT $now AS now) t WHERE now > $12::bigint
-), me AS MATERIALIZED (
-	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $9 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
-	WHERE until > $now
-), todo AS MATERIALIZED (
+		commit: sql(writes("$9", "$12") + `todo AS MATERIALIZED (
 	SELECT *, bool_or(unmet OR wait > 0) OVER (PARTITION BY batch) AS refused FROM (
 		SELECT q.*, old.at, coalesce(old.wait, 0) AS wait, CASE q.cond
 			WHEN 1 THEN q.data IS NULL AND (SELECT true FROM $schema.task t WHERE t.key = q.key) IS NOT NULL
@@ -248,13 +253,7 @@ UNION ALL SELECT 0, false, false, now, false, false, 0 FROM late`),
 
 		// This statement handles a commit of additions only, where each batch is one task with the condition absent. It
 		// is shorter, because ON CONFLICT finds out whether the task exists. It returns rows as commit does.
-		add: sql(`
-WITH late AS MATERIALIZED (
-	SELECT now FROM (SELECT $now AS now) t WHERE now > $8::bigint
-), me AS MATERIALIZED (
-	SELECT id FROM (SELECT * FROM $schema.member WHERE id = $7 ORDER BY until DESC LIMIT 1 FOR KEY SHARE) m
-	WHERE until > $now
-), q AS MATERIALIZED (
+		add: sql(writes("$7", "$8") + `q AS MATERIALIZED (
 	SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bool[], $6::bytea[]) WITH ORDINALITY
 		AS q(key, due, kind, data, hold, grp, n)
 ), ins AS (

@@ -44,9 +44,9 @@ type Limiter struct {
 }
 
 const (
-	// HeldTasks is the maximum number of tasks in a limiter, but for a few that a claim soon gives back. A limiter holds fewer if they reach HeldBytes, which
-	// exceeds the size of three of the largest tasks. A full limiter therefore remains more than half full when a task
-	// leaves, and is not refilled.
+	// HeldTasks is the maximum number of tasks in a limiter, but for a few that a claim soon gives back. A limiter holds
+	// fewer if they reach HeldBytes, which exceeds the size of three of the largest tasks. A full limiter therefore
+	// remains more than half full when a task leaves, and is not refilled.
 	HeldTasks = 2048
 	HeldBytes = 4 << 20
 
@@ -354,10 +354,10 @@ func (l *Limiter) Room() (n, bytes int) {
 // Takes reports whether the limiter takes a task that a verb has just written, although there may be no room: it is due before
 // the last held one, which is not due at now, and there are few such tasks beyond the bound.
 func (l *Limiter) Takes(due, now int64) bool {
-	last, ok := l.Last(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return ok && due < last && l.held.Len() < l.boundLocked()+moreIfQuick && l.bytes < HeldBytes
+	last := l.lastLocked()
+	return last > now && due < last && l.held.Len() < l.boundLocked()+moreIfQuick && l.bytes < HeldBytes
 }
 
 // IsDrained reports whether it is time to refill the limiter. If it is not, Wake receives a value when it is.
@@ -368,19 +368,8 @@ func (l *Limiter) IsDrained() bool {
 	return !l.wanted
 }
 
-// Last returns the due time of the last held task, or false if that task is due at now, or there is none.
-func (l *Limiter) Last(now int64) (due int64, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t, ok := l.held.Max()
-	if !ok || t.Rec.Due <= now {
-		return 0, false
-	}
-	return t.Rec.Due, true
-}
-
-// Ahead returns the number of held tasks that are not due at now.
-func (l *Limiter) Ahead(now int64) (n int) {
+// Ahead returns the number of held tasks that are not due at now, and the due time of the last held task.
+func (l *Limiter) Ahead(now int64) (n int, last int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held.Descend(func(t *Task) bool {
@@ -390,7 +379,15 @@ func (l *Limiter) Ahead(now int64) (n int) {
 		n++
 		return true
 	})
-	return n
+	return n, l.lastLocked()
+}
+
+// lastLocked returns the due time of the last held task, or the earliest time if there is none.
+func (l *Limiter) lastLocked() int64 {
+	if t, ok := l.held.Max(); ok {
+		return t.Rec.Due
+	}
+	return math.MinInt64
 }
 
 // Excess removes and returns the held task that is due last, which is to be dropped from memory. It returns nil if the

@@ -144,11 +144,11 @@ func (n *Node) claimFor(k *Kind) (again time.Duration, whole bool) {
 	full, until := !k.Limiter.IsDrained(), now+int64(lookAhead)
 	places, bytes := k.Limiter.Room()
 	if full {
-		last, ok := k.Limiter.Last(now)
-		if !ok {
+		ahead, last := k.Limiter.Ahead(now)
+		if ahead == 0 {
 			return claimEvery, true
 		}
-		places, until, bytes = places+k.Limiter.Ahead(now), last-1, limit.HeldBytes
+		places, until, bytes = places+ahead, last-1, limit.HeldBytes
 	}
 	t, most := n.room()
 	if most = n.fitting(min(most, places), bytes); most <= 0 { // the node has no room, or must not claim
@@ -287,23 +287,23 @@ func (n *Node) unstick(t *term) {
 	several := n.members > 1
 	n.mu.Unlock()
 	n.giveUp(t, some)
-	for _, k := range n.kinds.AllLimited() {
-		if several {
-			n.shed(t, k)
-		}
+	if several {
+		n.shed(t, n.kinds.AllLimited()...)
 	}
 }
 
-// shed releases the tasks that the kind's limiter holds beyond its bound.
-func (n *Node) shed(t *term, k *Kind) {
+// shed releases the tasks that the kinds' limiters hold beyond their bounds.
+func (n *Node) shed(t *term, kinds ...*Kind) {
 	var some []*live
 	n.mu.Lock()
-	for n.term == t {
-		excess := k.Limiter.Excess()
-		if excess == nil {
-			break
+	for _, k := range kinds {
+		for n.term == t {
+			excess := k.Limiter.Excess()
+			if excess == nil {
+				break
+			}
+			some = append(some, excess.Runner.(*live))
 		}
-		some = append(some, excess.Runner.(*live))
 	}
 	n.mu.Unlock()
 	n.giveUp(t, some)

@@ -145,17 +145,11 @@ func (n *Node) answers(ctx context.Context, q *asked) (all []answer, err error) 
 	return all, nil
 }
 
-// readNews reads the pauses and then the other nodes' questions, oldest first, unless a look has just brought them. The
-// pauses take effect on this node before the questions are read, so that a large number of questions does not delay them.
-func (n *Node) readNews(ctx context.Context) (questions []engine.Stored, err error) {
-	asked, learned := n.own(), false
-	var all iter.Seq2[engine.Stored, error]
-	if got := n.news.Swap(nil); got != nil {
-		asked, all = got.asked, got.all
-	} else {
-		n.missLook()
-		all = n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: pausesNote})
-	}
+// readNews reads the pauses and then the other nodes' questions, oldest first, from notes that were requested at asked, by
+// the node's own clock. The pauses take effect on this node before the questions are read, so that a large number of
+// questions does not delay them.
+func (n *Node) readNews(notes iter.Seq2[engine.Stored, error], asked int64) (questions []engine.Stored, err error) {
+	learned := false
 	var latest engine.Stored
 	learn := func(pauses engine.Stored) {
 		if !learned {
@@ -163,7 +157,7 @@ func (n *Node) readNews(ctx context.Context) (questions []engine.Stored, err err
 		}
 		learned = true
 	}
-	for note, err := range all {
+	for note, err := range notes {
 		switch {
 		case err != nil:
 			return nil, err

@@ -26,22 +26,14 @@ const (
 	pausesNote = "pauses"
 )
 
-// keepSettings reads the settings and the other nodes' questions. It returns how long to wait before the next call.
+// keepSettings reads the settings and the other nodes' questions, unless a look has brought them. It returns how long to
+// wait before the next call.
 func (n *Node) keepSettings() time.Duration {
-	ctx, cancel := context.WithTimeout(n.life, n.reading.allow(settingsEvery, settingsFor))
-	asked, looked := n.own(), n.news.Load() != nil
-	questions, err := n.readNews(ctx)
-	cancel()
-	switch took := time.Duration(n.own() - asked); {
-	case err == nil && (looked || n.hasSlept(asked)):
-	case err == nil:
-		n.reading.add(took)
-	case errors.Is(err, context.DeadlineExceeded):
-		n.reading.late++
-		fallthrough
-	default:
-		n.trouble(err)
+	read := n.askNews
+	if got := n.news.Swap(nil); got != nil {
+		read = func() ([]engine.Stored, error) { return n.readNews(got.all, got.asked) }
 	}
+	questions, err := read()
 	n.releasePaused()
 	if err == nil {
 		n.answer(questions)
@@ -58,6 +50,29 @@ func (n *Node) keepSettings() time.Duration {
 		return restEvery + restLate // a look brings them sooner
 	}
 	return settingsEvery
+}
+
+// askNews reads the settings and the other nodes' questions from the engine. If a look is late, because the membership
+// goroutine waits for some other call, the node claims.
+func (n *Node) askNews() (questions []engine.Stored, err error) {
+	ctx, cancel := context.WithTimeout(n.life, n.reading.allow(settingsEvery, settingsFor))
+	defer cancel()
+	asked := n.own()
+	if asked-n.looked.Load() > int64(restEvery+restLate/2) && n.looks.CompareAndSwap(true, false) {
+		call(n.wake)
+	}
+	questions, err = n.readNews(n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: pausesNote}), asked)
+	switch took := time.Duration(n.own() - asked); {
+	case err == nil && n.hasSlept(asked):
+	case err == nil:
+		n.reading.add(took)
+	case errors.Is(err, context.DeadlineExceeded):
+		n.reading.late++
+		fallthrough
+	default:
+		n.trouble(err)
+	}
+	return questions, err
 }
 
 // readSettings reads the settings and applies them on this node.

@@ -29,15 +29,15 @@ type rest struct {
 
 // A hearing is what a node knows of the signals of its engine; see [engine.Listener].
 type hearing struct {
-	listener   engine.Listener       // nil if the engine has none, or the node is a client
-	unheard    atomic.Pointer[error] // why the node hears no signals, or a nil error if it does
-	looks      atomic.Bool           // the membership goroutine looks for tasks, and a claim waits until it finds some
-	looked     atomic.Int64          // when the node last looked, or found nothing to claim, by its own clock
-	lookFailed atomic.Int64          // when a look failed last, by its own clock; 0 if none did
-	news       atomic.Pointer[news]  // what the last look has read for the goroutine that reads the settings
-	signals    chan struct{}         // signals that there may be tasks to claim
-	alert      chan struct{}         // signals that the node has claimed tasks, or that tasks of a node were freed
-	deaf       time.Duration         // how long no further signal was heeded after the last one; owned by the goroutine that heeds them
+	listener  engine.Listener       // nil if the engine has none, or the node is a client
+	unheard   atomic.Pointer[error] // why the node hears no signals, or a nil error if it does
+	looks     atomic.Bool           // the membership goroutine looks for tasks, and a claim waits until it finds some
+	looked    atomic.Int64          // when the node last looked, or found nothing to claim, by its own clock
+	lookAgain atomic.Int64          // the node does not look before this time, because a look has failed
+	news      atomic.Pointer[news]  // what the last look has read for the goroutine that reads the settings
+	signals   chan struct{}         // signals that there may be tasks to claim
+	alert     chan struct{}         // signals that the node has claimed tasks, or that tasks of a node were freed
+	deaf      time.Duration         // how long no further signal was heeded after the last one; owned by the goroutine that heeds them
 }
 
 // A news is the notes that a node has read, and when it asked for them, by its own clock.
@@ -112,13 +112,6 @@ func (n *Node) heed() time.Duration {
 	return restMost
 }
 
-// missLook makes the node claim if a look is late, because the membership goroutine waits for some other call.
-func (n *Node) missLook() {
-	if n.own()-n.looked.Load() > int64(restEvery+restLate/2) && n.looks.CompareAndSwap(true, false) {
-		call(n.wake)
-	}
-}
-
 // isIdle reports whether the node looks, and holds no task.
 func (n *Node) isIdle() bool {
 	n.mu.Lock()
@@ -161,16 +154,13 @@ func (n *Node) claim() time.Duration {
 
 // looksQuickly reports whether a look delays no renewal. After one that has failed there is none for restMost.
 func (n *Node) looksQuickly() bool {
-	if failed := n.lookFailed.Load(); failed != 0 && n.own()-failed < int64(restMost) {
-		return false
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	slowest := n.overdue.scan
 	for _, k := range n.kinds.AllLimited() {
 		slowest = max(slowest, k.claimed.scan)
 	}
-	return slowest <= int64(lookFor)
+	return slowest <= int64(lookFor) && n.own() >= n.lookAgain.Load()
 }
 
 // looksNow reports whether a look is due.
@@ -189,7 +179,7 @@ func (n *Node) renewAndLook(ctx context.Context, t *term, report []byte) (member
 		n.news.Store(&news{l.Notes, asked})
 		call(n.reread)
 	} else {
-		n.lookFailed.Store(n.own())
+		n.lookAgain.Store(n.own() + int64(restMost))
 	}
 	if err != nil || l.Due || n.Unheard() != nil {
 		n.looks.Store(false)
