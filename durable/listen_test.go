@@ -257,6 +257,7 @@ func TestListen_signalsThatLie(t *testing.T) {
 		"never":           {hears(nil), 2 * 11},
 		"all the time":    {always(time.Millisecond, false), 2 * 2 * 11},
 		"now and then":    {always(300*time.Millisecond, false), 2 * 2 * 11},
+		"seldom":          {always(1310*time.Millisecond, false), 2 * 2 * 11}, // so the second of a rest begins at any time
 		"freed for ever":  {always(time.Millisecond, true), 2 * 210},
 		"heard and not":   {func(ctx context.Context, _ func(bool), heard func(error)) { flicker(ctx, heard) }, 2 * 105},
 		"none is offered": {func(context.Context, func(bool), func(error)) {}, 2 * 105},

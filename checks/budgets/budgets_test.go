@@ -40,7 +40,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 19260, "durable": 4260, "durable/internal/node": 6924,
+	"all": 19267, "durable": 4260, "durable/internal/node": 6931,
 	"durable.Info": 26, "durable.Stats": 26,
 }
 

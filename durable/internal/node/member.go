@@ -41,6 +41,7 @@ func (n *Node) keepMember() time.Duration {
 	if t := n.current(); t != nil && n.needsNothing() && n.own()-t.sent < int64(n.cfg.Lease) {
 		return n.cfg.Lease / 4
 	}
+	pause := min(n.cfg.Lease/4, reapEvery)
 	if t := n.tend(); t != nil {
 		n.sendUnsent()
 		n.unstick(t)
@@ -49,11 +50,12 @@ func (n *Node) keepMember() time.Duration {
 			n.reaped = now
 			n.reap()
 		}
+		pause = min(pause, n.untilLook())
 	}
 	if n.needsNothing() {
 		return n.cfg.Lease / 4
 	}
-	return min(n.cfg.Lease/4, reapEvery)
+	return pause
 }
 
 // tend joins the engine, renews the lease and checks the claims, each only when it is due. It returns the term, or nil
@@ -61,7 +63,7 @@ func (n *Node) keepMember() time.Duration {
 func (n *Node) tend() *term {
 	n.mu.Lock()
 	t, now := n.term, n.own()
-	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.Lease/4) || n.looksNow())
+	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.Lease/4) || n.untilLook() <= 0)
 	if n.alone && renew {
 		t.sent, n.unreported = now, false
 	}

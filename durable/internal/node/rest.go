@@ -163,12 +163,17 @@ func (n *Node) looksQuickly() bool {
 	return slowest <= int64(lookFor) && n.own() >= n.lookAgain.Load()
 }
 
-// looksNow reports whether a look is due.
-func (n *Node) looksNow() bool { return n.looks.Load() && n.own()-n.looked.Load() >= int64(restEvery) }
+// untilLook returns how long it is until a look is due. If the node does not look, it returns restMost.
+func (n *Node) untilLook() time.Duration {
+	if !n.looks.Load() {
+		return restMost
+	}
+	return restEvery - time.Duration(n.own()-n.looked.Load())
+}
 
 // renewAndLook renews the lease. If a look is due, it also looks for tasks and reads the settings.
 func (n *Node) renewAndLook(ctx context.Context, t *term, report []byte) (members []engine.Membership, now int64, err error) {
-	if !n.looksNow() {
+	if n.untilLook() > 0 {
 		return n.engine.Renew(ctx, t.id, report)
 	}
 	asked := n.own()
