@@ -27,6 +27,9 @@ const (
 	// readPatience is how long a reading waits for its queries to be answered.
 	readPatience = time.Second
 
+	// slowTimes is how many times as long as the last one an answer may take before the engine counts as unreadable.
+	slowTimes = 4
+
 	// questionTime is the time after which an unanswered query is cancelled. Until then it is not repeated.
 	questionTime = 10 * time.Second
 
@@ -86,10 +89,11 @@ type board struct {
 	groups  recent.Of[map[string]durable.Groups] // groups of due tasks, by kind
 	health  recent.Of[engine.Health]
 
-	looking turn                  // held during a reading, for up to readPatience; protects engine, era and away
+	looking turn                  // held during a reading, for up to readPatience; protects the next four
 	engine  engine.HealthReporter // may be nil
 	era     uint64                // number of past outages
-	away    bool                  // the engine did not answer the last reading
+	unread  time.Time             // since when the engine has not answered; zero if it did
+	whole   durable.Counts        // the last complete count
 	asking  turn                  // held while a list is read, so that lists use at most one core
 
 	mu     sync.Mutex // protects the fields below
@@ -207,11 +211,17 @@ func (b *board) look() reading {
 // answered late.
 func (b *board) read() reading {
 	r := b.ask()
-	if b.away && r.Away == "" {
+	if !b.unread.IsZero() && r.Unread == "" {
 		b.era++
 		r = b.ask()
 	}
-	b.away = r.Away != ""
+	switch {
+	case r.Unread == "":
+		b.unread = time.Time{}
+	case b.unread.IsZero():
+		b.unread = r.Time
+	}
+	r.UnreadSince = b.unread
 	return r
 }
 
@@ -232,7 +242,13 @@ func (b *board) ask() reading {
 	r := reading{era: b.era}
 	r.kinds = b.s.Kinds()
 	hasStats, hasCensus, hasNodes, hasPauses := b.stats.Last(b.era), b.census.Last(b.era), b.nodes.Last(b.era), b.pauses.Last(b.era)
-	r.stats, r.census = hasStats.Value, hasCensus.Value
+	r.stats = hasStats.Value
+	if hasCensus.Value.Whole && !hasCensus.Old {
+		b.whole = hasCensus.Value
+	} else {
+		r.Counting = true
+	}
+	r.census = b.whole
 	r.nodes, r.nodesAt = hasNodes.Value, hasNodes.At
 	r.pauses, r.pausesAt = hasPauses.Value, hasPauses.At
 	if errors.Is(hasPauses.Err, durable.ErrVersion) || errors.Is(hasPauses.Err, durable.ErrCorrupt) {
@@ -265,16 +281,17 @@ func (b *board) ask() reading {
 		case errors.Is(err, durable.ErrStopped):
 			r.Stopped = true
 		case errors.Is(err, durable.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-			r.Away = without(err, durable.ErrUnavailable)
+			r.Unread = without(err, durable.ErrUnavailable)
 		}
 	}
-	select {
-	case <-alive:
-	default:
-		r.Away = "it has not answered for " + readPatience.String() + " or longer"
+	if hasAlive := b.alive.Last(b.era); hasAlive.Pending >= max(readPatience, slowTimes*hasAlive.Took) {
+		r.Unread = "no answer"
 	}
-	r.NodesOld = r.Away != "" || hasNodes.Old || r.Time.Sub(r.nodesAt) > recent.Stale
-	if r.Away == "" && !hasHealth.Old && r.Time.Sub(hasHealth.At) <= recent.Stale {
+	if n := r.stats.Node; n != nil {
+		r.Away, r.AwayFor = n.AwayWhy, n.AwayFor
+	}
+	r.NodesOld = r.Unread != "" || hasNodes.Old || r.Time.Sub(r.nodesAt) > recent.Stale
+	if r.Unread == "" && !hasHealth.Old && r.Time.Sub(hasHealth.At) <= recent.Stale {
 		r.survival = health.Survival(hasHealth.Value.Replicated, hasHealth.Value.Standbys)
 	}
 	b.fill(&r)
@@ -301,12 +318,12 @@ func without(err, first error) string { return strings.TrimPrefix(err.Error(), f
 func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
 	r.Workers, r.OldestWait, r.SinceStart = r.stats.Workers, r.stats.OldestWait, r.stats.SinceStart
-	r.Tasks = r.stats.Pending
+	r.Started = r.stats.Started
 	r.DiskFree, r.DiskSize = r.stats.DiskFree, r.stats.DiskSize
-	if r.stats.Node != nil && !r.census.Whole { // counts from before an outage are not current
-		r.Counting, r.Parked = true, 0
-	} else if r.census.Whole {
-		r.Counted = r.census.At
+	r.Counted, r.Parked = r.census.At, 0
+	for _, k := range r.census.Kinds {
+		r.Tasks += k.Tasks
+		r.Parked += k.Parked
 	}
 	r.divideBehind()
 	of := make(map[string]*health.KindReading)
@@ -750,7 +767,7 @@ func missedName(m durable.Missed) string {
 
 // unheard returns why the node of the reading hears no signals of its engine, or an empty string if it does or is away.
 func unheard(r reading) string {
-	if n := r.stats.Node; n != nil && r.Away == "" {
+	if n := r.stats.Node; n != nil && r.Away == "" && r.Unread == "" {
 		return n.Unheard
 	}
 	return ""

@@ -508,7 +508,7 @@ func TestBoard_nodes(t *testing.T) {
 			{Name: "a", ID: 1<<53 + 1, Self: true, Lease: 5 * time.Second, Left: 4 * time.Second, NodeReport: report},
 			{Name: "b", ID: 2, Lease: 5 * time.Second, Left: 4 * time.Second},
 		}, census: func() durable.Counts {
-			return durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 1}}}
+			return durable.Counts{At: time.Now(), Whole: true, Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 1}}}
 		}}
 		b := newBoard("tasks", f, nil)
 		time.Sleep(10 * time.Second)
@@ -519,7 +519,7 @@ func TestBoard_nodes(t *testing.T) {
 		if text, err := json.Marshal(s.Nodes[0]); err != nil || !strings.Contains(string(text), `"id":"9007199254740993"`) {
 			t.Errorf("a script would round the number of the node: %s, %v", text, err)
 		}
-		if !s.Health.Well || s.Health.Text != "Working: 0 of 1,024 workers busy, 0 tasks, none parked, 2 nodes" {
+		if !s.Health.Well || s.Health.Text != "Working: 0 of 1,024 workers busy, 10 tasks, none parked, 2 nodes" {
 			t.Errorf("the health is %+v", s.Health)
 		}
 		for _, k := range s.Kinds {
@@ -1240,7 +1240,7 @@ func TestBoard_afterAnOutage_asksAgain(t *testing.T) {
 		s.until = time.Now().Add(9 * time.Second)
 		for time.Now().Before(s.until) {
 			time.Sleep(time.Second)
-			if got := b.state(-1); time.Now().Before(s.until) && (said(got.Health)[0] != health.EngineAway || got.Nodes[0].Left != nil) {
+			if got := b.state(-1); time.Now().Before(s.until) && (said(got.Health)[0] != health.Unread || got.Nodes[0].Left != nil) {
 				t.Errorf("meanwhile it is %+v, %+v", got.Health, got.Nodes)
 			}
 		}

@@ -38,7 +38,9 @@
 //
 //	stopped      the scheduler was shut down
 //	failed       the own engine has failed, for example because the disk is full
-//	away         the engine does not answer
+//	away         the engine does not do what the node needs in order to run tasks, although it may answer other calls:
+//	             see durable.NodeStats.AwayWhy. The text says whether runs go on
+//	unread       the page gets no answer from the engine, so its other data is old; the text says whether runs go on
 //	unflushed    a crash of the engine's server can lose acknowledged tasks; requires Source.WithEngine
 //	refused      a connection to an old primary, or to another cluster, was refused in the last minute; requires
 //	             Source.WithEngine
@@ -56,6 +58,7 @@
 //	             reported
 //	backlog      overdue tasks are left, and the oldest was due at least a second ago; not reported while no runs
 //	             start
+//	counting     the tasks have not been counted yet, or not since an outage. The last count stays, with its age
 //
 // Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
 // of due tasks, and the backlog of each kind whose runs are waiting because of a limit. They also report a store whose

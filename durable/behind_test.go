@@ -93,6 +93,46 @@ func TestClaim_ofWhatIsCommittedLate_delaysNothingElse(t *testing.T) {
 	}
 }
 
+// A single claim from the beginning that hangs does not delay the next ones, which find tasks that are committed late.
+func TestClaim_thatHangsOnce_delaysNoLaterOne(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		k.Share()
+		hung := &hangingOnce{took: 3 * time.Second}
+		k.Join(func(to engine.Engine) engine.Engine {
+			hung.Engine = to
+			return hung
+		}).Start()
+		k.After(10 * time.Second)
+		hung.next.Store(true)
+		k.After(4 * time.Second)
+		for i := range 20 { // at each phase of a tenth of a second between two claims
+			w, err := author.Add(durable.Task{Key: "late", Kind: "note", Delay: 1}, time.Now().Add(-time.Minute).UnixNano()-1)
+			k.Must(err)
+			_, err = k.Engine.Commit(ctx, 0, []engine.Batch{{w}})
+			k.Must(err)
+			k.After(time.Second + time.Duration(i)*5*time.Millisecond)
+			k.Ran("late")
+		}
+		if hung.next.Load() {
+			t.Error("no claim has hung")
+		}
+	}, durable.WithLease(10*time.Second))
+}
+
+// A hangingOnce is an engine on which the next claim from the beginning takes a while.
+type hangingOnce struct {
+	engine.Engine
+	next atomic.Bool
+	took time.Duration
+}
+
+func (e *hangingOnce) Claim(ctx context.Context, r engine.ClaimRequest) (engine.Claims, error) {
+	if r.After < 0 && e.next.Swap(false) {
+		time.Sleep(e.took)
+	}
+	return e.Engine.Claim(ctx, r)
+}
+
 // A claim of overdue tasks that takes too long is given up. The engine does not count as away, no other task is
 // delayed, and Shutdown does not wait for the claim.
 func TestClaim_ofWhatIsOverdue_thatTakesTooLong_isGivenUp(t *testing.T) {

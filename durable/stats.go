@@ -95,7 +95,7 @@ func (s Stats) String() string {
 			b.WriteString(", no signals: " + n.Unheard)
 		}
 		if n.Away {
-			b.WriteString(", the engine is away")
+			fmt.Fprintf(&b, ", the engine is away for %v: %s", n.AwayFor.Round(time.Millisecond), n.AwayWhy)
 		}
 	}
 	return b.String()
@@ -105,7 +105,9 @@ func (s Stats) String() string {
 type NodeStats struct {
 	Lease    time.Duration // length of the lease, which is renewed every quarter of that length; 0 after Connect
 	LeaseAge time.Duration // time since the last answered renewal was sent; 0 after Shutdown or Connect
-	Away     bool          // the last engine call failed
+	Away     bool          // the engine does not do what the node needs in order to run tasks, although it may answer other calls
+	AwayFor  time.Duration // how long the engine has not done it; 0 if the node is not away
+	AwayWhy  string        // which calls fail, and why; empty if the node is not away
 	Unheard  string        // why the node hears no signals, and looks for tasks ten times a second; empty if it hears them
 
 	Calls       Timing // answered joins, renewals, claims and confirmations: round trips to the engine
@@ -158,8 +160,11 @@ func (s *Scheduler) Stats() Stats {
 	all.Commits, all.Changes = Timing(c.Commits), c.Changes
 	if s.node.Owned() == nil {
 		all.Node = &NodeStats{
-			Lease: c.Lease, LeaseAge: c.LeaseAge, Away: c.Away, Unheard: c.Unheard, Calls: Timing(c.Calls), CallsFailed: c.CallsFailed,
+			Lease: c.Lease, LeaseAge: c.LeaseAge, Away: c.AwayWhy != nil, AwayFor: c.AwayFor, Unheard: c.Unheard, Calls: Timing(c.Calls), CallsFailed: c.CallsFailed,
 			Claimed: c.Claimed, TakenOver: c.TakenOver, StartsRefused: c.StartsRefused, EndsRefused: c.EndsRefused,
+		}
+		if c.AwayWhy != nil {
+			all.Node.AwayWhy = c.AwayWhy.Error()
 		}
 	}
 	return all

@@ -186,7 +186,7 @@ var schedulerAccounts = []account[durableReading]{
 	newGauge("timewheel_durable_lease_age_seconds",
 		"Time since the node sent the last renewal of its lease that the engine has answered.",
 		ofNode(func(n durable.NodeStats) float64 { return leased(n, n.LeaseAge) })),
-	newGauge("timewheel_durable_engine_away", "1 if the last call of the engine failed, or 0.",
+	newGauge("timewheel_durable_engine_away", "1 if the engine does not do what the node needs to run tasks, or 0.",
 		ofNode(func(n durable.NodeStats) float64 { return oneIf(n.Away) })),
 	newGauge("timewheel_durable_engine_unheard",
 		"1 if the node hears no signals of its engine, and looks for tasks ten times a second, or 0.",

@@ -122,7 +122,7 @@ var incidents = []incident{
 		on:    []backend{one, two},
 		begin: doAll(beat, func(s *scene) error { return s.server.Stop(pgtest.Immediate) }),
 		seen: view{
-			headline: "away", says: "^The engine has not answered",
+			headline: "away", says: "^The engine has not served this node",
 			metrics: []string{"min(timewheel_durable_engine_away) == 1"},
 			alerts:  []string{"TimewheelDurableEngineAway"},
 			may:     []string{"TimewheelDurableLeaseLate"},
@@ -137,7 +137,7 @@ var incidents = []incident{
 		on:    []backend{two},
 		begin: doAll(beat, losePrimary),
 		seen: view{
-			headline: "away", says: "^The engine has not answered",
+			headline: "away", says: "^The engine has not served this node",
 			metrics: []string{"min(timewheel_durable_engine_away) == 1"},
 			alerts:  []string{"TimewheelDurableEngineAway"},
 			may:     []string{"TimewheelDurableLeaseLate"},
@@ -153,7 +153,7 @@ var incidents = []incident{
 		begin: doAll(beat, holdRequests),
 		after: 2 * time.Second, // that page and node wait for an answer
 		seen: view{
-			headline: "away", says: "^The engine has not answered",
+			headline: "away", says: "^The engine has not served this node",
 			metrics: []string{"min(timewheel_durable_engine_away) == 1"},
 			alerts:  []string{"TimewheelDurableEngineAway"}, alarm: 5 * time.Second,
 			may:  []string{"TimewheelDurableLeaseLate"},

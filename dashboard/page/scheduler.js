@@ -55,6 +55,7 @@ async function poll() {
 const whereTasks = () => ({
   failed: [["Waiting", toList({ state: "waiting" })]],
   away: [["Nodes", "nodes-title"]],
+  counting: [["Kinds", "kinds-title"]],
   refused: [["Nodes", "nodes-title"]],
   lease: [["Nodes", "nodes-title"]],
   taken: [["Nodes", "nodes-title"]],

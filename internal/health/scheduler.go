@@ -16,7 +16,8 @@ import (
 // directly below NodeLate.
 const (
 	StoreFailed Kind = "failed"    // the store has failed, and no run starts
-	EngineAway  Kind = "away"      // the engine does not answer
+	EngineAway  Kind = "away"      // the engine does not do what the node needs to run tasks
+	Unread      Kind = "unread"    // the page cannot read the engine
 	Unflushed   Kind = "unflushed" // a crash of the engine's server may lose acknowledged tasks
 	Refused     Kind = "refused"   // connections to an old primary or another cluster were refused in the last minute
 	NodeLate    Kind = "lease"     // a node has not renewed its lease in time
@@ -25,6 +26,7 @@ const (
 	Parked      Kind = "parked"    // tasks are parked
 	CatchingUp  Kind = "backlog"   // overdue tasks remain
 	NodeLost    Kind = "taken"     // a node's lease has expired lately, and other nodes have taken over its tasks
+	Counting    Kind = "counting"  // the tasks have not been counted yet, or not since an outage
 )
 
 // The kinds of notes, which are not alarms.
@@ -60,13 +62,19 @@ type SchedulerReading struct {
 	Stopped bool
 	Broken  string // why the store has failed, or empty
 	Full    bool   // whether the cause is a full disk
-	Away    string // why the engine does not answer, or empty
+
+	Away    string        // why the node cannot run tasks, by its own account, or empty
+	AwayFor time.Duration // for how long
+	Started uint64        // attempts started here so far
+
+	Unread      string    // why the reader got no answer from the engine, or empty; the answers below are then old
+	UnreadSince time.Time // since when
 
 	Unflushed bool // whether a crash of the engine's server may lose acknowledged tasks
 	Refused   int  // connections to an old primary or another cluster refused so far; negative if unknown
 
-	Counting                  bool      // whether the tasks are being counted; Tasks is then old, and Parked is unknown
-	Counted                   time.Time // when the tasks were counted; zero if not all of them were counted
+	Counting                  bool      // whether the tasks are being counted, for the first time or again since an outage
+	Counted                   time.Time // when the tasks were last counted; zero if never
 	Tasks, Parked             int
 	Waiting, Running, Workers int
 	OldestWait                time.Duration // how long the oldest due task has waited for a worker
@@ -145,12 +153,12 @@ func (n NodeReading) IsLate() bool { return n.Left < n.Lease/2 }
 
 // LateNodes returns the nodes that have missed two renewals while the engine was answering.
 func LateNodes(now SchedulerReading, past []SchedulerReading) (late []NodeReading) {
-	if now.Away != "" || now.NodesOld {
+	if now.Unread != "" || now.NodesOld {
 		return nil
 	}
 	var back time.Time // since when the engine has been answering again
 	for i := len(past) - 1; i >= 0; i-- {
-		if past[i].Away != "" {
+		if past[i].Unread != "" {
 			if back = now.Time; i+1 < len(past) {
 				back = past[i+1].Time
 			}
@@ -176,7 +184,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	var all []Finding
 	for _, judge := range []func(SchedulerReading, []SchedulerReading) []Finding{
-		engineAway, unflushed, refused, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost,
+		engineAway, unread, unflushed, refused, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost, counting,
 	} {
 		all = append(all, judge(now, past)...)
 	}
@@ -185,12 +193,8 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 
 // SchedulerIsWell describes a reading without findings.
 func SchedulerIsWell(now SchedulerReading) string {
-	text := fmt.Sprintf("Working: %s of %s busy", number(now.Running), count(now.Workers, "worker"))
-	if now.Counting {
-		text += ", the tasks are being counted"
-	} else {
-		text += fmt.Sprintf(", %s, none parked", count(now.Tasks, "task"))
-	}
+	text := fmt.Sprintf("Working: %s of %s busy, %s, none parked",
+		number(now.Running), count(now.Workers, "worker"), count(now.Tasks, "task"))
 	if len(now.Nodes) > 1 {
 		text += fmt.Sprintf(", %s", count(len(now.Nodes), "node"))
 	}
@@ -305,9 +309,52 @@ func engineAway(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Away == "" {
 		return nil
 	}
-	from := since(now, past, func(r SchedulerReading) bool { return r.Away != "" })
-	return []Finding{{EngineAway, from, fmt.Sprintf("The engine has not answered%s, and nothing starts here: %s",
-		lasting(now.Time, from), cause(now.Away))}}
+	from := now.Time.Add(-now.AwayFor)
+	return []Finding{{EngineAway, from, fmt.Sprintf("The engine has not served this node%s%s: %s",
+		lasting(now.Time, from), starts(now, past, ", and nothing starts here"), cause(now.Away))}}
+}
+
+// unread reports that the answers of the page are old. It says whether the node still runs tasks.
+func unread(now SchedulerReading, past []SchedulerReading) []Finding {
+	if now.Unread == "" || now.Away != "" {
+		return nil
+	}
+	return []Finding{{Unread, now.UnreadSince, fmt.Sprintf("This page cannot read the engine%s%s: %s",
+		lasting(now.Time, now.UnreadSince), starts(now, past, ""), cause(now.Unread))}}
+}
+
+// startsFor is the time over which starts are counted.
+const startsFor = 3 * time.Second
+
+// starts says how many runs have started here lately, or none if there were none. It says nothing if that is not known.
+func starts(now SchedulerReading, past []SchedulerReading, none string) string {
+	for i := len(past) - 1; i >= 0; i-- {
+		within := now.Time.Sub(past[i].Time)
+		if within < startsFor {
+			continue
+		}
+		n := now.Started - past[i].Started
+		switch rate := int((time.Duration(n)*time.Second + within/2) / within); {
+		case n == 0:
+			return none
+		case rate == 0:
+			return "; runs go on"
+		default:
+			return fmt.Sprintf("; runs go on, %s a second", number(rate))
+		}
+	}
+	return ""
+}
+
+func counting(now SchedulerReading, past []SchedulerReading) []Finding {
+	if !now.Counting || now.Away != "" || now.Unread != "" {
+		return nil
+	}
+	text := "The tasks are being counted"
+	if !now.Counted.IsZero() {
+		text = fmt.Sprintf("The tasks are being counted again: %s %s", count(now.Tasks, "task"), ago(now.Time.Sub(now.Counted)))
+	}
+	return []Finding{{Counting, since(now, past, func(r SchedulerReading) bool { return r.Counting }), text}}
 }
 
 func unflushed(now SchedulerReading, past []SchedulerReading) []Finding {
@@ -367,12 +414,23 @@ func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {
 	for _, n := range LateNodes(now, past) {
 		from := now.Time.Add(n.Left - n.Lease)
 		text := fmt.Sprintf("Node %s has not renewed its lease for %s", n.Name, Span(n.Lease-n.Left))
-		if n.Left <= 0 {
+		switch {
+		case n.Left > 0:
+		case now.takesOver(n):
 			text += ": it has expired, and other nodes take over its tasks"
+		default:
+			text += ": it has expired, and no other node takes over its tasks"
 		}
 		all = append(all, Finding{NodeLate, from, text})
 	}
 	return few(all, "nodes are late")
+}
+
+// takesOver reports whether another node has a lease and can run the tasks of the node.
+func (r SchedulerReading) takesOver(late NodeReading) bool {
+	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
+		return n.ID != late.ID && n.Left > 0 && !n.Drained && !(n.Self && r.Away != "")
+	})
 }
 
 func isBusy(r SchedulerReading) bool {
@@ -402,7 +460,7 @@ func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
 		all = append(all, Finding{Overloaded, from, fmt.Sprintf("Overloaded for %s: %s", Span(now.Time.Sub(from)),
 			load(now.Running, now.Workers, waiting, now.OldestWait, now.SinceStart, now.Busiest))})
 	}
-	if now.Away != "" {
+	if now.Unread != "" {
 		return all // the node reports are old
 	}
 	var others []Finding
@@ -445,7 +503,7 @@ func nothingStarts(r SchedulerReading) bool {
 }
 
 func unhandled(now SchedulerReading, _ []SchedulerReading) []Finding {
-	if now.Away != "" {
+	if now.Unread != "" {
 		return nil // the readings are from before the outage
 	}
 	where := "here"
@@ -556,7 +614,7 @@ func (r SchedulerReading) kind(name string) KindReading {
 }
 
 func parked(now SchedulerReading, past []SchedulerReading) []Finding {
-	if now.Parked == 0 || now.Away != "" {
+	if now.Parked == 0 || now.Unread != "" {
 		return nil
 	}
 	most := KindReading{}
@@ -576,15 +634,18 @@ func parked(now SchedulerReading, past []SchedulerReading) []Finding {
 	default:
 		text += fmt.Sprintf(", %s of them of kind %s", number(most.Parked), most.Kind)
 	}
-	return []Finding{{Parked, since(now, past, func(r SchedulerReading) bool { return r.Parked > 0 }),
-		text + ", waiting for an operator"}}
+	text += ", waiting for an operator"
+	if now.Counting {
+		text += ", counted " + ago(now.Time.Sub(now.Counted))
+	}
+	return []Finding{{Parked, since(now, past, func(r SchedulerReading) bool { return r.Parked > 0 }), text}}
 }
 
 // nodesLost reports the nodes that were lost lately. These are the nodes that other nodes report as taken over. They
 // also include nodes that were late when last seen, in case the node that took them over is also gone. A node that left
 // by Shutdown is not reported. A node that has returned without a restart is reported only for a while.
 func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
-	if now.Away != "" || now.NodesOld {
+	if now.Unread != "" || now.NodesOld {
 		return nil
 	}
 	var lost []LostNode // the latest loss for each name
@@ -608,7 +669,7 @@ func nodesLost(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	missed := now.Time // the time of the reading after past[i]
 	for i := len(past) - 1; i >= 0 && now.Time.Sub(past[i].Time) <= Lately; i-- {
-		if past[i].Away != "" {
+		if past[i].Unread != "" {
 			continue // a node that is missing afterwards has been missing since the engine returned
 		}
 		for _, n := range past[i].Nodes {
@@ -667,7 +728,7 @@ func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
 // behind reports a part of the backlog whose oldest task has been overdue for at least TooLong.
 func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerReading) Backlog) []Finding {
 	is := func(r SchedulerReading) bool { return part(r).Tasks > 0 && r.Time.Sub(part(r).Oldest) >= TooLong }
-	if !is(now) || now.Away != "" {
+	if !is(now) || now.Unread != "" {
 		return nil
 	}
 	text := fmt.Sprintf("Catching up: %s%s left, the oldest due %s",

@@ -29,6 +29,8 @@ func TestJudgeScheduler(t *testing.T) {
 	busy := r{Waiting: 492, Running: 8, Workers: 8, OldestWait: 5 * s}
 	behind := r{Left: Backlog{12400, ago(3 * h)}, Done: noon.Add(40 * s)}
 	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
+	unrenewed := node("a", 1, s)
+	unrenewed.Self = true
 	again, before := node("b", 3, 4*s), node("b", 2, 4*s)
 	again.Started, before.Started = ago(h), ago(h)
 	stuck := r{Running: 8, Workers: 8, OldestWait: 41 * s, SinceStart: 38 * s, Busiest: KindRuns{"x", 7, 41 * s},
@@ -69,9 +71,28 @@ func TestJudgeScheduler(t *testing.T) {
 		{"it was refused a minute ago", at(0, r{Refused: 5}), []r{at(65*s, r{}), at(m, r{Refused: 5}), at(5*s, r{Refused: 5})}, nil},
 		{"before the first reading", at(0, r{Refused: 5}), []r{at(9*s, r{Refused: -1})}, nil},
 		{"it is not known", at(0, r{Refused: -1}), []r{at(9*s, r{Refused: 5})}, nil},
-		{"the engine is away", at(0, r{Away: "refused", Nodes: []NodeReading{node("a", 1, -m)}, Left: Backlog{Tasks: 1}}),
-			[]r{nodes(70*s, node("a", 1, 4*s), node("b", 2, 4*s)), at(61*s, r{Away: "refused"}), at(5*s, r{Away: "x"})},
-			[]Finding{{EngineAway, ago(61 * s), "The engine has not answered for 1 m 1 s, and nothing starts here: refused"}}},
+		{"the engine is away", at(0, r{Away: "claims: refused", AwayFor: 61 * s, Unread: "refused", Nodes: []NodeReading{node("a", 1, -m)}, Left: Backlog{Tasks: 1}}),
+			[]r{nodes(70*s, node("a", 1, 4*s), node("b", 2, 4*s)), at(61*s, r{Unread: "refused"}), at(5*s, r{Away: "x"})},
+			[]Finding{{EngineAway, ago(61 * s), "The engine has not served this node for 1 m 1 s, and nothing starts here: claims: refused"}}},
+		{"the engine is away, and starts are not known yet", at(0, r{Away: "x", AwayFor: s, Started: 5}), []r{at(2*s, r{Started: 5})},
+			[]Finding{{EngineAway, ago(s), "The engine has not served this node for 1 s: x"}}},
+		{"the engine takes no renewals", at(0, r{Away: "renewals: locked", AwayFor: 7 * s, Started: 45, Nodes: []NodeReading{unrenewed, node("b", 2, -s)}}),
+			[]r{at(4*s, r{Started: 3}), at(2*s, r{Started: 40})}, []Finding{
+				{EngineAway, ago(7 * s), "The engine has not served this node for 7 s; runs go on, 11 a second: renewals: locked"},
+				{NodeLate, ago(3 * s), "Node a has not renewed its lease for 3 s"},
+				{NodeLate, ago(5 * s), "Node b has not renewed its lease for 5 s: it has expired, and no other node takes over its tasks"},
+			}},
+		{"the page cannot read", at(0, r{Unread: "too many connections", UnreadSince: ago(16 * s), Started: 4, Parked: 1, Nodes: []NodeReading{node("a", 1, -m)}}),
+			[]r{at(20*s, r{}), at(10*s, r{Started: 3})},
+			[]Finding{{Unread, ago(16 * s), "This page cannot read the engine for 16 s; runs go on: too many connections"}}},
+		{"nor does anything start", at(0, r{Unread: "no answer", UnreadSince: noon, Started: 4}), []r{at(20*s, r{Started: 4})},
+			[]Finding{{Unread, noon, "This page cannot read the engine: no answer"}}},
+		{"the first count", at(0, r{Counting: true}), []r{at(9*s, r{}), at(5*s, r{Counting: true})},
+			[]Finding{{Counting, ago(5 * s), "The tasks are being counted"}}},
+		{"a count after an outage", at(0, r{Counting: true, Counted: ago(40 * s), Tasks: 1204, Parked: 1}), []r{at(9*s, r{Parked: 1})}, []Finding{
+			{Parked, time.Time{}, "1 task is parked, waiting for an operator, counted 40 s ago"},
+			{Counting, noon, "The tasks are being counted again: 1,204 tasks 40 s ago"},
+		}},
 		{"a late lease", nodes(0, node("a", 1, 4*s), node("b", 2, 1900*time.Millisecond), node("c", 3, -s)), nil, []Finding{
 			{NodeLate, ago(2100 * time.Millisecond), "Node b has not renewed its lease for 2 s"},
 			{NodeLate, ago(5 * s), "Node c has not renewed its lease for 5 s: it has expired, and other nodes take over its tasks"},
@@ -157,11 +178,13 @@ func TestJudgeScheduler(t *testing.T) {
 		{"it was taken over, and started again", at(0, r{Nodes: []NodeReading{restarted}, Lost: []LostNode{{"b", ago(m)}}}), nil,
 			[]Finding{{NodeLost, ago(m), "Node b was lost 1 m ago: its lease expired, and other nodes took over its tasks"}}},
 		{"late leases that are not known any more", at(0, r{Nodes: []NodeReading{node("a", 1, -s)}, NodesOld: true, Lost: []LostNode{{"b", noon}}}), nil, nil},
-		{"no lease could be renewed", nodes(0, node("a", 1, -9*s)), []r{nodes(20*s, node("a", 1, 4*s)), at(5*s, r{Away: "refused"}), nodes(s, node("a", 1, -8*s))}, nil},
-		{"it could be renewed by now", nodes(0, node("a", 1, -9*s)), []r{at(5*s, r{Away: "refused"}), nodes(2*s, node("a", 1, -7*s))},
-			[]Finding{{NodeLate, ago(13 * s), "Node a has not renewed its lease for 13 s: it has expired, and other nodes take over its tasks"}}},
-		{"the engine is away, and what was before it", at(0, r{Away: "x", Parked: 3, Orphans: []DueReading{{"mail", 12, false, ago(m)}}}), []r{at(s, r{})},
-			[]Finding{{EngineAway, noon, "The engine has not answered, and nothing starts here: x"}}},
+		{"no lease could be renewed", nodes(0, node("a", 1, -9*s)), []r{nodes(20*s, node("a", 1, 4*s)), at(5*s, r{Unread: "refused"}), nodes(s, node("a", 1, -8*s))}, nil},
+		{"it could be renewed by now", nodes(0, node("a", 1, -9*s), node("b", 2, s)), []r{at(5*s, r{Unread: "refused"}), nodes(2*s, node("a", 1, -7*s))}, []Finding{
+			{NodeLate, ago(13 * s), "Node a has not renewed its lease for 13 s: it has expired, and other nodes take over its tasks"},
+			{NodeLate, ago(3 * s), "Node b has not renewed its lease for 3 s"},
+		}},
+		{"the engine does not answer, and what was before it", at(0, r{Unread: "x", UnreadSince: noon, Parked: 3, Orphans: []DueReading{{"mail", 12, false, ago(m)}}}), []r{at(s, r{})},
+			[]Finding{{Unread, noon, "This page cannot read the engine: x"}}},
 		{"failures of tasks that are gone", at(0, r{Counted: noon, Kinds: []KindReading{recheck(0, 3, "")}}), []r{at(9*s, r{}), kinds(s, recheck(0, 3, ""))}, nil},
 		{"failures since the tasks were counted", at(0, r{Counted: ago(4 * s), Kinds: []KindReading{recheck(0, 3, "")}}), []r{at(9*s, r{}), kinds(s, recheck(0, 3, ""))},
 			[]Finding{{Failing, ago(s), "Kind recheck: 3 of 3 attempts failed in the last 5 m"}}},
@@ -184,12 +207,12 @@ func TestJudgeScheduler(t *testing.T) {
 		{"a backlog of unknown size", at(0, r{Left: Backlog{1, ago(m)}, LeftMore: true}), nil, []Finding{{CatchingUp, time.Time{},
 			"Catching up: at least 1 overdue task left, the oldest due 1 m ago"}}},
 		{"due just now", at(0, r{Left: Backlog{5, ago(s / 2)}}), nil, nil},
-		{"the worst first", at(0, r{Parked: 1, Left: Backlog{1, ago(m)}, Nodes: []NodeReading{node("a", 1, 0)}, Orphans: []DueReading{{"o", 1, false, ago(m)}},
+		{"the worst first", at(0, r{Parked: 1, Left: Backlog{1, ago(m)}, Nodes: []NodeReading{node("a", 1, 0), node("b", 2, 4*s)}, Orphans: []DueReading{{"o", 1, false, ago(m)}},
 			Kinds: []KindReading{recheck(0, 3, "")}, Waiting: 1, Running: 1, Workers: 1, OldestWait: 2 * s}), []r{at(2*s, r{})}, []Finding{
 			{NodeLate, ago(4 * s), "Node a has not renewed its lease for 4 s: it has expired, and other nodes take over its tasks"},
 			{Overloaded, ago(2 * s), "Overloaded for 2 s: 1 of 1 worker busy, 1 run waits, the oldest for 2 s"},
-			{Unhandled, ago(m), "Kind o has no handler here: 1 due task waits, the oldest for 1 m"},
-			{Failing, noon, "Kind recheck: 3 of 3 attempts failed in the last 5 m"},
+			{Unhandled, ago(m), "Kind o has no handler on any node: 1 due task waits, the oldest for 1 m"},
+			{Failing, noon, "Kind recheck: 3 of 3 attempts on this node failed in the last 5 m"},
 			{Parked, noon, "1 task is parked, waiting for an operator"},
 			{CatchingUp, noon, "Catching up: 1 overdue task left, the oldest due 1 m ago"},
 		}},
@@ -251,7 +274,6 @@ func TestNotesOfScheduler(t *testing.T) {
 func TestSchedulerIsWell(t *testing.T) {
 	for want, r := range map[string]SchedulerReading{
 		"Working: 1 of 8 workers busy, 1,204 tasks, none parked":     {Running: 1, Workers: 8, Tasks: 1204},
-		"Working: 1 of 8 workers busy, the tasks are being counted":  {Running: 1, Workers: 8, Tasks: 1204, Counting: true},
 		"Working: 3 of 8 workers busy, 1 task, none parked":          {Running: 3, Workers: 8, Tasks: 1},
 		"Working: 0 of 1 worker busy, 0 tasks, none parked, 2 nodes": {Workers: 1, Nodes: make([]NodeReading, 2)},
 	} {

@@ -40,6 +40,7 @@ type Of[T any] struct {
 	err    error         // error of the last question that ended
 	under  uint64        // era of the last question
 	asked  chan struct{} // closed when the last question has ended; nil if no question was asked
+	at     time.Time     // when it was asked
 	cancel context.CancelFunc
 }
 
@@ -49,6 +50,9 @@ type Answer[T any] struct {
 	At    time.Time // when the question was asked; zero if there is no answer
 	Old   bool      // the answer is from another era, or there is no answer
 	Err   error     // error of the last question, if that question has ended
+
+	Took    time.Duration // how long the answer took
+	Pending time.Duration // how long the last question has had no answer; 0 if it has ended
 }
 
 // Ask calls ask in the background, unless an answer is pending or the last answer can be reused. It returns a channel
@@ -70,7 +74,7 @@ func (q *Of[T]) Ask(era uint64, ask func(context.Context) (T, error)) <-chan str
 		ctx, q.cancel = context.WithTimeout(context.Background(), q.Limit)
 	}
 	done := make(chan struct{})
-	q.asked, q.under = done, era
+	q.asked, q.under, q.at = done, era, time.Now()
 	go q.run(ctx, q.cancel, era, done, ask)
 	return done
 }
@@ -118,9 +122,13 @@ func (q *Of[T]) Last(era uint64) Answer[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.last
-	a.Old = a.At.IsZero() || q.era != era
-	if q.asked != nil && q.under == era && isClosed(q.asked) {
+	a.Old, a.Took = a.At.IsZero() || q.era != era, q.took
+	switch {
+	case q.asked == nil || q.under != era:
+	case isClosed(q.asked):
 		a.Err = q.err
+	default:
+		a.Pending = max(Since(q.at), 1)
 	}
 	return a
 }

@@ -38,7 +38,7 @@ type Clock struct {
 	known   bool
 	at      int64 // the process's own time at the last response
 	parted  int64 // the process's own time when the wall clock was last found to have advanced further
-	skipped int64 // the same, or when the engine's clock was
+	skipped int64 // the same, or when a response contradicted the bounds
 }
 
 const (
@@ -111,9 +111,9 @@ func (c *Clock) Heard(asked, engine int64) (answered int64) {
 	drift := max(answered-c.at, 0) / DriftOf
 	least, most := engine-answered, engine-asked
 	kept, keptMost := c.least.Load()-drift, c.most.Load()+drift
-	ahead := int64(0)
+	agree, ahead := !c.known || least <= keptMost && most >= kept, int64(0)
 	switch {
-	case c.known && least <= keptMost && most >= kept:
+	case c.known && agree:
 		least, most = max(least, kept), min(most, keptMost)
 	case c.known && least-keptMost > int64(Slack):
 		ahead = least - keptMost
@@ -129,8 +129,11 @@ func (c *Clock) Heard(asked, engine int64) (answered int64) {
 		c.skipLocked(mono, ahead)
 	}
 	answered += ahead
+	if !agree {
+		c.skipped = answered
+	}
 	c.known, c.at = true, max(answered, c.at)
-	c.unsure.Store(asked < c.parted)
+	c.unsure.Store(asked < c.parted || asked < c.skipped && most-least > int64(Slack))
 	c.jumped.Store(min(c.jumped.Load(), c.Latest(answered))) // the bounds may have been too high
 	return answered
 }
@@ -145,6 +148,6 @@ func (c *Clock) Latest(own int64) int64 { return own + c.most.Load() }
 // time has to be computed again.
 func (c *Clock) IsOld(latest int64) bool { return latest < c.jumped.Load() }
 
-// IsUnsure reports whether the machine may have been suspended since the last response. Latest may then return a time
-// that is too late, until there is another response.
+// IsUnsure reports whether the machine may have been suspended since the last request that was answered, and Latest may
+// return a time that is more than Slack too late, until there is another response.
 func (c *Clock) IsUnsure() bool { return c.unsure.Load() }

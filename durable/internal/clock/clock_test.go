@@ -157,6 +157,25 @@ func TestClock_suspendedDuringARequest(t *testing.T) {
 	}
 }
 
+// Responses that took long and show a suspension leave the time unsure, however many there are, until a quick one.
+func TestClock_slowRequestsDuringASuspension(t *testing.T) {
+	m, c := newMachine()
+	c.Heard(c.Own(), m.engine*second)
+	asked := c.Own()
+	m.pass(2)
+	m.engine++ // a suspension of a second, while the requests are on their way
+	for range 3 {
+		c.Heard(asked, m.engine*second)
+		if now := c.Latest(c.Own()); now-m.engine*second < second || !c.IsUnsure() {
+			t.Errorf("the engine's time %d s counts as %d s, unsure %v", m.engine, now/second, c.IsUnsure())
+		}
+	}
+	c.Heard(c.Own(), m.engine*second)
+	if now := c.Latest(c.Own()); now != m.engine*second || c.IsUnsure() {
+		t.Errorf("after a quick response, the engine's time %d s counts as %d s, unsure %v", m.engine, now/second, c.IsUnsure())
+	}
+}
+
 // The request may also have left the machine after the suspension. If its answer contradicts the bounds too, by what no
 // clock has shown before, the time does not count as later than it is.
 func TestClock_suspendedBeforeARequestLeaves(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
+	"github.com/seed581295f1/timewheel/durable/internal/need"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -330,9 +331,13 @@ func (n *Node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 		n.unsure()
 		return engine.Claims{}, false
 	case err != nil:
+		n.count.needs.Asked(need.Claims, asked)
+		n.count.needs.Answered(need.Claims, n.own(), err)
 		n.failed(t, err)
 		return engine.Claims{}, false
 	}
+	n.count.needs.Asked(need.Claims, asked)
+	n.count.needs.Answered(need.Claims, n.own(), nil)
 	n.heard(asked, got.Now)
 	n.count.claimed.Add(uint64(len(got.Tasks)))
 	if len(got.Tasks) > 0 {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed581295f1/timewheel/durable/internal/need"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -57,6 +58,7 @@ type counter struct {
 	commits                                                     timing
 	lastStart                                                   atomic.Int64 // the node's age at the last start; 0 before the first start
 
+	needs                                                   need.Record
 	calls                                                   timing
 	callsFailed, claimed, taken, startsRefused, endsRefused atomic.Uint64
 	renewed, confirm                                        atomic.Int64 // when the last answered renewal was sent; how long the last confirmation took
@@ -103,7 +105,8 @@ type Stats struct {
 	Changes          uint64
 
 	Lease, LeaseAge                                             time.Duration
-	Away                                                        bool
+	AwayFor                                                     time.Duration
+	AwayWhy                                                     error
 	Unheard                                                     string
 	Calls                                                       Timing
 	CallsFailed, Claimed, TakenOver, StartsRefused, EndsRefused uint64
@@ -111,16 +114,14 @@ type Stats struct {
 
 // Stats returns the node's counters.
 func (n *Node) Stats() Stats {
-	n.mu.Lock()
-	away := n.away
-	n.mu.Unlock()
+	awayFor, why := n.Away()
 	c := &n.count
 	lease, age := n.cfg.Lease, time.Duration(n.own()-c.renewed.Load())
 	if n.client {
 		lease, age = 0, 0
 	}
 	if n.life.Err() != nil { // the node has left
-		age, away = 0, false
+		age = 0
 	}
 	unheard := ""
 	if err := n.Unheard(); err != nil && !n.client && n.life.Err() == nil {
@@ -134,7 +135,7 @@ func (n *Node) Stats() Stats {
 		Added: c.added.Load(), Removed: c.removed.Load(),
 		Unhandled: int(c.unhandled.Load()), Started: c.started.Load(), Retried: c.retried.Load(),
 		Commits: c.commits.read(), Changes: c.changes.Load(),
-		Lease: lease, LeaseAge: age, Away: away, Unheard: unheard,
+		Lease: lease, LeaseAge: age, AwayFor: awayFor, AwayWhy: why, Unheard: unheard,
 		Calls: c.calls.read(), CallsFailed: c.callsFailed.Load(), Claimed: c.claimed.Load(), TakenOver: c.taken.Load(),
 		StartsRefused: c.startsRefused.Load(), EndsRefused: c.endsRefused.Load(),
 	}

@@ -16,7 +16,8 @@ import (
 type cursor struct {
 	at    int64 // due time reached; None requests a claim from the beginning at once
 	since int64 // when a claim last started from the beginning, by the node's own clock
-	scan  int64 // how long the last claim from the beginning took
+	took  int64 // how long the last claim from the beginning took
+	scan  int64 // how long such a claim takes: the shorter of the last two times, since a single answer may have hung
 	quiet int64 // until this time, only claims from the beginning are made, because the last claim found everything
 }
 
@@ -55,7 +56,8 @@ func (n *Node) to(c *cursor, after int64, got []engine.Stored, ok bool, most int
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if after == beginning {
-		c.scan = n.own() - c.since
+		took := n.own() - c.since
+		c.scan, c.took = min(took, c.took), took
 	}
 	if c.at != after || !ok && after != beginning {
 		return // a claim from the beginning was requested, or this claim must be repeated

@@ -48,18 +48,3 @@ func (n *Node) tookLocked(took time.Duration) {
 		n.report.note(func(n *notices) { n.slow = e.mean })
 	}
 }
-
-// outageAfter is how long the engine must not have answered after a failed call, in addition to the time that an answer
-// takes, before that counts as an outage. One call may fail while others are answered.
-const outageAfter = 500 * time.Millisecond
-
-// silent records an outage, unless the engine has answered since a call failed and the settings are known.
-func (n *Node) silent(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.silence = nil
-	if (n.away || !n.isSettledLocked()) && n.life.Err() == nil {
-		n.outage = true
-		n.report.note(func(n *notices) { n.away = err })
-	}
-}

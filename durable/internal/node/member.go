@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/need"
 )
 
 // A term is one membership of the node. It lasts from a Join until the member is gone. It does not end when the lease
@@ -63,7 +64,7 @@ func (n *Node) keepMember() time.Duration {
 func (n *Node) tend() *term {
 	n.mu.Lock()
 	t, now := n.term, n.own()
-	renew := t != nil && (n.away || n.unreported || now-t.sent >= int64(n.cfg.Lease/4) || n.untilLook() <= 0)
+	renew := t != nil && (n.failing || n.unreported || now-t.sent >= int64(n.cfg.Lease/4) || n.untilLook() <= 0)
 	if n.alone && renew {
 		t.sent, n.unreported = now, false
 	}
@@ -127,8 +128,9 @@ func (n *Node) join(ctx context.Context) error {
 	if n.alone {
 		lease = endless
 	}
+	n.count.needs.Asked(need.Renewals, sent)
 	id, now, err := n.engine.Join(ctx, n.cfg.Name, lease)
-	if err != nil {
+	if n.count.needs.Answered(need.Renewals, n.own(), err); err != nil {
 		return err
 	}
 	n.heard(sent, now)
@@ -172,8 +174,9 @@ func (n *Node) renew(t *term) bool {
 		report.Kinds, limited = nil, nil // the other nodes use its part of the limits
 	}
 	sent := n.own()
+	n.count.needs.Asked(need.Renewals, sent)
 	members, now, err := n.renewAndLook(ctx, t, report.encode(count))
-	if err != nil {
+	if n.count.needs.Answered(need.Renewals, n.own(), err); err != nil {
 		n.failed(t, err)
 		return false
 	}
@@ -236,10 +239,10 @@ func (n *Node) extendLocked(sent int64) {
 	}
 }
 
-// backLocked records that the engine has answered.
+// backLocked records that the engine has answered. An outage is over when all needs of the node are met.
 func (n *Node) backLocked() {
-	n.away = false
-	if n.outage && n.isSettledLocked() {
+	n.failing = false
+	if _, why := n.awayLocked(); n.outage && why == nil && n.isSettledLocked() {
 		n.outage = false
 		n.outages.Add(1)
 		n.report.note(func(n *notices) { n.back = true })
@@ -266,8 +269,9 @@ func (n *Node) hearTime() bool {
 // askTime asks the engine for its time.
 func (n *Node) askTime(ctx context.Context) error {
 	asked := n.own()
+	n.count.needs.Asked(need.Time, asked)
 	_, now, err := n.engine.Renew(ctx, 0, nil)
-	if err != nil {
+	if n.count.needs.Answered(need.Time, n.own(), err); err != nil {
 		return err
 	}
 	n.heard(asked, now)
@@ -338,9 +342,9 @@ func (n *Node) trouble(err error) {
 	n.unsure()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.away = true
+	n.failing = true
 	if n.silence == nil && !n.outage && n.life.Err() == nil {
-		n.silence = time.AfterFunc(outageAfter+n.renewing.allow(0, n.cfg.Lease), func() { n.silent(err) })
+		n.silence = time.AfterFunc(n.outageLocked(), n.silent)
 	}
 }
 

@@ -113,7 +113,7 @@ type membership struct {
 	members    int    // number of members with a lease, as of the last renewal
 	fair       int    // how many tasks a node holds on average, as of the last renewal; see keepsLocked
 	renewals   uint64 // number of renewals sent
-	away       bool   // the last engine call failed
+	failing    bool   // the last engine call failed
 	outage     bool   // no run starts since a call failed, and the log says so
 	silence    *time.Timer
 	renewing   estimate // how long renewals take

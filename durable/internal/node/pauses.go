@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/clock"
+	"github.com/seed581295f1/timewheel/durable/internal/need"
 )
 
 const (
@@ -61,7 +62,9 @@ func (n *Node) askNews() (questions []engine.Stored, err error) {
 	if asked-n.looked.Load() > int64(restEvery+restLate/2) && n.looks.CompareAndSwap(true, false) {
 		call(n.wake)
 	}
+	n.count.needs.Asked(need.Settings, asked)
 	questions, err = n.readNews(n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: pausesNote}), asked)
+	n.count.needs.Answered(need.Settings, n.own(), err)
 	switch took := time.Duration(n.own() - asked); {
 	case err == nil && n.hasSlept(asked):
 	case err == nil:

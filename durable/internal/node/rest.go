@@ -236,7 +236,7 @@ func (n *Node) wakeAfterJump() {
 func (n *Node) needsNothing() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.alone && !n.away && !n.doubt && n.unsent == nil && n.own() >= n.recheck && !n.leavesLocked()
+	return n.alone && !n.failing && !n.doubt && n.unsent == nil && n.own() >= n.recheck && !n.leavesLocked()
 }
 
 // attend makes the membership goroutine look at a change, if it rests; see needsNothing.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/need"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -58,8 +59,9 @@ func (n *Node) confirm(group []*start) {
 	defer cancel()
 	within := n.within()
 	asked := n.own()
+	n.count.needs.Asked(need.Confirmations, asked)
 	held, now, err := n.engine.Confirm(ctx, t.id, claims, within)
-	if err != nil {
+	if n.count.needs.Answered(need.Confirmations, n.own(), err); err != nil {
 		n.failed(t, err)
 	} else {
 		n.heard(asked, now)

@@ -215,7 +215,7 @@ func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 	}
 	began := n.own()
 	asked := began
-	results, err := n.engine.Commit(ctx, by, batches)
+	results, err := n.submit(ctx, by, batches)
 	for errors.Is(err, engine.ErrNotDone) && !errors.Is(err, engine.ErrTooLarge) && n.own()-began < int64(notDoneFor) {
 		if clock.PauseFor(ctx, notDoneEvery) != nil {
 			break
@@ -224,7 +224,7 @@ func (n *Node) deliver(ctx context.Context, sent []*change, batches []engine.Bat
 			return
 		}
 		asked = n.own()
-		results, err = n.engine.Commit(ctx, by, batches)
+		results, err = n.submit(ctx, by, batches)
 	}
 	tooLarge := errors.Is(err, engine.ErrTooLarge)
 	if tooLarge && (len(sent) > 1 || sent[0].under != nil) { // at least one of the changes is too large
