@@ -18,6 +18,7 @@ type AuditEntry struct {
 	Key    string         // the key of the task; empty for an action on many tasks or on kinds
 	Query  *durable.Query // the query of an action on many tasks; nil for other actions
 	Kind   string         // the kind that was paused or resumed
+	Node   string         // the name of the node that was drained or undrained
 	Tasks  int            // the number of tasks changed
 	Err    error          // why the action was refused or failed; nil if it succeeded
 }

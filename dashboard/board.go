@@ -69,6 +69,8 @@ type scheduler interface {
 	PauseAll(ctx context.Context) error
 	ResumeAll(ctx context.Context) error
 	Paused(ctx context.Context) (durable.Pauses, error)
+	Drain(ctx context.Context, node string) error
+	Undrain(ctx context.Context, node string) error
 }
 
 // A board holds the readings of one scheduler for all its pages. It stores a reading every five seconds and keeps it
@@ -230,19 +232,17 @@ func (b *board) ask() reading {
 		_, there, err := b.s.Get(ctx, noKey)
 		return there, err
 	})
-	stats := b.stats.Ask(b.era, func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil })
 	census := b.census.Ask(b.era, b.s.Counts)
 	nodes := b.nodes.Ask(b.era, b.s.Nodes)
 	pauses := b.pauses.Ask(b.era, b.s.Paused)
-	first := []<-chan struct{}{alive, stats, census, nodes, pauses}
+	first := []<-chan struct{}{alive, census, nodes, pauses}
 	if b.engine != nil {
 		first = append(first, b.health.Ask(b.era, b.engine.Health))
 	}
 	waitAll(first...)
 	r := reading{era: b.era}
 	r.kinds = b.s.Kinds()
-	hasStats, hasCensus, hasNodes, hasPauses := b.stats.Last(b.era), b.census.Last(b.era), b.nodes.Last(b.era), b.pauses.Last(b.era)
-	r.stats = hasStats.Value
+	hasCensus, hasNodes, hasPauses := b.census.Last(b.era), b.nodes.Last(b.era), b.pauses.Last(b.era)
 	if hasCensus.Value.Whole && !hasCensus.Old {
 		b.whole = hasCensus.Value
 	} else {
@@ -262,6 +262,10 @@ func (b *board) ask() reading {
 		return found, err
 	})
 	waitAll(b.catchUp.Ask(b.era, b.s.CatchUp), idle)
+	// The node's own state comes last: it asks the engine for less than the others, and these may have waited for long.
+	waitAll(b.stats.Ask(b.era, func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil }))
+	hasStats := b.stats.Last(b.era)
+	r.stats = hasStats.Value
 	hasBehind, hasIdle := b.catchUp.Last(b.era), b.idle.Last(b.era)
 	r.behind = hasBehind.Value
 	r.Orphans, r.Paused = hasIdle.Value.orphans, hasIdle.Value.paused
@@ -400,7 +404,7 @@ func (r *reading) divideBehind() {
 func unhandledKinds(r reading) (kinds []string) {
 	handled := make(map[string]bool)
 	for _, k := range r.kinds {
-		handled[k.Kind] = true
+		handled[k.Kind] = !slices.ContainsFunc(r.nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
 	}
 	for _, n := range r.nodes {
 		if n.More {

@@ -354,25 +354,31 @@ func TestScheduler_drainedNode_isNoted(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
 		serveKinds(t, s)
-		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		var audit []AuditEntry
+		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
+			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
+		node := url.Values{"node": {"web-1"}}
 		time.Sleep(5 * time.Second)
 		if got := stateOf(t, h); len(got.Health.Notes) != 0 || got.Nodes[0].Drained {
 			t.Errorf("at first the health is %+v, of %+v", got.Health, got.Nodes)
 		}
-		if err := s.Drain(t.Context(), "web-1"); err != nil {
-			t.Fatal(err)
-		}
+		answer[errorJSON](t, ask(h, "POST", "/api/drain-node", url.Values{"kind": {"web-1"}}), 400)
+		answer[struct{}](t, ask(h, "POST", "/api/drain-node", node), 200)
 		for range 5 {
 			time.Sleep(time.Second)
 			stateOf(t, h)
 		}
 		got := stateOf(t, h)
-		if !got.Health.Well || len(got.Health.Notes) != 1 || got.Health.Notes[0].Kind != health.Drained ||
+		if k := said(got.Health); len(k) != 1 || k[0] != health.Drained || got.Health.Text != "The only node is drained, and nothing starts" {
+			t.Errorf("when the only node is drained, the health is %+v", got.Health)
+		}
+		if len(got.Health.Notes) != 1 || got.Health.Notes[0].Kind != health.Drained ||
 			got.Health.Notes[0].Since == nil || got.Health.Notes[0].Text != "Node web-1 is drained and can be stopped" || !got.Nodes[0].Drained {
 			t.Errorf("drained, the health is %+v, of %+v", got.Health, got.Nodes)
 		}
-		if err := s.Undrain(t.Context(), "web-1"); err != nil {
-			t.Fatal(err)
+		answer[struct{}](t, ask(h, "POST", "/api/undrain-node", node), 200)
+		if len(audit) != 2 || audit[0].Action != "drain-node" || audit[1].Action != "undrain-node" || audit[1].Node != "web-1" {
+			t.Errorf("the audit is %+v", audit)
 		}
 		time.Sleep(5 * time.Second)
 		if got := stateOf(t, h); len(got.Health.Notes) != 0 || got.Nodes[0].Drained {

@@ -18,7 +18,7 @@ import (
 
 // AllowControl permits control requests for which check returns nil. Such a request can remove, reschedule, pause or
 // resume a task by key, or run it now. For a durable scheduler, it can also change all tasks that match a search,
-// cancel runs by key or by search, and pause or resume kinds. If check returns an error, the request is refused with
+// cancel runs by key or by search, pause or resume kinds, and drain or undrain nodes. If check returns an error, the request is refused with
 // the text of that error. Cross-origin requests from browsers are refused before check is called; see
 // [http.CrossOriginProtection].
 //
@@ -158,26 +158,38 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	reply(w, done, entry.Err)
 }
 
-// pauseKind returns a handler that pauses or resumes the kind in the form, or all kinds.
-func (h *handler) pauseKind(action string) func(w http.ResponseWriter, r *http.Request, b *board) {
+// operate returns a handler that pauses or resumes the kind in the form, or all kinds, or that drains or undrains the node
+// in the form.
+func (h *handler) operate(action string) func(w http.ResponseWriter, r *http.Request, b *board) {
 	verb, what, _ := strings.Cut(action, "-")
 	return func(w http.ResponseWriter, r *http.Request, b *board) {
 		entry := AuditEntry{Action: action, Source: b.title()}
-		if what == "kind" {
-			entry.Kind = r.PostForm.Get("kind")
+		name := r.PostForm.Get(what)
+		switch what {
+		case "kind":
+			entry.Kind = name
+		case "node":
+			entry.Node = name
 		}
 		if entry.Err = h.mayControl(r); entry.Err != nil {
 			h.note(r, entry)
 			fail(w, http.StatusForbidden, entry.Err.Error())
 			return
 		}
-		if what == "kind" && entry.Kind == "" {
-			fail(w, http.StatusBadRequest, "the kind is missing")
+		if what != "all" && name == "" {
+			fail(w, http.StatusBadRequest, "the "+what+" is missing")
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), listTime)
 		defer cancel()
-		entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume")
+		switch verb {
+		case "drain":
+			entry.Err = b.s.Drain(ctx, name)
+		case "undrain":
+			entry.Err = b.s.Undrain(ctx, name)
+		default:
+			entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume")
+		}
 		h.note(r, entry)
 		reply(w, struct{}{}, entry.Err)
 	}

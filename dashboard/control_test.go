@@ -49,6 +49,7 @@ func TestScheduler_refusals(t *testing.T) {
 			"/api/pause-all": {"scheduler": {"tasks"}}, "/api/resume-all": {"scheduler": {"tasks"}},
 			"/api/pause-kind":  {"scheduler": {"tasks"}, "kind": {"ok"}},
 			"/api/resume-kind": {"scheduler": {"tasks"}, "kind": {"bad"}},
+			"/api/drain-node":  {"scheduler": {"tasks"}, "node": {"web-1"}}, "/api/undrain-node": {"scheduler": {"tasks"}, "node": {"web-1"}},
 		}
 		if err := s.PauseKind(t.Context(), "bad"); err != nil {
 			t.Fatal(err)
@@ -72,7 +73,7 @@ func TestScheduler_refusals(t *testing.T) {
 		if p, err := s.Paused(t.Context()); err != nil || p.All || len(p.Kinds) != 1 || p.Kinds[0] != "bad" {
 			t.Errorf("paused are %+v, %v", p, err)
 		}
-		if len(audit) != 22 {
+		if len(audit) != 26 {
 			t.Errorf("the audit has %d entries: %+v", len(audit), audit)
 		}
 		for _, e := range audit {

@@ -254,8 +254,8 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.control("resume")), http.MethodPost
 	case "api/cancel":
 		return of(h, h.cancel), http.MethodPost
-	case "api/pause-kind", "api/resume-kind", "api/pause-all", "api/resume-all":
-		return of(h, h.pauseKind(strings.TrimPrefix(name, "api/"))), http.MethodPost
+	case "api/pause-kind", "api/resume-kind", "api/pause-all", "api/resume-all", "api/drain-node", "api/undrain-node":
+		return of(h, h.operate(strings.TrimPrefix(name, "api/"))), http.MethodPost
 	}
 	return nil, ""
 }

@@ -40,6 +40,7 @@
 //	failed       the own engine has failed, for example because the disk is full
 //	away         the engine does not do what the node needs in order to run tasks, although it may answer other calls:
 //	             see durable.NodeStats.AwayWhy. The text says whether runs go on
+//	drained      every node is drained, so nothing starts
 //	unread       the page gets no answer from the engine, so its other data is old; the text says whether runs go on
 //	unflushed    a crash of the engine's server can lose acknowledged tasks; requires Source.WithEngine
 //	refused      a connection to an old primary, or to another cluster, was refused in the last minute; requires
@@ -173,6 +174,8 @@
 //	                              form with scheduler and kind: PauseKind or ResumeKind
 //	POST api/pause-all, resume-all
 //	                              form with scheduler: PauseAll or ResumeAll
+//	POST api/drain-node, undrain-node
+//	                              form with scheduler and node: Drain or Undrain
 //	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause, resume or
 //	                              cancel, for all tasks that match the query. {"tasks": the number of tasks to
 //	                              which the action was applied, "more": whether time ran out, "next"}; a request

@@ -76,7 +76,7 @@ func TestDrain(t *testing.T) {
 				t.Errorf("a run on the drained node, or late by %v: %v", c.Late, c)
 			}
 		}
-		if got := fmt.Sprint(drainedNodes(k)); got != fmt.Sprintf("[%s [long note] 1]", a.Name) {
+		if got := fmt.Sprint(drainedNodes(k)); got != fmt.Sprintf("[%s [] 1]", a.Name) {
 			t.Errorf("while its run is in progress the drained nodes are %s", got)
 		}
 		if n := a.Stats().Node.Claimed - claimed; n > 0 {

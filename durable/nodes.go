@@ -19,6 +19,9 @@ func infosOf(nodes []node.Info) []NodeInfo {
 			Held: r.Held, Version: r.Version, Kinds: r.Kinds, More: r.More, Waiting: r.Waiting, Running: r.Running, Workers: r.Workers,
 			Drained: r.Drained, Started: r.Started, OldestWait: r.OldestWait, SinceStart: r.SinceStart, Busiest: KindRuns(r.Busiest),
 		}}
+		if r.Drained {
+			all[i].Kinds = nil
+		}
 		for _, t := range r.TakenOver {
 			all[i].TakenOver = append(all[i].TakenOver, Takeover(t))
 		}

@@ -196,12 +196,12 @@ type NodeInfo struct {
 type NodeReport struct {
 	Held    int       `json:"held"`           // tasks that the node holds
 	Version string    `json:"version"`        // version of this package, from the build information
-	Kinds   []string  `json:"kinds"`          // kinds with a handler on the node
+	Kinds   []string  `json:"kinds"`          // kinds with a handler on the node; none if it is drained
 	More    bool      `json:"more,omitempty"` // some kinds are missing because they do not fit or are not valid UTF-8
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
-	Drained bool      `json:"drained,omitempty"` // the node starts no further run; then Kinds is empty once no run is in progress
+	Drained bool      `json:"drained,omitempty"` // the node starts no further run
 	Started time.Time `json:"started"`           // when the node's scheduler was created
 
 	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight

@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -195,7 +196,7 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 	}
 	handled := make(map[string]bool)
 	for _, k := range here {
-		handled[k.Kind] = true
+		handled[k.Kind] = !slices.ContainsFunc(nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
 	}
 	for _, n := range nodes {
 		if n.Workers == 0 {

@@ -84,15 +84,15 @@ func (c *schedulerCollector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 func (c *schedulerCollector) Collect(metrics chan<- prometheus.Metric) {
-	r := durableReading{Stats: c.of.Stats(), failed: c.of.Err() != nil}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	c.collectKinds(ctx, metrics)
+	r := durableReading{Stats: c.of.Stats(), failed: c.of.Err() != nil} // afterwards, because an engine that hangs delays the others
 	c.accounts.collect(r, metrics)
 	metrics <- histogram(commitDuration, r.Commits)
 	if r.Node != nil {
 		metrics <- histogram(callDuration, r.Node.Calls)
 	}
-	c.collectKinds(ctx, metrics)
 }
 
 var (

@@ -79,8 +79,9 @@ type service struct {
 
 // counts are the counts of a process's runs.
 type counts struct {
-	Runs map[string]int // by kind
-	Late float64        // the maximal lateness of a quick run in seconds
+	Runs  map[string]int // by kind
+	Late  float64        // the maximal lateness of a quick run in seconds
+	Began int            // all of them, also from before a reset
 }
 
 // serve is the process. It prints the address of its page, and ends at the end of its input.
@@ -206,6 +207,7 @@ var errGateway = errors.New("dial 10.0.0.7:443: connection refused")
 func (s *service) work(ctx context.Context, kind string, late time.Duration) error {
 	s.mu.Lock()
 	s.counts.Runs[kind]++
+	s.counts.Began++
 	if kind == quick {
 		s.counts.Late = max(s.counts.Late, late.Seconds())
 	}
@@ -243,7 +245,7 @@ func (s *service) do(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 	case "reset":
 		s.mu.Lock()
-		s.counts = counts{Runs: make(map[string]int)}
+		s.counts = counts{Runs: make(map[string]int), Began: s.counts.Began}
 		s.mu.Unlock()
 	case "add":
 		err = s.add(r)

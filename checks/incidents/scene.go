@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -63,6 +64,7 @@ type scene struct {
 	past   *scraper
 	prom   *promServer // nil if the alerts need not fire
 	undo   []func()    // ends effects of the incident, even after a failure
+	steady atomic.Bool // tasks fall due all the time on each process
 
 	unmount func() error // called after the end of the processes; nil if nothing was mounted
 

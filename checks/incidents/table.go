@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -163,6 +164,10 @@ var incidents = []incident{
 		never: "failing|parked|unhandled", // the first node that is back may take over the other's tasks
 		end:   undo,
 	},
+	unserved("leases cannot be renewed", lock("member", "ACCESS EXCLUSIVE")),
+	unserved("tasks cannot be changed", lock("task", "SHARE")),
+	unserved("the synchronous standby is gone", awaitNobody,
+		"TimewheelDurableEndsRefused"), // a commit that is given up may have taken effect
 	{
 		name: "a node dies after a hang",
 		on:   []backend{two},
@@ -181,6 +186,37 @@ var incidents = []incident{
 		},
 		end:   doAll(mend, order("unpark", ""), join(kinds)),
 		stays: "taken",
+	},
+	{
+		name:  "a kind without a handler, far away",
+		on:    []backend{one},
+		seeds: []string{"kind=sms&n=12"},
+		begin: slowRequests,
+		after: 15 * time.Second, // a search takes a few calls, which take 300 ms each
+		seen: view{
+			headline: "unhandled", says: "sms has no handler.*12 due tasks wait",
+			metrics: []string{`max(timewheel_durable_kind_unhandled_seconds{kind="sms"}) > 0`},
+			alerts:  []string{"TimewheelDurableKindUnhandled"}, alarm: time.Minute,
+			may: []string{"TimewheelDurableLeaseLate"},
+		},
+		holds: 15 * time.Second,
+		never: lost + "|away|unread",
+		end:   doAll(undo, handleSMS),
+	},
+	{
+		name:  "all nodes are drained",
+		on:    []backend{one, two},
+		begin: doAll(beat, drain("drain")),
+		after: 2 * time.Second, // until the nodes have read it
+		seen: view{
+			headline: "drained", says: "(All 2 nodes are|The only node is) drained, and nothing starts",
+			metrics: []string{`max(timewheel_durable_kind_unhandled_seconds{kind="quick"}) > 0`},
+			alerts:  []string{"TimewheelDurableKindUnhandled"}, alarm: time.Minute,
+			asks: []question{{args: []string{"stats"}, prints: "Kind quick has no handler on any node"}},
+		},
+		holds: 8 * time.Second,
+		never: lost + "|away|unhandled|failing|parked",
+		end:   drain("undrain"),
 	},
 	{
 		name:  "the database is slow",
@@ -383,6 +419,27 @@ func allStuck(tasks, workers int, nodes string, on ...backend) incident {
 	}
 }
 
+// unserved returns an incident in which the database answers queries, and the nodes cannot run tasks.
+func unserved(name string, begin func(*scene) error, keeps ...string) incident {
+	return incident{
+		name:  name,
+		on:    []backend{one, two},
+		begin: doAll(beat, begin),
+		after: time.Second, // until a need counts as unmet
+		seen: view{
+			headline: "away", says: "^The engine has not served this node.*(renewals|claims|confirmations|commits)",
+			metrics: []string{"min(timewheel_durable_engine_away) == 1"},
+			alerts:  []string{"TimewheelDurableEngineAway"}, alarm: 5 * time.Second,
+			may: slices.Concat([]string{"TimewheelDurableLeaseLate"}, busyAlerts, keeps),
+		},
+		holds: 12 * time.Second,
+		never: "failing|parked|unhandled",
+		end:   undo,
+		stays: "taken", // the first node that is back may take over the other's tasks
+		keeps: keeps,
+	}
+}
+
 // oneHangs returns the incident in which a number of overdue tasks of one kind hang, next to tasks of a quick kind.
 func oneHangs(tasks, workers int, nodes string, on ...backend) incident {
 	return incident{
@@ -431,6 +488,7 @@ func beat(s *scene) error {
 	if err := s.orderAll("add", "kind=quick&n=10&in=1s&each=1s"); err != nil {
 		return err
 	}
+	s.steady.Store(true)
 	return s.orderAll("reset", "")
 }
 
@@ -497,6 +555,18 @@ func handleSMS(s *scene) error {
 		}
 	}
 	return join(append([]string{sms}, kinds...))(s)
+}
+
+// drain returns a step that drains or undrains all nodes.
+func drain(command string) func(*scene) error {
+	return func(s *scene) error {
+		for _, p := range s.all() {
+			if out, status := s.ask(context.Background(), command, p.Name); status != 0 {
+				return fmt.Errorf("timewheel %s %s: %s", command, p.Name, out)
+			}
+		}
+		return nil
+	}
 }
 
 // restart replaces the process by another.
@@ -592,6 +662,41 @@ func forget(s *scene) error {
 	s.later(func() { _ = conn.Close(context.Background()) })
 	_, err = conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM "+s.schema+".task")
 	return err
+}
+
+// lock returns a step that locks a table of the schema in the given mode, as a migration by hand does.
+func lock(table, mode string) func(*scene) error {
+	return func(s *scene) error {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, s.server.URL())
+		if err != nil {
+			return err
+		}
+		s.later(func() { _ = conn.Close(context.Background()) })
+		_, err = conn.Exec(ctx, fmt.Sprintf("BEGIN; LOCK TABLE %s.%s IN %s MODE", s.schema, table, mode))
+		return err
+	}
+}
+
+// awaitNobody makes each commit wait for a standby that does not exist.
+func awaitNobody(s *scene) error {
+	set := func(sql string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, s.server.URL())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close(ctx) }()
+		if _, err := conn.Exec(ctx, "ALTER SYSTEM "+sql); err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
+		return err
+	}
+	s.later(func() { _ = set("RESET synchronous_standby_names") })
+	return set("SET synchronous_standby_names = 'gone'")
 }
 
 // soon waits until the expression has a result, for goneWithin at most.

@@ -221,13 +221,17 @@ func (w *world) replay(ctx context.Context, i incident, on backend) (r result) {
 	done, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { s.scrapeAll(done) })
-	said := ""
+	said, contrary := "", []string(nil)
+	watching.Go(func() { contrary = s.watchTruth(done) })
 	watching.Go(func() { said = s.falseFinding(done, i.never) })
 	err = s.play(ctx, i, &r)
 	stop()
 	watching.Wait()
 	if said != "" {
 		r.fail("false: %s", said)
+	}
+	for _, text := range contrary {
+		r.fail("contradiction: %s", text)
 	}
 	if errors.Is(err, errCannot) {
 		r.skipped = err.Error()

@@ -289,9 +289,12 @@ function showNodes(state) {
       lease.append(make("span"), bar);
       li.append(make("h3"), lease, make("p"), make("p"), make("p"));
       li.firstChild.append(make("span"), " ", make("small"));
+      drainButton(li, () => page.tasks.nodes[i]);
       list.append(li);
     }
-    const [h, lease, work, kinds, version] = li.children;
+    const [h, lease, work, kinds, version, button] = li.children;
+    button.hidden = !page.control || n.lease === 0 || n.name === "";
+    label(button, n.drained ? "Undrain" : "Drain");
     inscribe(h.firstChild, n.name || "this process");
     write(h.lastChild, n.self && n.name ? "this one" : "");
     lease.hidden = n.lease === 0;
@@ -305,6 +308,27 @@ function showNodes(state) {
     write(version, [n.version, n.started ? "since " + stamp(new Date(n.started)) : ""].filter(Boolean).join(", "));
     version.hidden = version.textContent === "";
   });
+}
+
+function drainButton(li, node) {
+  const button = make("button");
+  button.type = "button";
+  twice(button, () => node().drained ? "" : "Drain?", () => drainNode(node().drained, node().name));
+  li.append(button);
+}
+
+// drainNode keeps a node from starting further runs, or lets it start them again.
+async function drainNode(undrain, node) {
+  const message = $("nodes-message"), { scheduler } = page;
+  try {
+    await ask(`api/${undrain ? "undrain" : "drain"}-node`, { method: "POST", body: new URLSearchParams({ scheduler, node }) });
+  } catch (e) {
+    if (scheduler === page.scheduler) sayError(e, message);
+    return;
+  }
+  if (scheduler !== page.scheduler) return;
+  say(`${undrain ? "Undrained" : "Drained"} node ${node}.`, false, message);
+  poll();
 }
 
 // ---- why tasks fail

@@ -32,7 +32,7 @@ const (
 // The kinds of notes, which are not alarms.
 const (
 	Paused  Kind = "paused"  // tasks are paused, as requested
-	Drained Kind = "drained" // a node starts no further run, because an operator has drained it
+	Drained Kind = "drained" // a node starts no further run, because an operator has drained it; a finding if no other node is left
 	DiskLow Kind = "disk"    // the store's disk is nearly full, but the store works
 )
 
@@ -184,7 +184,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	var all []Finding
 	for _, judge := range []func(SchedulerReading, []SchedulerReading) []Finding{
-		engineAway, unread, unflushed, refused, nodesLate, allBusy, unhandled, failing, parked, catchingUp, nodesLost, counting,
+		engineAway, unread, unflushed, refused, nodesLate, allDrained, allBusy, unhandled, failing, parked, catchingUp, nodesLost, counting,
 	} {
 		all = append(all, judge(now, past)...)
 	}
@@ -229,6 +229,35 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		all = append(all, f)
 	}
 	return append(all, diskLow(now, past)...)
+}
+
+// allDrained reports that an operator has drained every node.
+func allDrained(now SchedulerReading, past []SchedulerReading) []Finding {
+	if !now.isDrained() {
+		return nil
+	}
+	n := 0
+	for _, node := range now.Nodes {
+		if node.Left > 0 {
+			n++
+		}
+	}
+	text := "The only node is drained, and nothing starts"
+	if n > 1 {
+		text = fmt.Sprintf("All %s are drained, and nothing starts", count(n, "node"))
+	}
+	if now.Left.Tasks > 0 {
+		text += ": " + atLeast(now.LeftMore) + dueTasks(now.Left.Tasks)
+	}
+	return []Finding{{Drained, since(now, past, SchedulerReading.isDrained), text}}
+}
+
+// isDrained reports whether every node with a lease is drained.
+func (r SchedulerReading) isDrained() bool {
+	with := func(drained bool) bool {
+		return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool { return n.Left > 0 && n.Drained == drained })
+	}
+	return r.Unread == "" && !r.NodesOld && with(true) && !with(false)
 }
 
 // drained returns the nodes that an operator has drained.
@@ -503,8 +532,8 @@ func nothingStarts(r SchedulerReading) bool {
 }
 
 func unhandled(now SchedulerReading, _ []SchedulerReading) []Finding {
-	if now.Unread != "" {
-		return nil // the readings are from before the outage
+	if now.Unread != "" || now.isDrained() {
+		return nil // the readings are from before the outage, or all tasks wait
 	}
 	where := "here"
 	if len(now.Nodes) > 1 {
@@ -715,8 +744,8 @@ func (r SchedulerReading) joinedAgain(missed NodeReading) bool {
 }
 
 func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
-	if nothingStarts(now) {
-		return nil // the Overloaded finding already gives the number
+	if nothingStarts(now) || now.isDrained() {
+		return nil // another finding already gives the number
 	}
 	all := behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
 	if len(all) > 0 && !isBusy(now) { // a hanging kind occupies all workers that it may use, so its backlog waits

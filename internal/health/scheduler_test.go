@@ -29,6 +29,9 @@ func TestJudgeScheduler(t *testing.T) {
 	busy := r{Waiting: 492, Running: 8, Workers: 8, OldestWait: 5 * s}
 	behind := r{Left: Backlog{12400, ago(3 * h)}, Done: noon.Add(40 * s)}
 	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
+	drainedNode := func(name string, left time.Duration) NodeReading {
+		return NodeReading{Name: name, ID: int64(name[0]), Lease: 4 * s, Left: left, Drained: true}
+	}
 	unrenewed := node("a", 1, s)
 	unrenewed.Self = true
 	again, before := node("b", 3, 4*s), node("b", 2, 4*s)
@@ -87,6 +90,16 @@ func TestJudgeScheduler(t *testing.T) {
 			[]Finding{{Unread, ago(16 * s), "This page cannot read the engine for 16 s; runs go on: too many connections"}}},
 		{"nor does anything start", at(0, r{Unread: "no answer", UnreadSince: noon, Started: 4}), []r{at(20*s, r{Started: 4})},
 			[]Finding{{Unread, noon, "This page cannot read the engine: no answer"}}},
+		{"all nodes are drained", at(0, r{Nodes: []NodeReading{drainedNode("a", 2*s), drainedNode("b", 3*s), node("c", 3, -m)}, Left: Backlog{12400, ago(3 * h)}, Orphans: []DueReading{{"o", 1, false, ago(m)}}}),
+			[]r{at(9*s, r{}), at(5*s, r{Nodes: []NodeReading{drainedNode("a", 2*s)}})}, []Finding{
+				{NodeLate, ago(m + 4*s), "Node c has not renewed its lease for 1 m 4 s: it has expired, and no other node takes over its tasks"},
+				{Drained, ago(5 * s), "All 2 nodes are drained, and nothing starts: 12,400 due tasks wait"},
+			}},
+		{"the only node is drained", at(0, r{Nodes: []NodeReading{drainedNode("a", 2*s)}}), []r{at(9*s, r{})},
+			[]Finding{{Drained, noon, "The only node is drained, and nothing starts"}}},
+		{"one of two nodes is drained", at(0, r{Nodes: []NodeReading{drainedNode("a", 2*s), node("b", 2, 3*s)}}), nil, nil},
+		{"the only drained node has no lease", at(0, r{Nodes: []NodeReading{drainedNode("a", -m)}, Unread: "x", UnreadSince: noon}), nil,
+			[]Finding{{Unread, noon, "This page cannot read the engine: x"}}},
 		{"the first count", at(0, r{Counting: true}), []r{at(9*s, r{}), at(5*s, r{Counting: true})},
 			[]Finding{{Counting, ago(5 * s), "The tasks are being counted"}}},
 		{"a count after an outage", at(0, r{Counting: true, Counted: ago(40 * s), Tasks: 1204, Parked: 1}), []r{at(9*s, r{Parked: 1})}, []Finding{

@@ -156,9 +156,9 @@ func (n *Node) claim() time.Duration {
 func (n *Node) looksQuickly() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	slowest := n.overdue.scan
+	slowest := n.overdue.took
 	for _, k := range n.kinds.AllLimited() {
-		slowest = max(slowest, k.claimed.scan)
+		slowest = max(slowest, k.claimed.took)
 	}
 	return slowest <= int64(lookFor) && n.own() >= n.lookAgain.Load()
 }

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A sight holds the statements of all processes at one time, and the facts.
+type sight struct {
+	at      time.Time
+	pages   map[string]reading // of the processes whose page answers
+	away    map[string]bool    // what their metrics say of the engine; absent if they say nothing
+	began   map[string]int     // runs that have begun, by the handlers' own counters
+	steady  bool               // tasks fall due all the time on each process
+	overdue int                // the overdue tasks that the command finds; negative if unknown
+}
+
+const (
+	// nothingFor is the time without a start after which nothing starts.
+	nothingFor = 3 * time.Second
+
+	// contraryFor is how long sayings may contradict each other or the truth.
+	contraryFor = 3 * time.Second
+)
+
+// A truth finds contradictions in a series of sights.
+type truth struct {
+	past  []sight
+	since map[string]time.Time // when each contradiction began
+	found []string             // contradictions that lasted for longer than contraryFor
+}
+
+// add adds a sight.
+func (t *truth) add(s sight) {
+	now := t.contradictions(s)
+	maps.DeleteFunc(t.since, func(what string, _ time.Time) bool { return now[what] == "" })
+	if t.since == nil {
+		t.since = make(map[string]time.Time)
+	}
+	for what, text := range now {
+		if _, known := t.since[what]; !known {
+			t.since[what] = s.at
+		}
+		if d := s.at.Sub(t.since[what]); d > contraryFor && !slices.ContainsFunc(t.found, func(f string) bool { return strings.HasPrefix(f, what) }) {
+			t.found = append(t.found, fmt.Sprintf("%s, for %.1f s: %s", what, d.Seconds(), text))
+		}
+	}
+	t.past = append(t.past, s)
+}
+
+// started returns how many runs have begun on a process within nothingFor. known is false if the process is younger.
+func (t *truth) started(s sight, name string) (n int, known bool) {
+	for _, was := range slices.Backward(t.past) {
+		if s.at.Sub(was.at) >= nothingFor {
+			began, ok := was.began[name]
+			return s.began[name] - began, ok
+		}
+	}
+	return 0, false
+}
+
+var (
+	saysNothing  = regexp.MustCompile(`nothing starts|nothing has run|none has started`)
+	saysTakeOver = regexp.MustCompile(`other nodes take over`)
+)
+
+// contradictions returns the contradictions in a sight, each with an example.
+func (t *truth) contradictions(s sight) map[string]string {
+	all := make(map[string]string)
+	nothing := len(s.began) > 0 // nothing has begun anywhere
+	for name := range s.began {
+		n, known := t.started(s, name)
+		nothing = nothing && known && n == 0
+	}
+	calm := len(s.pages) > 0
+	for name, page := range s.pages {
+		text := page.String()
+		well := page.Health.Well && len(page.Health.Notes) == 0
+		calm = calm && well
+		if well && s.steady && nothing {
+			all["the page of "+name+" is calm, and nothing starts anywhere"] = text
+		}
+		if n, known := t.started(s, name); known && n > 0 && saysNothing.MatchString(page.Health.Text) {
+			all["the page of "+name+" says that nothing starts, and runs begin there"] = fmt.Sprintf("%d runs in %v: %s", n, nothingFor, text)
+		}
+		if saysTakeOver.MatchString(text) && s.steady && nothing {
+			all["the page of "+name+" says that other nodes take over, and nothing starts anywhere"] = text
+		}
+		said := slices.ContainsFunc(page.Health.Findings, func(f finding) bool { return f.Kind == "away" })
+		if away, known := s.away[name]; known && away != said {
+			all["the page and the metrics of "+name+" disagree on whether the engine is away"] = fmt.Sprintf("the metrics say %v: %s", away, text)
+		}
+	}
+	if calm && s.overdue > 0 {
+		all["the command finds overdue tasks, and all pages are calm"] = fmt.Sprintf("%d tasks", s.overdue)
+	}
+	return all
+}
+
+// watchTruth watches all processes until ctx is done, and returns the contradictions.
+func (s *scene) watchTruth(ctx context.Context) []string {
+	var t truth
+	var overdue atomic.Int64
+	overdue.Store(-1)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	if s.on.onPostgres() {
+		asking.Go(func() {
+			for pause(ctx) == nil {
+				overdue.Store(s.askOverdue(ctx))
+				_, _ = pause(ctx), pause(ctx)
+			}
+		})
+	}
+	for pause(ctx) == nil {
+		m := s.pages(ctx)
+		now := sight{
+			at: time.Now(), pages: m.pages, away: make(map[string]bool), began: make(map[string]int),
+			steady: s.steady.Load(), overdue: int(overdue.Load()),
+		}
+		for _, p := range s.all() {
+			var c counts
+			if err := s.get(ctx, "http://"+p.addr+"/counts", &c); err != nil {
+				continue
+			}
+			now.began[p.Name] = c.Began
+			if away, ok := s.awayOf(ctx, p); ok {
+				now.away[p.Name] = away
+			}
+		}
+		t.add(now)
+	}
+	return t.found
+}
+
+// askOverdue returns how many overdue tasks the command finds, or a negative number if it does not say.
+func (s *scene) askOverdue(ctx context.Context) int64 {
+	out, status := s.ask(ctx, "stats", "-json")
+	var said struct{ Overdue *struct{ Tasks int64 } }
+	if status != 0 || json.Unmarshal([]byte(out), &said) != nil {
+		return -1
+	}
+	if said.Overdue == nil {
+		return 0
+	}
+	return said.Overdue.Tasks
+}
+
+var engineIsAway = regexp.MustCompile(`(?m)^timewheel_durable_engine_away\{[^}]*\} ([01])$`)
+
+// awayOf returns what the metrics of a process say of the engine.
+func (s *scene) awayOf(ctx context.Context, p *process) (away, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, pageTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addr+"/metrics", nil)
+	if err != nil {
+		return false, false
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return false, false
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	found := engineIsAway.FindSubmatch(text)
+	if err != nil || found == nil {
+		return false, false
+	}
+	return string(found[1]) == "1", true
+}
