@@ -64,9 +64,9 @@ type scheduler interface {
 	Pause(ctx context.Context, key string) error
 	Resume(ctx context.Context, key string) error
 	Cancel(ctx context.Context, key string) (ran bool, err error)
-	PauseKind(ctx context.Context, kind string) error
+	PauseKind(ctx context.Context, kind string, opts ...durable.PauseOption) error
 	ResumeKind(ctx context.Context, kind string) error
-	PauseAll(ctx context.Context) error
+	PauseAll(ctx context.Context, opts ...durable.PauseOption) error
 	ResumeAll(ctx context.Context) error
 	Paused(ctx context.Context) (durable.Pauses, error)
 	Drain(ctx context.Context, node string) error
@@ -258,6 +258,13 @@ func (b *board) ask() reading {
 	idle := b.idle.Ask(b.era, func(ctx context.Context) (found idleKinds, err error) {
 		if found.orphans, err = b.findDue(ctx, unhandled); err == nil {
 			found.paused, err = b.findDue(ctx, paused)
+		}
+		for i, p := range found.paused {
+			for _, by := range r.pauses.By {
+				if by.Kind == p.Kind {
+					found.paused[i].Paused, found.paused[i].Who, found.paused[i].Why = by.At, keyShown(by.Who), cut(by.Why, maxKeyText)
+				}
+			}
 		}
 		return found, err
 	})
@@ -728,17 +735,17 @@ func (b *board) cancel(ctx context.Context, key string) error {
 	return err
 }
 
-// pauseKind pauses or resumes a kind, or all kinds if the name is empty.
-func (b *board) pauseKind(ctx context.Context, kind string, resume bool) error {
+// pauseKind pauses or resumes a kind, or all kinds if the name is empty. who is empty if it is unknown.
+func (b *board) pauseKind(ctx context.Context, kind string, resume bool, who, why string) error {
 	switch {
 	case kind == "" && resume:
 		return b.s.ResumeAll(ctx)
 	case kind == "":
-		return b.s.PauseAll(ctx)
+		return b.s.PauseAll(ctx, durable.By(who, why))
 	case resume:
 		return b.s.ResumeKind(ctx, kind)
 	}
-	return b.s.PauseKind(ctx, kind)
+	return b.s.PauseKind(ctx, kind, durable.By(who, why))
 }
 
 // bulk applies an action to the tasks that match the query, for a limited time. If more tasks may match, it returns

@@ -188,7 +188,11 @@ func (h *handler) operate(action string) func(w http.ResponseWriter, r *http.Req
 		case "undrain":
 			entry.Err = b.s.Undrain(ctx, name)
 		default:
-			entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume")
+			who := ""
+			if h.who != nil {
+				who = h.who(r)
+			}
+			entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume", who, r.PostForm.Get("why"))
 		}
 		h.note(r, entry)
 		reply(w, struct{}{}, entry.Err)

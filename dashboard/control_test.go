@@ -416,7 +416,7 @@ func TestControl_pausesKinds(t *testing.T) {
 		s := newScheduler(t, memory.New().Engine())
 		var audit []AuditEntry
 		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
-			WithAudit(nil, func(e AuditEntry) { audit = append(audit, e) }))
+			WithAudit(func(*http.Request) string { return "ann" }, func(e AuditEntry) { audit = append(audit, e) }))
 		put(t, s, many(30, "ok", "ok", time.Minute)...)
 		if err := s.Handle("mail", func(context.Context, durable.Run) error { return nil }); err != nil {
 			t.Fatal(err)
@@ -463,15 +463,15 @@ func TestControl_pausesKinds(t *testing.T) {
 		post("/api/pause-kind", ok, AuditEntry{Action: "pause-kind", Kind: "ok"})
 		post("/api/pause-kind", later, AuditEntry{Action: "pause-kind", Kind: "later"})
 		paused(false, "later", "ok") // even a kind that has neither tasks nor a handler
-		notes("Kind later is paused", "Kind ok is paused")
-		post("/api/pause-all", url.Values{}, AuditEntry{Action: "pause-all"})
+		notes("Kind later is paused for 2 s by ann", "Kind ok is paused for 4 s by ann")
+		post("/api/pause-all", url.Values{"why": {"smtp is down"}}, AuditEntry{Action: "pause-all"})
 		time.Sleep(2 * time.Minute)
 		paused(true, "later", "ok")
-		notes("All kinds are paused: 32 due tasks wait")
+		notes("All kinds are paused for 2 m 2 s by ann (smtp is down): 32 due tasks wait")
 		post("/api/resume-all", url.Values{}, AuditEntry{Action: "resume-all"})
 		post("/api/resume-kind", later, AuditEntry{Action: "resume-kind", Kind: "later"})
 		paused(false, "ok")
-		notes("Kind ok is paused: 30 due tasks wait")
+		notes("Kind ok is paused for 2 m 10 s by ann: 30 due tasks wait")
 		post("/api/resume-kind", ok, AuditEntry{Action: "resume-kind", Kind: "ok"})
 		paused(false)
 		notes()

@@ -54,6 +54,7 @@
 //	             when the kind has no tasks left. It also ends when no attempt has failed for ten seconds and
 //	             at least three have succeeded since
 //	parked       some tasks are parked
+//	paused       a kind, or all kinds, have been paused for an hour or longer, and tasks are due
 //	taken        the lease of a node has expired in the last five minutes, and other nodes have taken over its tasks.
 //	             The return of a node is reported for five seconds. A node that leaves through Shutdown is not
 //	             reported
@@ -62,7 +63,7 @@
 //	counting     the tasks have not been counted yet, or not since an outage. The last count stays, with its age
 //
 // Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
-// of due tasks, and the backlog of each kind whose runs are waiting because of a limit. They also report a store whose
+// of due tasks, who paused it and why, and the backlog of each kind whose runs are waiting because of a limit. They also report a store whose
 // disk is less than 5 % free. Below a kind whose runs are waiting because of its limit, the page names the group with
 // the most due tasks. It shows how many due tasks the group has, how long they have been due, and how long the tasks of
 // other groups have waited.
@@ -171,9 +172,9 @@
 //	                              paused until it is resumed
 //	POST api/cancel               form with scheduler and key: Cancel; 409 if no run is in progress
 //	POST api/pause-kind, resume-kind
-//	                              form with scheduler and kind: PauseKind or ResumeKind
+//	                              form with scheduler, kind and why, which may be empty: PauseKind or ResumeKind
 //	POST api/pause-all, resume-all
-//	                              form with scheduler: PauseAll or ResumeAll
+//	                              form with scheduler and why: PauseAll or ResumeAll
 //	POST api/drain-node, undrain-node
 //	                              form with scheduler and node: Drain or Undrain
 //	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause, resume or

@@ -405,7 +405,7 @@ func ExampleScheduler_PauseKind() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := s.PauseKind(ctx, "charge"); err != nil {
+	if err := s.PauseKind(ctx, "charge", durable.By("ann", "the bank is down")); err != nil {
 		log.Fatal(err)
 	}
 	if err := s.PauseAll(ctx); err != nil { // before a migration, say
@@ -415,7 +415,7 @@ func ExampleScheduler_PauseKind() {
 	if paused, err = s.Paused(ctx); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(paused.All, paused.Kinds, paused.Has("mail"))
+	fmt.Println(paused.All, paused.Kinds, paused.Has("mail"), paused.By[1].Why)
 	if err := s.ResumeAll(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -430,7 +430,7 @@ func ExampleScheduler_PauseKind() {
 		log.Fatal(err)
 	}
 	// Output:
-	// true [charge] true
+	// true [charge] true the bank is down
 	// false [charge] false
 }
 

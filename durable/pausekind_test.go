@@ -44,6 +44,48 @@ func TestPauseKind_outlivesTheProcess(t *testing.T) {
 	})
 }
 
+// A pause says when it began, by whom, and why. A second one changes none of it, and the end of the pause forgets it.
+func TestPauseKind_by(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		client, _ := connect(k)
+		defer func() { k.Must(client.Shutdown(ctx)) }()
+		by := func(want ...durable.Pause) {
+			t.Helper()
+			k.After(10 * time.Second)
+			for _, s := range []*durable.Scheduler{k.Nodes[0].Scheduler, k.Nodes[1].Scheduler, client} {
+				p, err := s.Paused(ctx)
+				for i := range p.By {
+					p.By[i].At = p.By[i].At.Round(time.Second)
+				}
+				if err != nil || fmt.Sprint(p.By) != fmt.Sprint(want) {
+					t.Errorf("the pauses are %v, %v, want %v", p.By, err, want)
+				}
+			}
+		}
+		now := func() time.Time { return time.Now().Round(time.Second) }
+		at := now()
+		k.Must(client.PauseKind(ctx, "note", durable.By("ann", "smtp is down")), client.PauseKind(ctx, "fail"))
+		note, fail := durable.Pause{Kind: "note", At: at, Who: "ann", Why: "smtp is down"}, durable.Pause{Kind: "fail", At: at}
+		by(fail, note)
+		all := durable.Pause{At: now(), Who: "bob"}
+		k.Must(k.Nodes[0].PauseAll(ctx, durable.By("bob", "")), client.PauseAll(ctx, durable.By("ann", "")), client.PauseKind(ctx, "note", durable.By("bob", "")))
+		by(all, fail, note)
+		k.Must(client.ResumeKind(ctx, "note"), client.ResumeKind(ctx, "note"), client.ResumeKind(ctx, ""))
+		by(all, fail)
+		k.Must(client.ResumeAll(ctx))
+		by(fail)
+		for _, opt := range []durable.PauseOption{
+			durable.By(strings.Repeat("w", 101), ""), durable.By("", strings.Repeat("w", 201)), durable.By("\xff", ""), durable.By("", "\xff"),
+		} {
+			if err := errors.Join(client.PauseKind(ctx, "note", opt), client.PauseAll(ctx, opt)); !errors.Is(err, durable.ErrInvalidTask) {
+				t.Errorf("too much about a pause: %v", err)
+			}
+		}
+		by(fail)
+		k.Must(client.PauseKind(ctx, "note", durable.By(strings.Repeat("w", 100), strings.Repeat("y", 200))))
+	})
+}
+
 // The overdue tasks of a paused kind use nothing of the rate that other kinds need.
 func TestPauseKind_overdue_delaysNoOther(t *testing.T) {
 	kit.OnOwn(t, func(t *testing.T, k *kit.Kit) {

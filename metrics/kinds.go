@@ -21,6 +21,10 @@ var (
 		[]string{"kind"}, nil)
 	kindPaused = prometheus.NewDesc("timewheel_durable_kind_paused",
 		"1 if a kind is paused, or all kinds are; else 0.", []string{"kind"}, nil)
+	kindPausedFor = prometheus.NewDesc("timewheel_durable_kind_paused_seconds",
+		"How long ago a kind was paused, or all kinds were; 0 if it is not paused.", []string{"kind"}, nil)
+	kindPausedDue = prometheus.NewDesc("timewheel_durable_kind_paused_due_tasks",
+		"Due tasks of a kind that is paused, up to 1,000; 0 if it is not paused.", []string{"kind"}, nil)
 	kindLimited = prometheus.NewDesc("timewheel_durable_kind_runs_limited",
 		"Due runs that are in memory here and wait for a limit of their kind; 0 while it is paused.", []string{"kind"}, nil)
 	kindBacklog = prometheus.NewDesc("timewheel_durable_kind_backlog_tasks",
@@ -41,7 +45,7 @@ var (
 	kindGivenUpAgain = newKindDesc("given_up_again",
 		"Runs of repeating tasks of a kind that were given up, as was the run of the task before.")
 
-	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindLimited, kindBacklog,
+	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindPausedFor, kindPausedDue, kindLimited, kindBacklog,
 		kindBacklogAge, kindRunning, kindLongest, kindStarted, kindSucceeded, kindFailed, kindParked,
 		kindGivenUp, kindGivenUpAgain}
 )
@@ -57,6 +61,8 @@ type kindAccounts struct {
 	tasks     *durable.KindCounts
 	unhandled *time.Duration
 	paused    bool // one of the kinds is paused
+	pausedFor time.Duration
+	pausedDue int
 }
 
 // collectKinds collects the numbers by kind. It omits numbers that are not available in time.
@@ -119,6 +125,16 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 			}
 		}
 	}
+	if pauses, err := c.of.Paused(ctx); err == nil {
+		for _, kind := range pausedKinds(pauses, census.Kinds) {
+			a := of(kind)
+			a.paused, a.pausedFor = true, max(a.pausedFor, pausedFor(pauses, kind))
+			due, err := c.of.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: mostDue, For: findFor})
+			if err == nil {
+				a.pausedDue += len(due.Tasks)
+			}
+		}
+	}
 	for label, a := range all {
 		a.collect(label, cut, metrics)
 	}
@@ -175,10 +191,39 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 		paused = 1
 	}
 	metrics <- prometheus.MustNewConstMetric(kindPaused, prometheus.GaugeValue, paused, label)
+	metrics <- prometheus.MustNewConstMetric(kindPausedFor, prometheus.GaugeValue, a.pausedFor.Seconds(), label)
+	metrics <- prometheus.MustNewConstMetric(kindPausedDue, prometheus.GaugeValue, float64(a.pausedDue), label)
 	if a.unhandled != nil {
 		metrics <- prometheus.MustNewConstMetric(
 			kindUnhandled, prometheus.GaugeValue, a.unhandled.Seconds(), label)
 	}
+}
+
+const (
+	mostDue    = 1000 // maximum number of due tasks counted for each paused kind
+	mostPaused = 20   // maximum number of paused kinds to search for due tasks
+)
+
+// pausedKinds returns the paused kinds, up to mostPaused. If all are paused, it returns the kinds with tasks.
+func pausedKinds(p durable.Pauses, tasks []durable.KindCounts) []string {
+	kinds := p.Kinds
+	if p.All {
+		kinds = nil
+		for _, k := range tasks {
+			kinds = append(kinds, k.Kind)
+		}
+	}
+	return kinds[:min(len(kinds), mostPaused)]
+}
+
+// pausedFor returns how long ago the kind was paused, or all kinds were.
+func pausedFor(p durable.Pauses, kind string) (d time.Duration) {
+	for _, by := range p.By {
+		if by.Kind == kind || by.Kind == "" {
+			d = max(d, time.Since(by.At))
+		}
+	}
+	return d
 }
 
 // findFor is how long to search for the oldest due task of a kind without a handler. There are few such kinds, and

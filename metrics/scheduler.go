@@ -52,6 +52,7 @@ type scheduler interface {
 	CatchUp(ctx context.Context) (durable.CatchUp, error)
 	Nodes(ctx context.Context) ([]durable.NodeInfo, error)
 	Find(ctx context.Context, q durable.Query) (durable.Found, error)
+	Paused(ctx context.Context) (durable.Pauses, error)
 }
 
 // A durableReading holds the values from one reading of a scheduler.

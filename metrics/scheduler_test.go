@@ -176,6 +176,7 @@ type fakeScheduler struct {
 	counting bool // the first counts are not finished
 	nodes    []durable.NodeInfo
 	due      map[string]durable.Found // the found tasks of each kind
+	pauses   durable.Pauses
 	hangs    bool
 	asked    []durable.Query
 }
@@ -198,6 +199,10 @@ func (f *fakeScheduler) CatchUp(ctx context.Context) (durable.CatchUp, error) {
 
 func (f *fakeScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
 	return f.nodes, f.answer(ctx)
+}
+
+func (f *fakeScheduler) Paused(ctx context.Context) (durable.Pauses, error) {
+	return f.pauses, f.answer(ctx)
 }
 
 func (f *fakeScheduler) Find(ctx context.Context, q durable.Query) (durable.Found, error) {
@@ -440,6 +445,11 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 				t.Errorf("asked for is %+v", q)
 			}
 		}
+		f.nodes[0].Self, f.nodes[0].Drained = true, true
+		is(t, c, name, map[string]float64{
+			"here": 3600, "there": 0, "parked": 0, "paused": 0, "nowhere": 60, "not due": 0,
+		})
+		f.nodes[0].Self, f.nodes[0].Drained = false, false
 		const paused = "timewheel_durable_kind_paused"
 		is(t, c, paused, map[string]float64{"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 0, "not due": 0, "cut": 0})
 		const limited = "timewheel_durable_kind_runs_limited"
@@ -454,6 +464,28 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 		is(t, c, name, map[string]float64{"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 0, "not due": 0})
 		f.nodes[1].NodeReport = durable.NodeReport{} // it joined just now
 		is(t, c, name, map[string]float64{})
+	})
+}
+
+// A pause is exported with its age and its due tasks, whether it is of the kind or of all kinds.
+func TestSchedulerCollector_pauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const age, due = "timewheel_durable_kind_paused_seconds", "timewheel_durable_kind_paused_due_tasks"
+		f := &fakeScheduler{due: map[string]durable.Found{"mail": {Tasks: make([]durable.Info, 3)}, "sms": {Tasks: make([]durable.Info, 1)}}}
+		for _, kind := range []string{"mail", "sms"} {
+			f.census.Kinds = append(f.census.Kinds, durable.KindCounts{Kind: kind, Tasks: 5})
+		}
+		c := metrics.NewSchedulerCollectorOf(f, "orders")
+		is(t, c, age, map[string]float64{"mail": 0, "sms": 0})
+		is(t, c, due, map[string]float64{"mail": 0, "sms": 0})
+		f.pauses = durable.Pauses{Kinds: []string{"mail", "no tasks"}, By: []durable.Pause{
+			{Kind: "mail", At: time.Now().Add(-time.Hour)}, {Kind: "no tasks", At: time.Now().Add(-time.Minute)},
+		}}
+		is(t, c, age, map[string]float64{"mail": 3600, "sms": 0, "no tasks": 60})
+		is(t, c, due, map[string]float64{"mail": 3, "sms": 0, "no tasks": 0})
+		f.pauses.All, f.pauses.By = true, append(f.pauses.By, durable.Pause{At: time.Now().Add(-2 * time.Hour)})
+		is(t, c, age, map[string]float64{"mail": 7200, "sms": 7200})
+		is(t, c, due, map[string]float64{"mail": 3, "sms": 1})
 	})
 }
 
@@ -604,7 +636,7 @@ func TestSchedulerCollector_series(t *testing.T) {
 		without.kinds, without.census.Kinds, without.catchUp.Kinds = nil, nil, nil
 		all, node := of(everything()), of(without)
 		got := []int{of(store) - (all - node), node, all - node, of(everything(), metrics.WithAttempts(attempts)) - all}
-		if want := []int{41, 71, 17, 62}; !slices.Equal(got, want) {
+		if want := []int{41, 71, 19, 62}; !slices.Equal(got, want) {
 			t.Errorf("of a store, a node, a kind, and with attempts there are %d series, want %d", got, want)
 		}
 	})

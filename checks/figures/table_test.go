@@ -163,6 +163,7 @@ var exceptions = []exception{
 	in("durable/limit.go", "20 ms", setting),
 	in("durable/operate.go", "5 ms, 150 ms, 15 s, 200 bytes", setting),
 	in("durable/options.go", "1 ms, 100 ms, 5 s", setting),
+	in("durable/pausekind.go", "100 bytes", setting),
 	in("durable/run.go", "256 bytes", setting),
 	in("durable/pebble/README.md", "8 MB, 32 MB", setting),
 	in("durable/pebble/salvage.go", "128 MB", setting),

@@ -240,6 +240,18 @@ var trials = map[string]trial{
 			timewheel_durable_tasks_unhandled                     0x4 1x60`,
 		},
 	},
+	"TimewheelDurableKindPaused": {
+		fires: `
+			timewheel_durable_kind_paused_seconds{kind="mail"}   3540+15x60
+			timewheel_durable_kind_paused_due_tasks{kind="mail"} 3x60`,
+		after: 5*every + 5*time.Minute,
+		quiet: []string{`
+			timewheel_durable_kind_paused_seconds{kind="mail"}   7200+15x60
+			timewheel_durable_kind_paused_due_tasks{kind="mail"} 0x60`, `
+			timewheel_durable_kind_paused_seconds{kind="mail"}   0+15x60
+			timewheel_durable_kind_paused_due_tasks{kind="mail"} 3x60`,
+		},
+	},
 	"TimewheelDurableEngineAway": {
 		fires: `timewheel_durable_engine_away 0x4 1x20`, after: 5*every + time.Minute,
 		quiet: []string{`timewheel_durable_engine_away 0x20`, `timewheel_durable_engine_away 1x2 0x3 1x2 0x20`},
@@ -687,7 +699,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 			}
 		}, nil},
 		"all kinds are paused": {func(t *testing.T, registry *prometheus.Registry) {
-			pauseDue(t, registry, (*durable.Scheduler).PauseAll)
+			pauseDue(t, registry, func(s *durable.Scheduler, ctx context.Context) error { return s.PauseAll(ctx) })
 		}, nil},
 		"kinds are paused": {func(t *testing.T, registry *prometheus.Registry) {
 			pauseDue(t, registry, func(s *durable.Scheduler, ctx context.Context) error {

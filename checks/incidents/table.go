@@ -219,6 +219,30 @@ var incidents = []incident{
 		end:   drain("undrain"),
 	},
 	{
+		name: "a kind is paused",
+		on:   []backend{one, two},
+		begin: doAll(beat, func(s *scene) error {
+			if out, status := s.ask(context.Background(), "pause-kind", "-why", "a trial", quick); status != 0 {
+				return fmt.Errorf("timewheel pause-kind: %s", out)
+			}
+			return nil
+		}),
+		after: 2 * time.Second, // until the nodes have read it
+		seen: view{
+			headline: "well", says: "^Working", note: `Kind quick is paused( for \d+ s)? by \w+ \(a trial\): \d+ due tasks? wait`,
+			metrics: []string{`max(timewheel_durable_kind_paused_due_tasks{kind="quick"}) > 0`, `max(timewheel_durable_kind_paused_seconds{kind="quick"}) > 1`},
+			asks:    []question{{args: []string{"stats"}, prints: `Kind quick is paused, .* ago, by \w+: a trial`}},
+		},
+		holds: 8 * time.Second,
+		never: every,
+		end: func(s *scene) error {
+			if out, status := s.ask(context.Background(), "resume-kind", quick); status != 0 {
+				return fmt.Errorf("timewheel resume-kind: %s", out)
+			}
+			return nil
+		},
+	},
+	{
 		name:  "the database is slow",
 		on:    []backend{one, two},
 		begin: doAll(beat, slowRequests),

@@ -415,36 +415,41 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
+// timeless replaces the times of pauses.
+func timeless(text string) string {
+	return regexp.MustCompile(`20[-0-9]{8} [:0-9]{8} CET, \w+ ago|20[-0-9]{8}T[:.0-9]+Z`).ReplaceAllString(text, "AT")
+}
+
 // Kinds are paused and resumed by name, and all of them after a confirmation. The pauses are stored with the tasks.
 func TestPauseAndResumeKinds(t *testing.T) {
 	records := fixture(t)
 	everywhere(t, func(r *rig) {
 		r.restore(records)
 		for _, c := range []struct{ command, answer, out, stats string }{
-			{"resume-kind mail", "", "No kind is paused.\n", `"pauses":{"all":false,"kinds":[]}`},
-			{"pause-kind order mail", "", "Kind mail is paused.\nKind order is paused.\n", `"pauses":{"all":false,"kinds":["mail","order"]}`},
-			{"pause-kind mail", "", "Kind mail is paused.\nKind order is paused.\n", `"pauses":{"all":false,"kinds":["mail","order"]}`},
-			{"pause-kind -all", "n\n", "", `"pauses":{"all":false,"kinds":["mail","order"]}`},
-			{"resume-kind -json mail", "", "{\"all\":false,\"kinds\":[\"order\"]}\n", `"pauses":{"all":false,"kinds":["order"]}`},
-			{"pause-kind -all", "y\n", "All kinds are paused.\nKind order is paused.\n", `"pauses":{"all":true,"kinds":["order"]}`},
-			{"resume-kind order", "", "All kinds are paused.\n", `"pauses":{"all":true,"kinds":[]}`},
-			{"resume-kind -all -yes", "", "No kind is paused.\n", `"pauses":{"all":false,"kinds":[]}`},
+			{"resume-kind mail", "", "No kind is paused.\n", `"pauses":{"all":false,"kinds":[],"by":[]}`},
+			{"pause-kind order mail", "", "Kind mail is paused, AT, by ann.\nKind order is paused, AT, by ann.\n", `"pauses":{"all":false,"kinds":["mail","order"],"by":[{"kind":"mail","at":"AT","who":"ann","why":""},{"kind":"order",`},
+			{"pause-kind -why smtp mail", "", "Kind mail is paused, AT, by ann.\nKind order is paused, AT, by ann.\n", `"pauses":{"all":false,"kinds":["mail","order"],`},
+			{"pause-kind -all", "n\n", "", `"pauses":{"all":false,"kinds":["mail","order"],`},
+			{"resume-kind -json mail", "", `{"all":false,"kinds":["order"],"by":[{"kind":"order","at":"AT","who":"ann","why":""}]}` + "\n", `"pauses":{"all":false,"kinds":["order"],`},
+			{"pause-kind -why smtp -all", "y\n", "All kinds are paused, AT, by ann: smtp.\nKind order is paused, AT, by ann.\n", `"pauses":{"all":true,"kinds":["order"],"by":[{"at":"AT","who":"ann","why":"smtp"},{"kind":"order",`},
+			{"resume-kind order", "", "All kinds are paused, AT, by ann: smtp.\n", `"pauses":{"all":true,"kinds":[],`},
+			{"resume-kind -all -yes", "", "No kind is paused.\n", `"pauses":{"all":false,"kinds":[],"by":[]}`},
 		} {
 			r.answer = c.answer
 			args := strings.Fields(c.command)
-			if got := r.do(args[0], args[1:]...); got.out != c.out || (got.code == done) != (c.out != "") {
+			if got := r.do(args[0], args[1:]...); timeless(got.out) != c.out || (got.code == done) != (c.out != "") {
 				r.Errorf("%s: %+v", c.command, got)
 			}
-			if got := r.must("stats", "-json"); !strings.Contains(got, c.stats) {
+			if got := timeless(r.must("stats", "-json")); !strings.Contains(got, c.stats) {
 				r.Errorf("after %s the stats are %s", c.command, got)
 			}
 		}
 		r.must("pause-kind", "mail")
-		if got := r.must("stats"); !strings.Contains(got, "\nKind mail is paused.\n") {
+		if got := timeless(r.must("stats")); !strings.Contains(got, "\nKind mail is paused, AT, by ann.\n") {
 			r.Errorf("the stats are\n%s", got)
 		}
 		r.with(func(s *durable.Scheduler) {
-			if p, err := s.Paused(r.Context()); err != nil || fmt.Sprint(p) != "{false [mail]}" {
+			if p, err := s.Paused(r.Context()); err != nil || p.All || fmt.Sprint(p.Kinds) != "[mail]" || len(p.By) != 1 || p.By[0].Who != "ann" {
 				r.Errorf("a scheduler has %v paused, %v", p, err)
 			}
 		})

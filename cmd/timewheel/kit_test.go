@@ -95,7 +95,7 @@ func (r *rig) run(args ...string) result {
 	var out, errOut bytes.Buffer
 	p := &program{
 		in: strings.NewReader(r.answer), out: &out, err: &errOut, getenv: func(string) string { return "" },
-		now: func() time.Time { return now }, asks: r.answer != "", width: r.width,
+		now: func() time.Time { return now }, asks: r.answer != "", width: r.width, who: "ann",
 	}
 	code := p.run(r.Context(), args)
 	return result{out.String(), errOut.String(), code}

@@ -23,6 +23,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"os/user"
 	"syscall"
 	"time"
 	_ "time/tzdata" // an imported task's cron schedule may name a time zone that this machine does not have
@@ -36,6 +37,9 @@ func main() {
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now,
 		asks: term.IsTerminal(int(os.Stdin.Fd())), shows: term.IsTerminal(int(os.Stdout.Fd())),
 		watched: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+	if u, err := user.Current(); err == nil {
+		p.who = u.Username
 	}
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		p.width = width
@@ -55,6 +59,7 @@ type program struct {
 	shows    bool             // out is a terminal
 	watched  bool             // err is a terminal
 	width    int              // columns of the terminal at out; 0 if there is none
+	who      string           // the name of the user; empty if it is unknown
 
 	dial func(ctx context.Context, network, addr string) (net.Conn, error) // connects to a database; may be nil
 }

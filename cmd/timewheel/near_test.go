@@ -39,7 +39,7 @@ func TestPauseKind_thatIsUnknown(t *testing.T) {
 	everywhere(t, func(r *rig) {
 		r.restore(records)
 		got := r.do("pause-kind", "mial", "mail")
-		if got.code != done || got.out != "Kind mail is paused.\nKind mial is paused.\n" ||
+		if got.code != done || timeless(got.out) != "Kind mail is paused, AT, by ann.\nKind mial is paused, AT, by ann.\n" ||
 			got.err != "timewheel: no task has kind mial (did you mean mail?)\n" {
 			r.Errorf("pause-kind: %+v", got)
 		}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
@@ -18,7 +19,7 @@ two seconds. A run that has started is not interrupted, and its result counts. -
 kinds, whatever is paused by itself, and asks first. A kind that no task has and no node handles is
 paused as well, for tasks to come, and the command says so.
 
-  timewheel pause-kind mail sms
+  timewheel pause-kind -why "smtp is down" mail sms
   timewheel pause-kind -all -yes`
 
 	aboutResumeKind = `
@@ -29,7 +30,15 @@ pause-kind -all, and asks first: a kind that was paused by name stays paused.
 )
 
 func definePauseKind(p *program, f *flag.FlagSet) action {
-	return definePauses(p, f, "Pause", (*durable.Scheduler).PauseKind, (*durable.Scheduler).PauseAll, p.warnOf)
+	why := f.String("why", "", "the `reason`, for the page and the other commands")
+	return definePauses(p, f, "Pause",
+		func(s *durable.Scheduler, ctx context.Context, kind string) error {
+			return s.PauseKind(ctx, kind, durable.By(p.who, *why))
+		},
+		func(s *durable.Scheduler, ctx context.Context) error {
+			return s.PauseAll(ctx, durable.By(p.who, *why))
+		},
+		p.warnOf)
 }
 
 func defineResumeKind(p *program, f *flag.FlagSet) action {
@@ -148,23 +157,50 @@ func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err er
 
 // writePauses writes the paused kinds, if any.
 func (p *program) writePauses(paused durable.Pauses) {
+	by := func(kind string) string {
+		for _, b := range paused.By {
+			if b.Kind != kind {
+				continue
+			}
+			text := ", " + when(b.At, p.now())
+			if b.Who != "" {
+				text += ", by " + quoteText(b.Who)
+			}
+			if b.Why != "" {
+				text += ": " + quoteText(b.Why)
+			}
+			return text
+		}
+		return ""
+	}
 	if paused.All {
-		fmt.Fprintln(p.out, "All kinds are paused.")
+		fmt.Fprintf(p.out, "All kinds are paused%s.\n", by(""))
 	}
 	for _, kind := range paused.Kinds {
-		fmt.Fprintf(p.out, "Kind %s is paused.\n", quoteText(kind))
+		fmt.Fprintf(p.out, "Kind %s is paused%s.\n", quoteText(kind), by(kind))
 	}
 }
 
 type pausesJSON struct {
-	All   bool   `json:"all"`   // all kinds are paused
-	Kinds []text `json:"kinds"` // the individually paused kinds
+	All   bool        `json:"all"`   // all kinds are paused
+	Kinds []text      `json:"kinds"` // the individually paused kinds
+	By    []pauseJSON `json:"by"`    // when and by whom
+}
+
+type pauseJSON struct {
+	Kind text      `json:"kind,omitempty"` // empty for all kinds
+	At   time.Time `json:"at"`
+	Who  string    `json:"who"`
+	Why  string    `json:"why"`
 }
 
 func newPausesJSON(p durable.Pauses) pausesJSON {
-	j := pausesJSON{All: p.All, Kinds: []text{}}
+	j := pausesJSON{All: p.All, Kinds: []text{}, By: []pauseJSON{}}
 	for _, kind := range p.Kinds {
 		j.Kinds = append(j.Kinds, text(kind))
+	}
+	for _, b := range p.By {
+		j.By = append(j.By, pauseJSON{text(b.Kind), b.At.UTC(), b.Who, b.Why})
 	}
 	return j
 }

@@ -258,7 +258,7 @@ func (f *fleet) suspend(_ *node) {
 	undo := func() {}
 	switch rand.N(4) {
 	case 0, 1:
-		undo = f.operate("pause kind", "effect", (*durable.Scheduler).PauseKind, (*durable.Scheduler).ResumeKind)
+		undo = f.operate("pause kind", "effect", func(s *durable.Scheduler, ctx context.Context, kind string) error { return s.PauseKind(ctx, kind) }, (*durable.Scheduler).ResumeKind)
 	case 2:
 		undo = f.operate("drain", victim.name, (*durable.Scheduler).Drain, (*durable.Scheduler).Undrain)
 	}

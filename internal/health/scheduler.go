@@ -31,7 +31,7 @@ const (
 
 // The kinds of notes, which are not alarms.
 const (
-	Paused  Kind = "paused"  // tasks are paused, as requested
+	Paused  Kind = "paused"  // tasks are paused, as requested; a finding if due tasks have waited for an hour
 	Drained Kind = "drained" // a node starts no further run, because an operator has drained it; a finding if no other node is left
 	DiskLow Kind = "disk"    // the store's disk is nearly full, but the store works
 )
@@ -123,6 +123,9 @@ type DueReading struct {
 	Due    int // number of due tasks
 	More   bool
 	Oldest time.Time // when the oldest task was due; zero if unknown
+
+	Paused   time.Time // when the kind was paused; zero if unknown
+	Who, Why string    // who paused it, and why; empty if unknown
 }
 
 // A NodeReading describes a member of the engine.
@@ -184,7 +187,7 @@ func JudgeScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	var all []Finding
 	for _, judge := range []func(SchedulerReading, []SchedulerReading) []Finding{
-		engineAway, unread, unflushed, refused, nodesLate, allDrained, allBusy, unhandled, failing, parked, catchingUp, nodesLost, counting,
+		engineAway, unread, unflushed, refused, nodesLate, allDrained, allBusy, unhandled, failing, parked, forgotten, catchingUp, nodesLost, counting,
 	} {
 		all = append(all, judge(now, past)...)
 	}
@@ -209,17 +212,9 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	var all []Finding
 	for _, p := range now.Paused {
-		text := "All kinds are paused"
-		if p.Kind != "" {
-			text = fmt.Sprintf("Kind %s is paused", p.Kind)
+		if !p.isForgotten(now.Time) {
+			all = append(all, pause(p, now, past))
 		}
-		if p.Due > 0 {
-			text += ": " + atLeast(p.More) + dueTasks(p.Due)
-		}
-		from := since(now, past, func(r SchedulerReading) bool {
-			return slices.ContainsFunc(r.Paused, func(q DueReading) bool { return q.Kind == p.Kind })
-		})
-		all = append(all, Finding{Paused, from, text})
 	}
 	all = few(all, "kinds are paused")
 	all = append(all, drained(now, past)...)
@@ -229,6 +224,49 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 		all = append(all, f)
 	}
 	return append(all, diskLow(now, past)...)
+}
+
+// forgottenAfter is the length of a pause from which it is a finding, if tasks are due.
+const forgottenAfter = time.Hour
+
+// isForgotten reports whether a kind with due tasks has been paused for so long that the pause may have been forgotten.
+func (d DueReading) isForgotten(now time.Time) bool {
+	return d.Due > 0 && !d.Paused.IsZero() && now.Sub(d.Paused) >= forgottenAfter
+}
+
+// forgotten reports the kinds that have been paused for long.
+func forgotten(now SchedulerReading, past []SchedulerReading) (all []Finding) {
+	for _, p := range now.Paused {
+		if p.isForgotten(now.Time) {
+			all = append(all, pause(p, now, past))
+		}
+	}
+	return few(all, "kinds are paused")
+}
+
+// pause describes a paused kind.
+func pause(p DueReading, now SchedulerReading, past []SchedulerReading) Finding {
+	text := "All kinds are paused"
+	if p.Kind != "" {
+		text = fmt.Sprintf("Kind %s is paused", p.Kind)
+	}
+	text += lasting(now.Time, p.Paused)
+	if p.Who != "" {
+		text += " by " + p.Who
+	}
+	if p.Why != "" {
+		text += fmt.Sprintf(" (%s)", cause(p.Why))
+	}
+	if p.Due > 0 {
+		text += ": " + atLeast(p.More) + dueTasks(p.Due)
+	}
+	from := p.Paused
+	if from.IsZero() {
+		from = since(now, past, func(r SchedulerReading) bool {
+			return slices.ContainsFunc(r.Paused, func(q DueReading) bool { return q.Kind == p.Kind })
+		})
+	}
+	return Finding{Paused, from, text}
 }
 
 // allDrained reports that an operator has drained every node.

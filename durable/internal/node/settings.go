@@ -20,7 +20,43 @@ type Settings struct {
 // Pauses describes the paused kinds, as the type Pauses of package durable.
 type Pauses struct {
 	All   bool
-	Kinds []string // sorted
+	Kinds []string         // sorted
+	By    map[string]Pause // by kind; that of All has no kind
+}
+
+// A Pause says when kinds were paused, and by whom.
+type Pause struct {
+	At       int64 // by the engine's clock
+	Who, Why string
+}
+
+// Set pauses the kind, or all kinds if it is empty, unless it is paused.
+func (p *Pauses) Set(kind string, by Pause) {
+	i, paused := slices.BinarySearch(p.Kinds, kind)
+	switch {
+	case kind == "" && p.All, kind != "" && paused:
+		return
+	case kind == "":
+		p.All = true
+	default:
+		p.Kinds = slices.Insert(slices.Clone(p.Kinds), i, kind)
+	}
+	p.By = maps.Clone(p.By)
+	if p.By == nil {
+		p.By = make(map[string]Pause)
+	}
+	p.By[kind] = by
+}
+
+// End ends the pause of the kind, or that of all kinds if it is empty.
+func (p *Pauses) End(kind string) {
+	if kind == "" {
+		p.All = false
+	} else if i, paused := slices.BinarySearch(p.Kinds, kind); paused {
+		p.Kinds = slices.Delete(slices.Clone(p.Kinds), i, i+1)
+	}
+	p.By = maps.Clone(p.By)
+	delete(p.By, kind)
 }
 
 // Has reports whether the kind is paused, either individually or by All.
@@ -44,7 +80,15 @@ type storedSettings struct {
 	Version int           `json:"version"`
 	All     bool          `json:"all,omitempty"`
 	Kinds   [][]byte      `json:"kinds,omitempty"`
+	By      []storedPause `json:"by,omitempty"`
 	Drained []drainedNode `json:"drained,omitempty"`
+}
+
+type storedPause struct {
+	Kind []byte `json:"kind,omitempty"`
+	At   int64  `json:"at"` // by the engine's clock
+	Who  string `json:"who,omitempty"`
+	Why  string `json:"why,omitempty"`
 }
 
 type drainedNode struct {
@@ -58,6 +102,10 @@ func (s Settings) encode() ([]byte, error) {
 	stored := storedSettings{Version: settingsVersion, All: s.Pauses.All}
 	for _, kind := range s.Pauses.Kinds {
 		stored.Kinds = append(stored.Kinds, []byte(kind))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.Pauses.By)) {
+		by := s.Pauses.By[kind]
+		stored.By = append(stored.By, storedPause{[]byte(kind), by.At, by.Who, by.Why})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Drained)) {
 		stored.Drained = append(stored.Drained, drainedNode{[]byte(name), s.Drained[name]})
@@ -87,6 +135,12 @@ func decodeSettings(data []byte) (s Settings, err error) {
 		s.Pauses.Kinds = append(s.Pauses.Kinds, string(kind))
 	}
 	slices.Sort(s.Pauses.Kinds)
+	for _, by := range stored.By {
+		if s.Pauses.By == nil {
+			s.Pauses.By = make(map[string]Pause)
+		}
+		s.Pauses.By[string(by.Kind)] = Pause{by.At, by.Who, by.Why}
+	}
 	for _, d := range stored.Drained {
 		if s.Drained == nil {
 			s.Drained = make(map[string]int64)
