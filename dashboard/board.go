@@ -74,7 +74,7 @@ type scheduler interface {
 }
 
 // A board holds the readings of one scheduler for all its pages. It stores a reading every five seconds and keeps it
-// for an hour. It also keeps the readings that pages have requested since the last stored one. While no page is open,
+// for an hour. It also keeps the readings of the last ten seconds that pages have requested. While no page is open,
 // only its timer is active.
 type board struct {
 	name string
@@ -101,7 +101,7 @@ type board struct {
 	mu     sync.Mutex // protects the fields below
 	now    reading
 	asked  time.Time                 // time of the reading for which groups were last requested
-	recent []health.SchedulerReading // readings since the last one in past
+	recent []health.SchedulerReading // all readings of the last ten seconds
 	past   []health.SchedulerReading
 	points []tasksPoint // the readings in past as points
 	timer  *time.Timer
@@ -182,7 +182,7 @@ func (b *board) keep() bool {
 	}
 	b.past = append(b.past, r.SchedulerReading)
 	b.points = append(b.points, newTasksPoint(r, b.points))
-	b.recent = b.recent[:0]
+	b.recent = slices.DeleteFunc(b.recent, func(p health.SchedulerReading) bool { return r.Time.Sub(p.Time) >= 2*readEvery })
 	for i := len(b.past) - 1; i >= 0 && b.past[i].Kinds != nil; i-- {
 		if r.Time.Sub(b.past[i].Time) > health.Lately {
 			b.past[i].Kinds, b.past[i].Nodes, b.past[i].Orphans, b.past[i].Lost = nil, nil, nil, nil // no longer needed
@@ -204,6 +204,10 @@ func (b *board) look() reading {
 	r = b.read()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	failing := health.FailingKinds(r.SchedulerReading, b.pastLocked(r.Time))
+	for i, k := range r.Kinds {
+		r.Kinds[i].Failing = slices.Contains(failing, k.Kind)
+	}
 	b.now = r
 	b.recent = append(b.recent, r.SchedulerReading)
 	return r
@@ -299,7 +303,7 @@ func (b *board) ask() reading {
 		r.Unread = "no answer"
 	}
 	if n := r.stats.Node; n != nil {
-		r.Away, r.AwayFor = n.AwayWhy, n.AwayFor
+		r.Away, r.AwayFor, r.Slow = n.AwayWhy, n.AwayFor, n.Slow
 	}
 	r.NodesOld = r.Unread != "" || hasNodes.Old || r.Time.Sub(r.nodesAt) > recent.Stale
 	if r.Unread == "" && !hasHealth.Old && r.Time.Sub(hasHealth.At) <= recent.Stale {
@@ -345,6 +349,11 @@ func (b *board) fill(r *reading) {
 		}
 		if b := r.Busiest; k.Running > b.Running || k.Running == b.Running && k.Longest > b.Longest {
 			r.Busiest = health.KindRuns{Kind: keyShown(k.Kind), Running: k.Running, Longest: k.Longest}
+		}
+	}
+	for _, k := range r.behind.Kinds {
+		if keyShown(k.Kind) == r.Busiest.Kind {
+			r.Busiest.Waiting = k.Left
 		}
 	}
 	for _, k := range r.census.Kinds {
@@ -489,13 +498,20 @@ func (b *board) groupsOf(r reading) (of map[string]durable.Groups, at time.Time)
 	return has.Value, has.At
 }
 
+// pastLocked returns the readings before a time.
+func (b *board) pastLocked(at time.Time) []health.SchedulerReading {
+	past := slices.Concat(b.past, b.recent)
+	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(at) })
+	slices.SortStableFunc(past, func(p, q health.SchedulerReading) int { return p.Time.Compare(q.Time) })
+	return slices.CompactFunc(past, func(p, q health.SchedulerReading) bool { return p.Time.Equal(q.Time) })
+}
+
 // judged returns the reading, its health, and the late nodes.
 func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
 	r = b.look()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	past := slices.Concat(b.past, b.recent)
-	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(r.Time) })
+	past := b.pastLocked(r.Time)
 	h = newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
 		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...).
 		aboutKinds(r.SchedulerReading)

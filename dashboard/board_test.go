@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -383,6 +384,48 @@ func TestScheduler_drainedNode_isNoted(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if got := stateOf(t, h); len(got.Health.Notes) != 0 || got.Nodes[0].Drained {
 			t.Errorf("when it is over, the health is %+v, of %+v", got.Health, got.Nodes)
+		}
+	})
+}
+
+// A kind that fails about half of the time does not fail and recover in turn.
+func TestScheduler_failsEveryOtherTime_isOneFinding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memory.New().Engine())
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var share atomic.Int64
+		share.Store(50)
+		err := s.Handle("hook", func(context.Context, durable.Run) error {
+			if rnd.Int64N(100) < share.Load() {
+				return errors.New("502")
+			}
+			return nil
+		}, durable.WithRetry(1000, time.Millisecond, time.Millisecond))
+		if err == nil {
+			err = s.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		put(t, s, durable.Task{Key: "k", Kind: "hook", Interval: 300 * time.Millisecond, Times: durable.Forever})
+		changes := func(seconds int) (n int, is bool) {
+			for i := range seconds {
+				time.Sleep(time.Second)
+				was := is
+				got := stateOf(t, h)
+				if is = slices.Contains(said(got.Health), health.Failing); i > 0 && is != was {
+					n++
+				}
+			}
+			return n, is
+		}
+		if n, is := changes(120); !is || n > 1 {
+			t.Errorf("in two minutes it changes %d times, at last %v", n, is)
+		}
+		share.Store(5)
+		if n, is := changes(180); is || n > 1 {
+			t.Errorf("when it is over it changes %d times, at last %v", n, is)
 		}
 	})
 }

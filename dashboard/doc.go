@@ -47,12 +47,13 @@
 //	             Source.WithEngine
 //	lease        the lease of a node has expired, or the node has missed two renewals that the engine would have
 //	             answered
-//	overloaded   a due run has been waiting for a worker for a second or more, on this node or another
+//	overloaded   a due run has been waiting for a worker for a second or more, on this node or another. If other
+//	             workers are free, the text names the slow kind that has its share of the workers
 //	unhandled    no node handles the kind of some due tasks
 //	failing      of the attempts of a kind in the last five minutes, or in any shorter period up to now, more than
 //	             half, and at least three, have failed. Cancelled runs do not count as failures. The finding ends
-//	             when the kind has no tasks left. It also ends when no attempt has failed for ten seconds and
-//	             at least three have succeeded since
+//	             when fewer than a quarter of the attempts of a minute fail, or when the kind has no tasks left. It
+//	             also ends when no attempt has failed for ten seconds and at least three have succeeded since
 //	parked       some tasks are parked
 //	paused       a kind, or all kinds, have been paused for an hour or longer, and tasks are due
 //	taken        the lease of a node has expired in the last five minutes, and other nodes have taken over its tasks.
@@ -64,7 +65,7 @@
 //
 // Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
 // of due tasks, who paused it and why, and the backlog of each kind whose runs are waiting because of a limit. They also report a store whose
-// disk is less than 5 % free. Below a kind whose runs are waiting because of its limit, the page names the group with
+// disk is less than 5 % free, and an engine that takes 100 ms or longer to answer. Below a kind whose runs are waiting because of its limit, the page names the group with
 // the most due tasks. It shows how many due tasks the group has, how long they have been due, and how long the tasks of
 // other groups have waited.
 //

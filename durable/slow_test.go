@@ -86,6 +86,11 @@ func TestFarAway_noOutageIsReported(t *testing.T) {
 		if n := k.Nodes[0].Stats().Started + k.Nodes[1].Stats().Started; n != 20 {
 			t.Errorf("%d of 20 runs have started", n)
 		}
+		for _, n := range k.Nodes {
+			if s := n.Stats().Node; s.Slow < 50*time.Millisecond || s.Slow > 600*time.Millisecond || s.Away {
+				t.Errorf("the engine takes %v to answer, and is away: %v", s.Slow, s.Away)
+			}
+		}
 		all := strings.Join(lines, "\n")
 		if strings.Contains(all, "unavailable") || strings.Contains(all, "back") {
 			t.Errorf("these were logged:\n%s", all)

@@ -94,6 +94,9 @@ func (s Stats) String() string {
 		if n.Unheard != "" {
 			b.WriteString(", no signals: " + n.Unheard)
 		}
+		if n.Slow > 0 {
+			fmt.Fprintf(&b, ", the engine takes %v to answer", n.Slow.Round(time.Millisecond))
+		}
 		if n.Away {
 			fmt.Fprintf(&b, ", the engine is away for %v: %s", n.AwayFor.Round(time.Millisecond), n.AwayWhy)
 		}
@@ -108,6 +111,7 @@ type NodeStats struct {
 	Away     bool          // the engine does not do what the node needs in order to run tasks, although it may answer other calls
 	AwayFor  time.Duration // how long the engine has not done it; 0 if the node is not away
 	AwayWhy  string        // which calls fail, and why; empty if the node is not away
+	Slow     time.Duration // how long the engine takes to answer on average, if that is 100 ms or more, until it is less than 50 ms; else 0
 	Unheard  string        // why the node hears no signals, and looks for tasks ten times a second; empty if it hears them
 
 	Calls       Timing // answered joins, renewals, claims and confirmations: round trips to the engine
@@ -160,7 +164,7 @@ func (s *Scheduler) Stats() Stats {
 	all.Commits, all.Changes = Timing(c.Commits), c.Changes
 	if s.node.Owned() == nil {
 		all.Node = &NodeStats{
-			Lease: c.Lease, LeaseAge: c.LeaseAge, Away: c.AwayWhy != nil, AwayFor: c.AwayFor, Unheard: c.Unheard, Calls: Timing(c.Calls), CallsFailed: c.CallsFailed,
+			Lease: c.Lease, LeaseAge: c.LeaseAge, Away: c.AwayWhy != nil, AwayFor: c.AwayFor, Slow: c.Slow, Unheard: c.Unheard, Calls: Timing(c.Calls), CallsFailed: c.CallsFailed,
 			Claimed: c.Claimed, TakenOver: c.TakenOver, StartsRefused: c.StartsRefused, EndsRefused: c.EndsRefused,
 		}
 		if c.AwayWhy != nil {

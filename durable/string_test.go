@@ -17,7 +17,7 @@ func TestString_ofStatsAndInfo_reads(t *testing.T) {
 	node := store
 	node.Unhandled, node.Limited, node.OldestWait, node.StoreSize = 11, 12, time.Second, 4096
 	node.LongestRun, node.SinceStart = 2*time.Second, 3*time.Second
-	node.Node = &durable.NodeStats{Lease: 5 * time.Second, LeaseAge: time.Second, Away: true, AwayFor: 7 * time.Second, AwayWhy: "claims: refused", CallsFailed: 1, Claimed: 2,
+	node.Node = &durable.NodeStats{Lease: 5 * time.Second, LeaseAge: time.Second, Slow: 312 * time.Millisecond, Away: true, AwayFor: 7 * time.Second, AwayWhy: "claims: refused", CallsFailed: 1, Claimed: 2,
 		TakenOver: 3, StartsRefused: 4, EndsRefused: 5, Calls: durable.Timing{Count: 6}}
 	for want, s := range map[string]durable.Stats{
 		"5 tasks pending, 1 of them parked; 2 runs waiting, 3 running on at most 4 workers; tasks: 9 added, 6 removed, " +
@@ -26,7 +26,7 @@ func TestString_ofStatsAndInfo_reads(t *testing.T) {
 			"on at most 4 workers, the oldest wait is 1s, the longest run has taken 2s, the last one started 3s ago; tasks: 9 added, 6 removed, 7 times parked; runs: 8 started, " +
 			"1 retried, 2 succeeded, 5 failed; 20 changes in 10 commits, 4096 bytes on the disk; node: lease of 5s, " +
 			"renewed 1s ago, 6 calls and 1 failed, 2 claimed, 3 nodes taken over, 4 starts refused, 5 ends refused, " +
-			"the engine is away for 7s: claims: refused": node,
+			"the engine takes 312ms to answer, the engine is away for 7s: claims: refused": node,
 	} {
 		if got := fmt.Sprint(s); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)

@@ -248,10 +248,10 @@ var incidents = []incident{
 		begin: doAll(beat, slowRequests),
 		after: 5 * time.Second, // until there are enough calls
 		seen: view{
-			headline: "well|overloaded|backlog",
-			metrics:  []string{"min(rate(timewheel_durable_engine_call_duration_seconds_sum[10s]) / rate(timewheel_durable_engine_call_duration_seconds_count[10s])) > 0.1"},
-			may:      append([]string{"TimewheelDurableLeaseLate"}, busyAlerts...),
-			asks:     []question{{args: []string{"stats"}, prints: "quick"}},
+			headline: "well|overloaded|backlog", note: `The engine is slow: it takes [123]\d\d ms`,
+			metrics: []string{"min(rate(timewheel_durable_engine_call_duration_seconds_sum[10s]) / rate(timewheel_durable_engine_call_duration_seconds_count[10s])) > 0.1"},
+			may:     append([]string{"TimewheelDurableLeaseLate"}, busyAlerts...),
+			asks:    []question{{args: []string{"stats"}, prints: "quick"}},
 		},
 		holds: 10 * time.Second,
 		never: lost + "|away|failing|parked|unhandled",

@@ -34,6 +34,7 @@ const (
 	Paused  Kind = "paused"  // tasks are paused, as requested; a finding if due tasks have waited for an hour
 	Drained Kind = "drained" // a node starts no further run, because an operator has drained it; a finding if no other node is left
 	DiskLow Kind = "disk"    // the store's disk is nearly full, but the store works
+	Slow    Kind = "slow"    // the engine takes long to answer
 )
 
 const (
@@ -65,6 +66,7 @@ type SchedulerReading struct {
 
 	Away    string        // why the node cannot run tasks, by its own account, or empty
 	AwayFor time.Duration // for how long
+	Slow    time.Duration // how long the engine takes to answer on average, if that is long
 	Started uint64        // attempts started here so far
 
 	Unread      string    // why the reader got no answer from the engine, or empty; the answers below are then old
@@ -107,6 +109,7 @@ type KindRuns struct {
 	Kind    string
 	Running int
 	Longest time.Duration // how long the longest run has been in progress
+	Waiting int           // overdue tasks of the kind; 0 if unknown
 }
 
 // A KindReading describes the tasks of a kind.
@@ -115,6 +118,7 @@ type KindReading struct {
 	Tasks, Parked              int
 	Started, Succeeded, Failed uint64 // attempts here since New; a cancelled run does not count as failed
 	Failure                    string // the last error, if known
+	Failing                    bool   // as FailingKinds says of this reading
 }
 
 // A DueReading describes the waiting due tasks of a kind.
@@ -222,6 +226,11 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	for _, f := range behind(now, past, limited) {
 		f.Text += "; runs wait for the limit of their kind"
 		all = append(all, f)
+	}
+	if now.Slow > 0 && now.Away == "" {
+		from := since(now, past, func(r SchedulerReading) bool { return r.Slow > 0 })
+		all = append(all, Finding{Slow, from, fmt.Sprintf("The engine is slow: it takes %d ms to answer on average, and runs start that much later",
+			now.Slow.Milliseconds())})
 	}
 	return append(all, diskLow(now, past)...)
 }
@@ -524,8 +533,13 @@ func allBusy(now SchedulerReading, past []SchedulerReading) []Finding {
 		} else if now.Waiting == 0 {
 			waiting = "due tasks wait"
 		}
-		all = append(all, Finding{Overloaded, from, fmt.Sprintf("Overloaded for %s: %s", Span(now.Time.Sub(from)),
-			load(now.Running, now.Workers, waiting, now.OldestWait, now.SinceStart, now.Busiest))})
+		text := fmt.Sprintf("Overloaded for %s: %s", Span(now.Time.Sub(from)),
+			load(now.Running, now.Workers, waiting, now.OldestWait, now.SinceStart, now.Busiest))
+		if b := now.Busiest; now.Running < now.Workers && b.Waiting > 0 && b.Longest >= TooLong {
+			text = fmt.Sprintf("%s of kind %s wait, the oldest due task for %s: a slow kind gets half of the workers (%s of %s); the longest run for %s",
+				number(b.Waiting), b.Kind, Span(now.OldestWait), number(b.Running), number(now.Workers), Span(b.Longest))
+		}
+		all = append(all, Finding{Overloaded, from, text})
 	}
 	if now.Unread != "" {
 		return all // the node reports are old
@@ -608,8 +622,8 @@ func atLeast(more bool) string {
 func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 	var all []Finding
 	for _, k := range now.Kinds {
-		ended, failed, within, from := attemptsLately(now, past, k)
-		if failed == 0 || isOver(now, past, k) {
+		ended, failed, within, from := failures(now, past, k)
+		if failed == 0 {
 			continue
 		}
 		where := ""
@@ -624,6 +638,50 @@ func failing(now SchedulerReading, past []SchedulerReading) []Finding {
 		all = append(all, Finding{Failing, from, text})
 	}
 	return few(all, "kinds fail")
+}
+
+// FailingKinds returns the kinds that a finding about the reading calls failing.
+func FailingKinds(now SchedulerReading, past []SchedulerReading) (kinds []string) {
+	for _, k := range now.Kinds {
+		if _, failed, _, _ := failures(now, past, k); failed > 0 {
+			kinds = append(kinds, k.Kind)
+		}
+	}
+	return kinds
+}
+
+// failures is attemptsLately for a kind that has not recovered. A kind that is failing counts as failing until fewer than a
+// quarter of the attempts in the last stillFor fail, so that a kind that fails half of the time does not seem to recover
+// again and again.
+func failures(now SchedulerReading, past []SchedulerReading, k KindReading) (ended, failed uint64, within time.Duration, from time.Time) {
+	if ended, failed, within, from = attemptsLately(now, past, k); failed == 0 {
+		ended, failed, within, from = stillFailing(now, past, k)
+	}
+	if failed == 0 || isOver(now, past, k) {
+		return 0, 0, 0, from
+	}
+	return ended, failed, within, from
+}
+
+// stillFor is the time in which enough attempts must succeed for a failing kind to have recovered.
+const stillFor = time.Minute
+
+func stillFailing(now SchedulerReading, past []SchedulerReading, k KindReading) (ended, failed uint64, within time.Duration, from time.Time) {
+	base := len(past) // the reading before it began to fail, if that is not too long ago
+	for i := len(past) - 1; i > 0 && past[i].kind(k.Kind).Failing; i-- {
+		if from = past[i].Time; now.Time.Sub(past[i-1].Time) <= stillFor {
+			base = i - 1
+		}
+	}
+	if base == len(past) {
+		return 0, 0, 0, from
+	}
+	was := past[base].kind(k.Kind)
+	failed = k.Failed - was.Failed
+	if ended = k.Succeeded - was.Succeeded + failed; ended >= fewFailures && 4*failed < ended {
+		return 0, 0, 0, from
+	}
+	return ended, failed, now.Time.Sub(past[base].Time), from
 }
 
 // attemptsLately returns how many attempts of a kind ended within a period, how many of them failed, and the length of

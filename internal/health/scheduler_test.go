@@ -29,6 +29,7 @@ func TestJudgeScheduler(t *testing.T) {
 	busy := r{Waiting: 492, Running: 8, Workers: 8, OldestWait: 5 * s}
 	behind := r{Left: Backlog{12400, ago(3 * h)}, Done: noon.Add(40 * s)}
 	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
+	still := func(k KindReading) KindReading { k.Failing = true; return k }
 	drainedNode := func(name string, left time.Duration) NodeReading {
 		return NodeReading{Name: name, ID: int64(name[0]), Lease: 4 * s, Left: left, Drained: true}
 	}
@@ -36,11 +37,11 @@ func TestJudgeScheduler(t *testing.T) {
 	unrenewed.Self = true
 	again, before := node("b", 3, 4*s), node("b", 2, 4*s)
 	again.Started, before.Started = ago(h), ago(h)
-	stuck := r{Running: 8, Workers: 8, OldestWait: 41 * s, SinceStart: 38 * s, Busiest: KindRuns{"x", 7, 41 * s},
+	stuck := r{Running: 8, Workers: 8, OldestWait: 41 * s, SinceStart: 38 * s, Busiest: KindRuns{"x", 7, 41 * s, 0},
 		Left: Backlog{438, ago(41 * s)}}
 	stuckNode := node("b", 2, 4*s)
 	stuckNode.Running, stuckNode.Workers, stuckNode.OldestWait, stuckNode.SinceStart = 4, 4, 30*s, 29*s
-	stuckNode.Busiest = KindRuns{"y", 4, 30 * s}
+	stuckNode.Busiest = KindRuns{"y", 4, 30 * s, 0}
 	const stuckText = "Node b is overloaded: 4 of 4 workers busy, due tasks wait, the oldest for 30 s; " +
 		"none has started for 29 s; 4 workers run kind y, the longest for 30 s"
 	lateNode, self := stuckNode, stuckNode
@@ -119,10 +120,10 @@ func TestJudgeScheduler(t *testing.T) {
 		{"a burst", at(0, r{Waiting: 492, Running: 8, Workers: 8, OldestWait: s / 2}), []r{at(s, busy)}, nil},
 		{"all workers stuck", at(0, stuck), []r{at(5*s, stuck)}, []Finding{{Overloaded, ago(46 * s), "Overloaded for 46 s: 8 of 8 workers busy, " +
 			"438 due tasks wait, the oldest for 41 s; none has started for 38 s; 7 workers run kind x, the longest for 41 s"}}},
-		{"and not all of the tasks are counted", at(0, r{Running: 1, Workers: 8, OldestWait: 9 * s, SinceStart: 9 * s, Busiest: KindRuns{"x", 1, 9 * s},
+		{"and not all of the tasks are counted", at(0, r{Running: 1, Workers: 8, OldestWait: 9 * s, SinceStart: 9 * s, Busiest: KindRuns{"x", 1, 9 * s, 0},
 			Left: Backlog{9, ago(9 * s)}, LeftMore: true}), nil, []Finding{{Overloaded, ago(9 * s), "Overloaded for 9 s: 1 of 8 workers busy, " +
 			"at least 9 due tasks wait, the oldest for 9 s; none has started for 9 s; 1 worker has run kind x for 9 s"}}},
-		{"none of them is", at(0, r{Running: 8, Workers: 8, OldestWait: 5 * s, SinceStart: s / 2, Busiest: KindRuns{"x", 8, s / 2}}), nil,
+		{"none of them is", at(0, r{Running: 8, Workers: 8, OldestWait: 5 * s, SinceStart: s / 2, Busiest: KindRuns{"x", 8, s / 2, 0}}), nil,
 			[]Finding{{Overloaded, ago(5 * s), "Overloaded for 5 s: 8 of 8 workers busy, due tasks wait, the oldest for 5 s"}}},
 		{"two nodes, all workers stuck", both, nil, []Finding{
 			{Overloaded, ago(41 * s), "Overloaded for 41 s: 8 of 8 workers busy, 438 due tasks wait, the oldest for 41 s; " +
@@ -159,6 +160,13 @@ func TestJudgeScheduler(t *testing.T) {
 		}, []Finding{{Failing, ago(s), "Kind recheck: 4 of 5 attempts failed in the last 3 s"}}},
 		{"one in three fails", kinds(0, recheck(60, 30, "")), []r{
 			kinds(m, recheck(0, 0, "")), kinds(30*s, recheck(30, 15, "")), kinds(3*s, recheck(56, 28, ""))}, nil},
+		{"it was failing, and half of them fail", kinds(0, recheck(20, 20, "")), []r{
+			kinds(51*s, recheck(0, 3, "")), kinds(50*s, still(recheck(0, 6, ""))), kinds(30*s, still(recheck(10, 10, ""))), kinds(s, still(recheck(20, 19, "")))}, []Finding{
+			{Failing, ago(50 * s), "Kind recheck: 17 of 37 attempts failed in the last 51 s"}}},
+		{"it was failing, and a quarter of them fail", kinds(0, recheck(43, 16, "")), []r{
+			kinds(50*s, recheck(0, 3, "")), kinds(s, still(recheck(43, 15, "")))}, nil},
+		{"it was failing, and a quarter of them have failed for a minute", kinds(0, recheck(400, 300, "")), []r{
+			kinds(2*m, still(recheck(0, 3, ""))), kinds(58*s, still(recheck(350, 290, ""))), kinds(s, still(recheck(399, 300, "")))}, nil},
 		{"two failures", kinds(0, recheck(0, 2, "")), []r{kinds(s)}, nil},
 		{"half of them", kinds(0, recheck(3, 3, "")), []r{kinds(s)}, nil},
 		{"failures before the first reading", kinds(0, recheck(0, 9, "")), nil, nil},
@@ -215,13 +223,15 @@ func TestJudgeScheduler(t *testing.T) {
 		{"lost long ago", nodes(0, node("a", 1, 4*s)), []r{nodes(7*m, node("b", 2, s)), nodes(6*m, node("a", 1, 4*s))}, nil},
 		{"a backlog", at(0, behind), []r{at(m, r{}), at(30*s, behind)}, []Finding{{CatchingUp, ago(30 * s),
 			"Catching up: 12,400 overdue tasks left, the oldest due 3 h ago, done in about 40 s"}}},
-		{"a backlog of a kind that hangs", at(0, r{Left: Backlog{36, ago(m)}, Workers: 8, Running: 4, Busiest: KindRuns{"hang", 4, 3 * s}}), nil,
+		{"a backlog of a kind that hangs", at(0, r{Left: Backlog{36, ago(m)}, Workers: 8, Running: 4, Busiest: KindRuns{"hang", 4, 3 * s, 0}}), nil,
 			[]Finding{{CatchingUp, time.Time{}, "Catching up: 36 overdue tasks left, the oldest due 1 m ago; 4 workers run kind hang, the longest for 3 s"}}},
 		{"a backlog next to that of a limit", at(0, r{Left: Backlog{40, ago(m)}, Limited: Backlog{300, ago(h)}, Done: noon.Add(h)}), nil,
 			[]Finding{{CatchingUp, time.Time{}, "Catching up: 40 overdue tasks left, the oldest due 1 m ago"}}},
 		{"a backlog of unknown size", at(0, r{Left: Backlog{1, ago(m)}, LeftMore: true}), nil, []Finding{{CatchingUp, time.Time{},
 			"Catching up: at least 1 overdue task left, the oldest due 1 m ago"}}},
 		{"due just now", at(0, r{Left: Backlog{5, ago(s / 2)}}), nil, nil},
+		{"a slow kind has its share of the workers", at(0, r{Running: 4, Workers: 8, OldestWait: 38 * s, Busiest: KindRuns{"hang", 4, 39 * s, 36}}), nil,
+			[]Finding{{Overloaded, ago(38 * s), "36 of kind hang wait, the oldest due task for 38 s: a slow kind gets half of the workers (4 of 8); the longest run for 39 s"}}},
 		{"the worst first", at(0, r{Parked: 1, Left: Backlog{1, ago(m)}, Nodes: []NodeReading{node("a", 1, 0), node("b", 2, 4*s)}, Orphans: []DueReading{{Kind: "o", Due: 1, More: false, Oldest: ago(m)}},
 			Kinds: []KindReading{recheck(0, 3, "")}, Waiting: 1, Running: 1, Workers: 1, OldestWait: 2 * s}), []r{at(2*s, r{})}, []Finding{
 			{NodeLate, ago(4 * s), "Node a has not renewed its lease for 4 s: it has expired, and other nodes take over its tasks"},
@@ -255,6 +265,8 @@ func TestNotesOfScheduler(t *testing.T) {
 			{Paused, noon.Add(-5 * time.Second), "Kind mail is paused: 1 due task waits"},
 			{Paused, noon, "Kind sms is paused: at least 1,000 due tasks wait"},
 		}},
+		"a slow engine": {SchedulerReading{Time: noon, Slow: 312 * time.Millisecond}, []SchedulerReading{at(-5)},
+			[]Finding{{Slow, noon, "The engine is slow: it takes 312 ms to answer on average, and runs start that much later"}}},
 		"by whom": {at(0, DueReading{Kind: "mail", Due: 3, Paused: noon.Add(-time.Minute), Who: "ann", Why: "smtp is\ndown"}), []SchedulerReading{at(-5)},
 			[]Finding{{Paused, noon.Add(-time.Minute), "Kind mail is paused for 1 m by ann (smtp is down): 3 due tasks wait"}}},
 		"for long, and nothing is due": {at(0, DueReading{Kind: "mail", Paused: noon.Add(-2 * time.Hour)}), nil,

@@ -20,14 +20,8 @@ func (n *Node) outageLocked() time.Duration {
 	return outageAfter + n.renewing.allow(outageAfter, n.cfg.Lease)
 }
 
-// Away returns how long one of the node's needs has not been met for, and why, if that counts as an outage. Otherwise the
-// error is nil.
-func (n *Node) Away() (since time.Duration, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.awayLocked()
-}
-
+// awayLocked returns how long one of the node's needs has not been met for, and why, if that counts as an outage.
+// Otherwise the error is nil.
 func (n *Node) awayLocked() (since time.Duration, err error) {
 	if n.life.Err() != nil {
 		return 0, nil

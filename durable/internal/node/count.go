@@ -105,7 +105,7 @@ type Stats struct {
 	Changes          uint64
 
 	Lease, LeaseAge                                             time.Duration
-	AwayFor                                                     time.Duration
+	AwayFor, Slow                                               time.Duration
 	AwayWhy                                                     error
 	Unheard                                                     string
 	Calls                                                       Timing
@@ -114,7 +114,13 @@ type Stats struct {
 
 // Stats returns the node's counters.
 func (n *Node) Stats() Stats {
-	awayFor, why := n.Away()
+	n.mu.Lock()
+	awayFor, why := n.awayLocked()
+	slow := time.Duration(0)
+	if n.far {
+		slow = n.renewing.mean
+	}
+	n.mu.Unlock()
 	c := &n.count
 	lease, age := n.cfg.Lease, time.Duration(n.own()-c.renewed.Load())
 	if n.client {
@@ -135,7 +141,7 @@ func (n *Node) Stats() Stats {
 		Added: c.added.Load(), Removed: c.removed.Load(),
 		Unhandled: int(c.unhandled.Load()), Started: c.started.Load(), Retried: c.retried.Load(),
 		Commits: c.commits.read(), Changes: c.changes.Load(),
-		Lease: lease, LeaseAge: age, AwayFor: awayFor, AwayWhy: why, Unheard: unheard,
+		Lease: lease, LeaseAge: age, AwayFor: awayFor, AwayWhy: why, Slow: slow, Unheard: unheard,
 		Calls: c.calls.read(), CallsFailed: c.callsFailed.Load(), Claimed: c.claimed.Load(), TakenOver: c.taken.Load(),
 		StartsRefused: c.startsRefused.Load(), EndsRefused: c.endsRefused.Load(),
 	}
