@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -396,24 +397,41 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 }
 
-// divideBehind splits the overdue tasks into those of kinds whose runs are waiting for a limit, and all others.
+// divideBehind splits the overdue tasks into those of each kind with a limit, and all others.
 func (r *reading) divideBehind() {
-	waits := make(map[string]bool)
+	limits := make(map[string]string)
 	for _, k := range r.kinds {
-		waits[k.Kind] = k.Waiting > 0
+		limits[k.Kind] = limitsText(k)
 	}
+	r.Left.Tasks = r.behind.Left
 	for _, k := range r.behind.Kinds {
-		part := &r.Left
-		if waits[k.Kind] {
-			part = &r.Limited
-			part.Tasks += k.Left
-		}
-		if part.Oldest.IsZero() || k.Oldest.Before(part.Oldest) {
-			part.Oldest = k.Oldest
+		if limit := limits[k.Kind]; limit != "" {
+			r.Limited = append(r.Limited, health.LimitedReading{
+				Kind: keyShown(k.Kind), Limit: limit, Backlog: health.Backlog{Tasks: k.Left, Oldest: k.Oldest},
+			})
+			r.Left.Tasks = max(r.Left.Tasks-k.Left, 0) // some tasks may have started since they were counted
+		} else if r.Left.Oldest.IsZero() || k.Oldest.Before(r.Left.Oldest) {
+			r.Left.Oldest = k.Oldest
 		}
 	}
-	r.Left.Tasks = max(r.behind.Left-r.Limited.Tasks, 0) // some tasks may have started since they were counted
 	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
+}
+
+// limitsText describes the limits of a kind, or returns an empty string if it has none.
+func limitsText(k durable.KindInfo) string {
+	var all []string
+	for _, of := range []struct {
+		durable.Limit
+		where string
+	}{{k.Cluster, "on all nodes"}, {k.Limit, "on each node"}} {
+		if of.Concurrency > 0 {
+			all = append(all, fmt.Sprintf("%d at once %s", of.Concurrency, of.where))
+		}
+		if of.Rate > 0 {
+			all = append(all, fmt.Sprintf("%d per %s %s", of.Rate, health.Span(of.Per), of.where))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // unhandledKinds returns the kinds that have tasks, are not paused, and have no handler on any node, up to maxIdle.

@@ -771,15 +771,15 @@ func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &behindScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
-		f.kinds = []durable.KindInfo{{Kind: "mail", Waiting: 5}, {Kind: "ok"}, {Kind: "sms", Waiting: 1}}
+		f.kinds = []durable.KindInfo{{Kind: "mail", Cluster: durable.Limit{Concurrency: 1}}, {Kind: "ok"}, {Kind: "sms", Waiting: 1, Limit: durable.Limit{Rate: 10, Per: time.Second}}}
 		f.behind = durable.CatchUp{Left: 345, Oldest: ago(time.Hour), Kinds: []durable.KindCatchUp{
 			{Kind: "mail", Left: 200, Oldest: ago(time.Hour)}, {Kind: "ok", Left: 50, Oldest: ago(time.Minute)},
 			{Kind: "sms", Left: 100, Oldest: ago(2 * time.Hour)},
 		}}
 		s := newBoard("tasks", f, nil).state(-1)
 		if h := s.Health; h.Well || h.Text != "Catching up: 45 overdue tasks left, the oldest due 1 m ago" ||
-			len(h.Notes) != 1 || h.Notes[0].Text != "Catching up: 300 overdue tasks left, the oldest due 2 h ago; "+
-			"runs wait for the limit of their kind" || s.CatchUp.Left != 345 {
+			len(h.Notes) != 2 || h.Notes[0].Text != "Kind mail: 200 due tasks wait for its limit (1 at once on all nodes), the oldest due 1 h ago" ||
+			h.Notes[1].Text != "Kind sms: 100 due tasks wait for its limit (10 per 1 s on each node), the oldest due 2 h ago" || s.CatchUp.Left != 345 {
 			t.Errorf("the health is %+v, and the backlog %+v", h, s.CatchUp)
 		}
 	})

@@ -534,8 +534,8 @@ func TestScheduler_limits(t *testing.T) {
 				t.Errorf("the kind has the limits %+v, %+v, and %d wait", k.Here.Limit, k.Here.Cluster, k.Here.Waiting)
 			}
 		}
-		if notes := state.Health.Notes; len(notes) != 1 || notes[0].Kind != health.CatchingUp ||
-			!strings.Contains(notes[0].Text, "10 overdue tasks left") || !strings.Contains(notes[0].Text, "runs wait for the limit of their kind") {
+		if notes := state.Health.Notes; len(notes) != 1 || notes[0].Kind != health.Limited || notes[0].About != "slow" ||
+			!strings.HasPrefix(notes[0].Text, "Kind slow: 10 due tasks wait for its limit (100 per 1 m on all nodes, 2 at once on each node), the oldest due ") {
 			t.Errorf("the notes are %+v", notes)
 		}
 		if !state.Health.Well || len(state.Kinds) != 3 {

@@ -64,10 +64,10 @@
 //	counting     the tasks have not been counted yet, or not since an outage. The last count stays, with its age
 //
 // Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
-// of due tasks, who paused it and why, and the backlog of each kind whose runs are waiting because of a limit. They also report a store whose
-// disk is less than 5 % free, and an engine that takes 100 ms or longer to answer. Below a kind whose runs are waiting because of its limit, the page names the group with
-// the most due tasks. It shows how many due tasks the group has, how long they have been due, and how long the tasks of
-// other groups have waited.
+// of due tasks, who paused it and why, and the backlog of each kind with a limit. They also report a store whose
+// disk is less than 5 % free, and an engine that takes 100 ms or longer to answer. Below a kind whose runs are waiting
+// because of its limit, the page names the group with the most due tasks. It shows how many due tasks the group has, how
+// long they have been due, and how long the tasks of other groups have waited.
 //
 // Next to each finding are links to the affected tasks and, if control is allowed, buttons. The buttons unpark the
 // tasks, pause the failing kind, or resume a paused kind.

@@ -240,6 +240,16 @@ var trials = map[string]trial{
 			timewheel_durable_tasks_unhandled                     0x4 1x60`,
 		},
 	},
+	"TimewheelDurableKindBehind": {
+		fires: `
+			timewheel_durable_kind_backlog_age_seconds{kind="mail"} 3540+15x60
+			timewheel_durable_kind_runs_limited{kind="mail"}        1x2 0x2 1x60`,
+		after: 5*every + 10*time.Minute,
+		quiet: []string{
+			`timewheel_durable_kind_backlog_age_seconds{kind="mail"} 0+15x60`,
+			`timewheel_durable_kind_backlog_age_seconds{kind="mail"} 3540+15x20 0x60`,
+		},
+	},
 	"TimewheelDurableKindPaused": {
 		fires: `
 			timewheel_durable_kind_paused_seconds{kind="mail"}   3540+15x60

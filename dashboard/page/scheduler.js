@@ -65,6 +65,7 @@ const whereTasks = () => ({
   parked: [["Those that repeat", toList({ state: "parked", repeating: "true" })], ["Parked", toList({ state: "parked" })], ["Why tasks fail", "failures-title"]],
   backlog: [["Waiting", toList({ state: "waiting" })]],
   drained: [["Nodes", "nodes-title"]],
+  limited: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
   paused: [["Kinds", "kinds-title"], ["Waiting", toList({ state: "waiting" })]],
 });
 

@@ -24,6 +24,10 @@ func About(f Finding, now SchedulerReading) string {
 	case Unhandled:
 		ends = " has no handler "
 		kinds = kindsOf(now.Orphans)
+	case Limited:
+		for _, l := range now.Limited {
+			kinds = append(kinds, l.Kind)
+		}
 	case Paused:
 		ends = " is paused"
 		kinds = kindsOf(now.Paused)

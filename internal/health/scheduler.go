@@ -32,6 +32,7 @@ const (
 // The kinds of notes, which are not alarms.
 const (
 	Paused  Kind = "paused"  // tasks are paused, as requested; a finding if due tasks have waited for an hour
+	Limited Kind = "limited" // tasks of a kind wait for its limit
 	Drained Kind = "drained" // a node starts no further run, because an operator has drained it; a finding if no other node is left
 	DiskLow Kind = "disk"    // the store's disk is nearly full, but the store works
 	Slow    Kind = "slow"    // the engine takes long to answer
@@ -91,17 +92,23 @@ type SchedulerReading struct {
 	Nodes    []NodeReading // empty for a store
 	NodesOld bool          // whether the node reports are from before an outage, or too old to judge by
 	Lost     []LostNode    // the nodes most recently taken over by other nodes
-	Left     Backlog       // backlog of the kinds that no limit holds back
-	Limited  Backlog       // backlog of the kinds that are held back by their limit
-	LeftMore bool          // whether the backlogs are larger than counted
-	LeftAt   time.Time     // when the backlogs were counted; zero if unknown
-	Done     time.Time     // when all tasks of the backlogs will have started; zero if unknown
+	Left     Backlog       // backlog of the kinds without a limit
+	Limited  []LimitedReading
+	LeftMore bool      // whether the backlogs are larger than counted
+	LeftAt   time.Time // when the backlogs were counted; zero if unknown
+	Done     time.Time // when all tasks of the backlogs will have started; zero if unknown
 }
 
 // A Backlog describes overdue tasks.
 type Backlog struct {
 	Tasks  int
 	Oldest time.Time // when the oldest task was due
+}
+
+// A LimitedReading describes the overdue tasks of a kind with a limit, on all nodes.
+type LimitedReading struct {
+	Kind, Limit string // Limit is as in "1 at once on all nodes"
+	Backlog
 }
 
 // KindRuns describes the runs in progress of a kind.
@@ -208,6 +215,26 @@ func SchedulerIsWell(now SchedulerReading) string {
 	return text
 }
 
+// limited returns the kinds whose tasks wait for their limit.
+func limited(now SchedulerReading, past []SchedulerReading) (all []Finding) {
+	if now.Unread != "" {
+		return nil
+	}
+	for _, l := range now.Limited {
+		is := func(r SchedulerReading) bool {
+			return slices.ContainsFunc(r.Limited, func(m LimitedReading) bool {
+				return m.Kind == l.Kind && m.Tasks > 0 && r.Time.Sub(m.Oldest) >= TooLong
+			})
+		}
+		if is(now) {
+			text := fmt.Sprintf("Kind %s: %s for its limit (%s), the oldest due %s%s",
+				l.Kind, atLeast(now.LeftMore)+dueTasks(l.Tasks), l.Limit, ago(now.Time.Sub(l.Oldest)), now.counted())
+			all = append(all, Finding{Limited, since(now, past, is), text})
+		}
+	}
+	return few(all, "kinds wait for their limits")
+}
+
 // NotesOfScheduler returns the intended reasons why tasks do not run: paused kinds, and overdue tasks held back by the
 // limit of their kind. It also includes a finding if the store's disk is nearly full.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
@@ -222,11 +249,7 @@ func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	}
 	all = few(all, "kinds are paused")
 	all = append(all, drained(now, past)...)
-	limited := func(r SchedulerReading) Backlog { return r.Limited }
-	for _, f := range behind(now, past, limited) {
-		f.Text += "; runs wait for the limit of their kind"
-		all = append(all, f)
-	}
+	all = append(all, limited(now, past)...)
 	if now.Slow > 0 && now.Away == "" {
 		from := since(now, past, func(r SchedulerReading) bool { return r.Slow > 0 })
 		all = append(all, Finding{Slow, from, fmt.Sprintf("The engine is slow: it takes %d ms to answer on average, and runs start that much later",
@@ -843,28 +866,27 @@ func catchingUp(now SchedulerReading, past []SchedulerReading) []Finding {
 	if nothingStarts(now) || now.isDrained() {
 		return nil // another finding already gives the number
 	}
-	all := behind(now, past, func(r SchedulerReading) Backlog { return r.Left })
-	if len(all) > 0 && !isBusy(now) { // a hanging kind occupies all workers that it may use, so its backlog waits
-		all[0].Text += now.Busiest.long()
-	}
-	return all
-}
-
-// behind reports a part of the backlog whose oldest task has been overdue for at least TooLong.
-func behind(now SchedulerReading, past []SchedulerReading, part func(SchedulerReading) Backlog) []Finding {
-	is := func(r SchedulerReading) bool { return part(r).Tasks > 0 && r.Time.Sub(part(r).Oldest) >= TooLong }
+	is := func(r SchedulerReading) bool { return r.Left.Tasks > 0 && r.Time.Sub(r.Left.Oldest) >= TooLong }
 	if !is(now) || now.Unread != "" {
 		return nil
 	}
-	text := fmt.Sprintf("Catching up: %s%s left, the oldest due %s",
-		atLeast(now.LeftMore), count(part(now).Tasks, "overdue task"), ago(now.Time.Sub(part(now).Oldest)))
-	if !now.LeftAt.IsZero() && now.Time.Sub(now.LeftAt) > recent.Stale {
-		text += fmt.Sprintf(", counted %s", ago(now.Time.Sub(now.LeftAt)))
-	}
-	if now.Done.After(now.Time) && part(now).Tasks == now.Left.Tasks+now.Limited.Tasks {
+	text := fmt.Sprintf("Catching up: %s%s left, the oldest due %s%s",
+		atLeast(now.LeftMore), count(now.Left.Tasks, "overdue task"), ago(now.Time.Sub(now.Left.Oldest)), now.counted())
+	if now.Done.After(now.Time) && now.Limited == nil {
 		text += ", done in about " + Span(now.Done.Sub(now.Time))
 	}
+	if !isBusy(now) { // a hanging kind occupies all workers that it may use, so its backlog waits
+		text += now.Busiest.long()
+	}
 	return []Finding{{CatchingUp, since(now, past, is), text}}
+}
+
+// counted says when the backlog was counted, if that was long ago.
+func (r SchedulerReading) counted() string {
+	if age := r.Time.Sub(r.LeftAt); !r.LeftAt.IsZero() && age > recent.Stale {
+		return ", counted " + ago(age)
+	}
+	return ""
 }
 
 // few returns the first findings. If there are more, the text of the last one says so.
