@@ -66,7 +66,7 @@ func TestScheduler_postgreSQLAway(t *testing.T) {
 	}
 	must(t, nodes[0].AddTask(t.Context(), due...))
 	must(t, server.Stop(pgtest.Immediate))
-	p.says(`^The engine has not answered( for \d+ s)?, and nothing starts here: .*` + server.Addr())
+	p.says(`^The engine has not served this node( for \d+ s)?(, and nothing starts here)?: .*` + server.Addr())
 	p.sinceIsSaid("Nodes")
 	p.until(`/the time left is unknown/.test($("nodes").textContent)`)
 	p.picture("postgres-away")

@@ -26,8 +26,9 @@ type Pauses struct {
 
 // A Pause says when kinds were paused, and by whom.
 type Pause struct {
-	At       int64 // by the engine's clock
-	Who, Why string
+	At  int64 // by the engine's clock
+	Who string
+	Why string
 }
 
 // Set pauses the kind, or all kinds if it is empty, unless it is paused.
@@ -41,8 +42,7 @@ func (p *Pauses) Set(kind string, by Pause) {
 	default:
 		p.Kinds = slices.Insert(slices.Clone(p.Kinds), i, kind)
 	}
-	p.By = maps.Clone(p.By)
-	if p.By == nil {
+	if p.By = maps.Clone(p.By); p.By == nil {
 		p.By = make(map[string]Pause)
 	}
 	p.By[kind] = by
@@ -80,15 +80,15 @@ type storedSettings struct {
 	Version int           `json:"version"`
 	All     bool          `json:"all,omitempty"`
 	Kinds   [][]byte      `json:"kinds,omitempty"`
-	By      []storedPause `json:"by,omitempty"`
+	AllBy   *storedPause  `json:"all_by,omitempty"`
+	By      []storedPause `json:"by,omitempty"` // in the order of Kinds
 	Drained []drainedNode `json:"drained,omitempty"`
 }
 
 type storedPause struct {
-	Kind []byte `json:"kind,omitempty"`
-	At   int64  `json:"at"` // by the engine's clock
-	Who  string `json:"who,omitempty"`
-	Why  string `json:"why,omitempty"`
+	At  int64  `json:"at"` // by the engine's clock
+	Who string `json:"who,omitempty"`
+	Why string `json:"why,omitempty"`
 }
 
 type drainedNode struct {
@@ -102,10 +102,11 @@ func (s Settings) encode() ([]byte, error) {
 	stored := storedSettings{Version: settingsVersion, All: s.Pauses.All}
 	for _, kind := range s.Pauses.Kinds {
 		stored.Kinds = append(stored.Kinds, []byte(kind))
+		stored.By = append(stored.By, storedPause(s.Pauses.By[kind]))
 	}
-	for _, kind := range slices.Sorted(maps.Keys(s.Pauses.By)) {
-		by := s.Pauses.By[kind]
-		stored.By = append(stored.By, storedPause{[]byte(kind), by.At, by.Who, by.Why})
+	if by, known := s.Pauses.By[""]; known {
+		all := storedPause(by)
+		stored.AllBy = &all
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Drained)) {
 		stored.Drained = append(stored.Drained, drainedNode{[]byte(name), s.Drained[name]})
@@ -134,13 +135,14 @@ func decodeSettings(data []byte) (s Settings, err error) {
 	for _, kind := range stored.Kinds {
 		s.Pauses.Kinds = append(s.Pauses.Kinds, string(kind))
 	}
-	slices.Sort(s.Pauses.Kinds)
-	for _, by := range stored.By {
-		if s.Pauses.By == nil {
-			s.Pauses.By = make(map[string]Pause)
-		}
-		s.Pauses.By[string(by.Kind)] = Pause{by.At, by.Who, by.Why}
+	s.Pauses.By = make(map[string]Pause)
+	for i, by := range stored.By[:min(len(stored.By), len(stored.Kinds))] {
+		s.Pauses.By[s.Pauses.Kinds[i]] = Pause(by)
 	}
+	if stored.AllBy != nil {
+		s.Pauses.By[""] = Pause(*stored.AllBy)
+	}
+	slices.Sort(s.Pauses.Kinds)
 	for _, d := range stored.Drained {
 		if s.Drained == nil {
 			s.Drained = make(map[string]int64)
