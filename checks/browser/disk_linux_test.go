@@ -73,7 +73,7 @@ func TestScheduler_volumeFull(t *testing.T) {
 	if !errors.Is(err, durable.ErrBroken) || !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
-	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*` + dir + `.*: no space left on device\.$`)
+	p.says(`^The disk is full, and nothing has run( for \d+ s)? \(make room, then restart the process\): .*` + dir + `.*: no space left on device\.$`)
 	p.sinceIsSaid("Waiting")
 	p.picture("volume-full")
 	testkit.Returns(t, "Shutdown", func() { _ = s.Shutdown(context.Background()) }) // its error is the old one

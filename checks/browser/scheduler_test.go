@@ -411,6 +411,31 @@ func TestScheduler_nodeKilled(t *testing.T) {
 	p.picture("lost")
 }
 
+// Every node is drained from the page, which says that nothing starts, and undrained.
+func TestScheduler_drainedNodes(t *testing.T) {
+	engine := memory.New().Shared()
+	a, source := newNode(t, engine, "web-1")
+	b, _ := newNode(t, engine, "web-2")
+	must(t, a.Handle("order", works), a.Start(), b.Handle("order", works), b.Start())
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(func(*http.Request) error { return nil }))), 1200, "light")
+	p.until(`document.querySelectorAll("#nodes .node").length === 2`)
+	button := func(i int) string { return fmt.Sprintf(`document.querySelectorAll("#nodes .node button")[%d]`, i) }
+	for i := range 2 {
+		p.until(button(i) + `.textContent === "Drain" && !` + button(i) + `.hidden`)
+		js[any](p, button(i)+`.click()`)
+		p.until(button(i) + `.matches(".sure") && ` + button(i) + `.textContent === "Drain?"`)
+		js[any](p, button(i)+`.click()`)
+		p.until(fmt.Sprintf(`$("nodes-message").textContent === "Drained node web-%d." && `, i+1) + button(i) + `.textContent === "Undrain"`)
+	}
+	p.says(`^All 2 nodes are drained, and nothing starts`)
+	if got := js[string](p, `[...document.querySelectorAll("#tasks-health li:first-child .go")].map((e) => e.textContent).join()`); got != "Nodes" {
+		t.Errorf("where to look is %q", got)
+	}
+	p.picture("drained")
+	js[any](p, button(0)+`.click()`)
+	p.until(`$("nodes-message").textContent === "Undrained node web-1." && document.querySelector("#tasks-health .verdict").textContent.startsWith("Working: ")`)
+}
+
 // The workers of two nodes hang: the page of each node reports both, and shows their runs, where they are running and
 // for how long.
 func TestScheduler_stuckNodes(t *testing.T) {
@@ -449,7 +474,7 @@ func TestScheduler_diskFull(t *testing.T) {
 	if err := s.RemoveTask(t.Context(), "order-0000"); !errors.Is(err, durable.ErrBroken) {
 		t.Fatal(err)
 	}
-	p.says(`^The disk is full, and nothing has run( for \d+ s)?: .*000042\.log: no space left on device\.$`)
+	p.says(`^The disk is full, and nothing has run( for \d+ s)? \(make room, then restart the process\): .*000042\.log: no space left on device\.$`)
 	p.sinceIsSaid("Waiting")
 	p.picture("full")
 }

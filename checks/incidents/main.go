@@ -4,7 +4,8 @@
 
 // Incidents replays the incidents of dashboard/README.md with real processes, on a wheel, an embedded store and one or
 // two nodes on PostgreSQL. It checks that the page, the metrics, the alerts and the command report the truth within
-// three seconds, and no longer report it fifteen seconds after the end.
+// three seconds, and no longer report it fifteen seconds after the end. It also checks that meanwhile they contradict
+// neither each other nor the handlers' own counters for longer than three seconds.
 //
 //	go run ./checks/incidents -run 'killed|stopped'
 //

@@ -48,7 +48,7 @@ func TestMain_showsTrouble_untilItIsInterrupted(t *testing.T) {
 	}
 	shown := map[string]string{
 		"panic": "panicked in the last", "jam": "Overloaded for", "stop": "Stopped", "fail": "connection refused",
-		"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused", "away": "The engine has not answered",
+		"forget": "Kind sms.send has no handler", "pause": "Kind payment.capture is paused", "away": "The engine has not served this node",
 		"pause one": `"state":"paused","next":null`, "resume one": `"next":"2`,
 		"full": "The disk is full, and nothing has run",
 	}

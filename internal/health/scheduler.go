@@ -396,12 +396,12 @@ func lasting(now, from time.Time) string {
 
 func storeFailed(now SchedulerReading, past []SchedulerReading) Finding {
 	from := since(now, past, func(r SchedulerReading) bool { return r.Broken != "" })
-	what := "The store has failed"
+	what, remedy := "The store has failed", "restart the process"
 	if now.Full {
-		what = "The disk is full"
+		what, remedy = "The disk is full", "make room, then restart the process"
 	}
-	return Finding{StoreFailed, from, fmt.Sprintf("%s, and nothing has run%s: %s",
-		what, lasting(now.Time, from), cause(now.Broken))}
+	return Finding{StoreFailed, from, fmt.Sprintf("%s, and nothing has run%s (%s): %s",
+		what, lasting(now.Time, from), remedy, cause(now.Broken))}
 }
 
 func engineAway(now SchedulerReading, past []SchedulerReading) []Finding {
