@@ -87,7 +87,7 @@ var incidents = []incident{
 			alerts:  []string{"TimewheelDurableTasksParked"},
 			may:     []string{"TimewheelDurableParkedGrows"},
 			asks: []question{
-				{args: []string{"failures"}, prints: `(?m)^ *10 +10 +fails .*connection refused`},
+				{args: []string{"failures"}, prints: `(?m)^ *10 +10 +0 +fails .*connection refused`},
 				{args: []string{"stats"}, prints: `(?m)^fails +10 +10 +10 `},
 			},
 		},
@@ -180,7 +180,7 @@ var incidents = []incident{
 			alerts:  []string{"TimewheelDurableTasksParked"},
 			may:     []string{"TimewheelDurableParkedGrows"},
 			asks: []question{
-				{args: []string{"failures"}, prints: `(?m)^ *30 +30 +fails `},
+				{args: []string{"failures"}, prints: `(?m)^ *30 +30 +0 +fails `},
 				{args: []string{"nodes"}, prints: `^[^\n]*\nweb-1[^\n]*\n$`},
 			},
 		},

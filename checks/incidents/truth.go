@@ -101,8 +101,11 @@ func (t *truth) contradictions(s sight) map[string]string {
 			all["the page of "+name+" says that other nodes take over, and nothing starts anywhere"] = text
 		}
 		said := slices.ContainsFunc(page.Health.Findings, func(f finding) bool { return f.Kind == "away" })
-		if away, known := s.away[name]; known && away != said {
-			all["the page and the metrics of "+name+" disagree on whether the engine is away"] = fmt.Sprintf("the metrics say %v: %s", away, text)
+		switch away, known := s.away[name]; { // they are read one after the other, so they may differ once in each direction
+		case known && away && !said:
+			all["the metrics of "+name+" say that the engine is away, and its page does not"] = text
+		case known && !away && said:
+			all["the page of "+name+" says that the engine is away, and its metrics do not"] = text
 		}
 	}
 	if calm && s.overdue > 0 {
