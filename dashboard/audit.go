@@ -35,9 +35,14 @@ func (h *handler) note(r *http.Request, e AuditEntry) {
 	if h.audit == nil {
 		return
 	}
-	e.Time = time.Now()
-	if h.who != nil {
-		e.Who = h.who(r)
-	}
+	e.Time, e.Who = time.Now(), h.user(r)
 	h.audit(e)
+}
+
+// user returns the user who made a request, or an empty string if that is unknown.
+func (h *handler) user(r *http.Request) string {
+	if h.who == nil {
+		return ""
+	}
+	return h.who(r)
 }

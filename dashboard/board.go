@@ -265,11 +265,8 @@ func (b *board) ask() reading {
 			found.paused, err = b.findDue(ctx, paused)
 		}
 		for i, p := range found.paused {
-			for _, by := range r.pauses.By {
-				if by.Kind == p.Kind {
-					found.paused[i].Paused, found.paused[i].Who, found.paused[i].Why = by.At, keyShown(by.Who), cut(by.Why, maxKeyText)
-				}
-			}
+			by := r.pauses.By[p.Kind]
+			found.paused[i].Paused, found.paused[i].Who, found.paused[i].Why = by.At, keyShown(by.Who), cut(by.Why, maxKeyText)
 		}
 		return found, err
 	})
@@ -436,9 +433,10 @@ func limitsText(k durable.KindInfo) string {
 
 // unhandledKinds returns the kinds that have tasks, are not paused, and have no handler on any node, up to maxIdle.
 func unhandledKinds(r reading) (kinds []string) {
+	drained := slices.ContainsFunc(r.nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
 	handled := make(map[string]bool)
 	for _, k := range r.kinds {
-		handled[k.Kind] = !slices.ContainsFunc(r.nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
+		handled[k.Kind] = !drained
 	}
 	for _, n := range r.nodes {
 		if n.More {
@@ -516,12 +514,14 @@ func (b *board) groupsOf(r reading) (of map[string]durable.Groups, at time.Time)
 	return has.Value, has.At
 }
 
-// pastLocked returns the readings before a time.
+// pastLocked returns the readings before a time. Since the first reading in recent, every one is there.
 func (b *board) pastLocked(at time.Time) []health.SchedulerReading {
-	past := slices.Concat(b.past, b.recent)
-	past = slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(at) })
-	slices.SortStableFunc(past, func(p, q health.SchedulerReading) int { return p.Time.Compare(q.Time) })
-	return slices.CompactFunc(past, func(p, q health.SchedulerReading) bool { return p.Time.Equal(q.Time) })
+	old := b.past
+	for len(b.recent) > 0 && len(old) > 0 && !old[len(old)-1].Time.Before(b.recent[0].Time) {
+		old = old[:len(old)-1]
+	}
+	past := slices.Concat(old, b.recent)
+	return slices.DeleteFunc(past, func(p health.SchedulerReading) bool { return !p.Time.Before(at) })
 }
 
 // judged returns the reading, its health, and the late nodes.
@@ -550,7 +550,7 @@ func (b *board) state(after int64) schedulerJSON {
 		Now:       r.Time,
 		Health:    h,
 		Stats:     newTasksStatsJSON(r),
-		Counts:    newCensusJSON(r.census),
+		Counts:    newCensusJSON(r.census, !r.Counting),
 		Paused:    r.pauses.All,
 		Survival:  r.survival,
 		Unheard:   unheard(r),

@@ -75,15 +75,15 @@ func newTasksStatsJSON(r reading) tasksStatsJSON {
 
 type censusJSON struct {
 	At      *time.Time `json:"at"`    // null before the first count
-	Whole   bool       `json:"whole"` // all tasks were counted
+	Whole   bool       `json:"whole"` // all tasks were counted; false also while they are counted again after an outage
 	Tasks   int        `json:"tasks"`
 	Failing int        `json:"failing"`
 	Parked  int        `json:"parked"`
 	Paused  int        `json:"paused"` // paused individually
 }
 
-func newCensusJSON(c durable.Counts) censusJSON {
-	j := censusJSON{At: known(c.At), Whole: c.Whole}
+func newCensusJSON(c durable.Counts, whole bool) censusJSON {
+	j := censusJSON{At: known(c.At), Whole: whole}
 	for _, k := range c.Kinds {
 		j.Tasks += k.Tasks
 		j.Failing += k.Failing

@@ -589,6 +589,33 @@ func TestBoard_nodes(t *testing.T) {
 	})
 }
 
+// While the tasks are counted again, the last complete count stays, and the page says that it is old.
+func TestBoard_countThatIsNotComplete_replacesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var counted atomic.Bool
+		f := &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine()), census: func() durable.Counts {
+			c := durable.Counts{At: time.Now(), Whole: counted.Load()}
+			if c.Whole {
+				c.Kinds = []durable.KindCounts{{Kind: "mail", Tasks: 9, Failing: 2, Parked: 2}}
+			}
+			return c
+		}}
+		b := newBoard("tasks", f, nil)
+		check := func(text string, tasks int, whole bool) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			if s := b.state(-1); s.Health.Text != text || s.Counts.Tasks != tasks || s.Counts.Parked > tasks || s.Counts.Whole != whole || (s.Counts.At == nil) != (tasks == 0) {
+				t.Errorf("the health is %+v, and the counts %+v", s.Health, s.Counts)
+			}
+		}
+		check("The tasks are being counted", 0, false)
+		counted.Store(true)
+		check("2 tasks are parked, of kind mail, waiting for an operator", 9, true)
+		counted.Store(false)
+		check("2 tasks are parked, of kind mail, waiting for an operator, counted 10 s ago", 9, false)
+	})
+}
+
 // An unsafe engine runs on a server that may lose acknowledged tasks.
 type unsafeEngine struct{ unsafe atomic.Bool }
 

@@ -18,9 +18,9 @@ import (
 
 // AllowControl permits control requests for which check returns nil. Such a request can remove, reschedule, pause or
 // resume a task by key, or run it now. For a durable scheduler, it can also change all tasks that match a search,
-// cancel runs by key or by search, pause or resume kinds, and drain or undrain nodes. If check returns an error, the request is refused with
-// the text of that error. Cross-origin requests from browsers are refused before check is called; see
-// [http.CrossOriginProtection].
+// cancel runs by key or by search, pause or resume kinds, and drain or undrain nodes. If check returns an error, the
+// request is refused with the text of that error. Cross-origin requests from browsers are refused before check is
+// called; see [http.CrossOriginProtection].
 //
 // check must identify the user by a cookie, a client certificate or a header set by a proxy, because the page cannot
 // send custom headers. When check is called, the Host of the request is known to be allowed; see [AllowHosts]. check is
@@ -188,11 +188,7 @@ func (h *handler) operate(action string) func(w http.ResponseWriter, r *http.Req
 		case "undrain":
 			entry.Err = b.s.Undrain(ctx, name)
 		default:
-			who := ""
-			if h.who != nil {
-				who = h.who(r)
-			}
-			entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume", who, r.PostForm.Get("why"))
+			entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume", h.user(r), r.PostForm.Get("why"))
 		}
 		h.note(r, entry)
 		reply(w, struct{}{}, entry.Err)

@@ -415,7 +415,7 @@ func ExampleScheduler_PauseKind() {
 	if paused, err = s.Paused(ctx); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(paused.All, paused.Kinds, paused.Has("mail"), paused.By[1].Why)
+	fmt.Println(paused.All, paused.Kinds, paused.Has("mail"), paused.By["charge"].Why)
 	if err := s.ResumeAll(ctx); err != nil {
 		log.Fatal(err)
 	}

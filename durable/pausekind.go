@@ -5,7 +5,6 @@ package durable
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -18,25 +17,24 @@ import (
 type Pauses struct {
 	All   bool     // every kind is paused; see [Scheduler.PauseAll]
 	Kinds []string // individually paused kinds, sorted; see [Scheduler.PauseKind]
-	By    []Pause  // when and by whom: the pause of all kinds first, then the same order as Kinds
+
+	By map[string]Pause // when and by whom, by kind; the pause of all kinds has the empty key
 }
 
 // A Pause says when a kind, or all kinds, were paused, and by whom.
 type Pause struct {
-	Kind string    // empty for all kinds
-	At   time.Time // by the engine's clock
-	Who  string    // as in [By]
-	Why  string
+	At  time.Time // by the engine's clock
+	Who string    // as in [By]
+	Why string
 }
 
 // Has reports whether the kind is paused, either individually or by All.
 func (p Pauses) Has(kind string) bool { return node.Pauses{All: p.All, Kinds: p.Kinds}.Has(kind) }
 
 func newPauses(p node.Pauses) Pauses {
-	all := Pauses{All: p.All, Kinds: slices.Clone(p.Kinds)}
-	for _, kind := range slices.Sorted(maps.Keys(p.By)) {
-		by := p.By[kind]
-		all.By = append(all.By, Pause{kind, time.Unix(0, by.At), by.Who, by.Why})
+	all := Pauses{All: p.All, Kinds: slices.Clone(p.Kinds), By: make(map[string]Pause)}
+	for kind, by := range p.By {
+		all.By[kind] = Pause{time.Unix(0, by.At), by.Who, by.Why}
 	}
 	return all
 }
@@ -75,9 +73,9 @@ func (s *Scheduler) pause(ctx context.Context, kind string, opts []PauseOption) 
 // Tasks of the kind can be added, changed and removed as usual. Tasks that fall due wait in the state [Waiting], and
 // are overdue when the kind is resumed. They then run at the rate set by [WithCatchUp], and missed runs of repeating
 // tasks are treated as they are after downtime ([WithMissed]). [Scheduler.Paused], KindInfo and KindCounts report that
-// the kind is paused. [By] says by whom. Pausing a paused kind has no effect. The kind does not need a handler. All paused kinds together
-// must fit in [engine.MaxNote]. If there is no room for another kind, or its name is invalid, the error wraps
-// ErrInvalidTask.
+// the kind is paused. [By] says by whom. Pausing a paused kind has no effect. The kind does not need a handler. All
+// paused kinds together must fit in [engine.MaxNote]. If there is no room for another kind, or its name is invalid, the
+// error wraps ErrInvalidTask.
 func (s *Scheduler) PauseKind(ctx context.Context, kind string, opts ...PauseOption) error {
 	if err := task.CheckKind(kind); err != nil {
 		return err
@@ -88,10 +86,12 @@ func (s *Scheduler) PauseKind(ctx context.Context, kind string, opts ...PauseOpt
 // ResumeKind ends the pause set by PauseKind. If PauseAll is also in effect, the kind stays paused until ResumeAll is
 // called. Resuming a kind that is not paused has no effect.
 func (s *Scheduler) ResumeKind(ctx context.Context, kind string) error {
-	if kind == "" { // no kind has that name
-		return nil
-	}
-	return failed(s.node.Change(ctx, func(to *node.Settings) { to.Pauses.End(kind) }), "ResumeKind", kind)
+	err := s.node.Change(ctx, func(to *node.Settings) {
+		if kind != "" { // which would end the pause of all kinds
+			to.Pauses.End(kind)
+		}
+	})
+	return failed(err, "ResumeKind", kind)
 }
 
 // PauseAll prevents all tasks from running until [Scheduler.ResumeAll] is called, as PauseKind does for one kind.

@@ -49,13 +49,14 @@ func TestPauseKind_by(t *testing.T) {
 	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
 		client, _ := connect(k)
 		defer func() { k.Must(client.Shutdown(ctx)) }()
-		by := func(want ...durable.Pause) {
+		by := func(want map[string]durable.Pause) {
 			t.Helper()
 			k.After(10 * time.Second)
 			for _, s := range []*durable.Scheduler{k.Nodes[0].Scheduler, k.Nodes[1].Scheduler, client} {
 				p, err := s.Paused(ctx)
-				for i := range p.By {
-					p.By[i].At = p.By[i].At.Round(time.Second)
+				for kind, by := range p.By {
+					by.At = by.At.Round(time.Second)
+					p.By[kind] = by
 				}
 				if err != nil || fmt.Sprint(p.By) != fmt.Sprint(want) {
 					t.Errorf("the pauses are %v, %v, want %v", p.By, err, want)
@@ -65,15 +66,15 @@ func TestPauseKind_by(t *testing.T) {
 		now := func() time.Time { return time.Now().Round(time.Second) }
 		at := now()
 		k.Must(client.PauseKind(ctx, "note", durable.By("ann", "smtp is down")), client.PauseKind(ctx, "fail"))
-		note, fail := durable.Pause{Kind: "note", At: at, Who: "ann", Why: "smtp is down"}, durable.Pause{Kind: "fail", At: at}
-		by(fail, note)
+		note, fail := durable.Pause{At: at, Who: "ann", Why: "smtp is down"}, durable.Pause{At: at}
+		by(map[string]durable.Pause{"fail": fail, "note": note})
 		all := durable.Pause{At: now(), Who: "bob"}
 		k.Must(k.Nodes[0].PauseAll(ctx, durable.By("bob", "")), client.PauseAll(ctx, durable.By("ann", "")), client.PauseKind(ctx, "note", durable.By("bob", "")))
-		by(all, fail, note)
+		by(map[string]durable.Pause{"": all, "fail": fail, "note": note})
 		k.Must(client.ResumeKind(ctx, "note"), client.ResumeKind(ctx, "note"), client.ResumeKind(ctx, ""))
-		by(all, fail)
+		by(map[string]durable.Pause{"": all, "fail": fail})
 		k.Must(client.ResumeAll(ctx))
-		by(fail)
+		by(map[string]durable.Pause{"fail": fail})
 		for _, opt := range []durable.PauseOption{
 			durable.By(strings.Repeat("w", 101), ""), durable.By("", strings.Repeat("w", 201)), durable.By("\xff", ""), durable.By("", "\xff"),
 		} {
@@ -81,7 +82,7 @@ func TestPauseKind_by(t *testing.T) {
 				t.Errorf("too much about a pause: %v", err)
 			}
 		}
-		by(fail)
+		by(map[string]durable.Pause{"fail": fail})
 		k.Must(client.PauseKind(ctx, "note", durable.By(strings.Repeat("w", 100), strings.Repeat("y", 200))))
 	})
 }

@@ -218,8 +218,8 @@ func pausedKinds(p durable.Pauses, tasks []durable.KindCounts) []string {
 
 // pausedFor returns how long ago the kind was paused, or all kinds were.
 func pausedFor(p durable.Pauses, kind string) (d time.Duration) {
-	for _, by := range p.By {
-		if by.Kind == kind || by.Kind == "" {
+	for _, of := range []string{kind, ""} {
+		if by, known := p.By[of]; known {
 			d = max(d, time.Since(by.At))
 		}
 	}
@@ -239,9 +239,10 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 	if err != nil {
 		return nil
 	}
+	drained := slices.ContainsFunc(nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
 	handled := make(map[string]bool)
 	for _, k := range here {
-		handled[k.Kind] = !slices.ContainsFunc(nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
+		handled[k.Kind] = !drained
 	}
 	for _, n := range nodes {
 		if n.Workers == 0 {

@@ -478,12 +478,12 @@ func TestSchedulerCollector_pauses(t *testing.T) {
 		c := metrics.NewSchedulerCollectorOf(f, "orders")
 		is(t, c, age, map[string]float64{"mail": 0, "sms": 0})
 		is(t, c, due, map[string]float64{"mail": 0, "sms": 0})
-		f.pauses = durable.Pauses{Kinds: []string{"mail", "no tasks"}, By: []durable.Pause{
-			{Kind: "mail", At: time.Now().Add(-time.Hour)}, {Kind: "no tasks", At: time.Now().Add(-time.Minute)},
+		f.pauses = durable.Pauses{Kinds: []string{"mail", "no tasks"}, By: map[string]durable.Pause{
+			"mail": {At: time.Now().Add(-time.Hour)}, "no tasks": {At: time.Now().Add(-time.Minute)},
 		}}
 		is(t, c, age, map[string]float64{"mail": 3600, "sms": 0, "no tasks": 60})
 		is(t, c, due, map[string]float64{"mail": 3, "sms": 0, "no tasks": 0})
-		f.pauses.All, f.pauses.By = true, append(f.pauses.By, durable.Pause{At: time.Now().Add(-2 * time.Hour)})
+		f.pauses.All, f.pauses.By[""] = true, durable.Pause{At: time.Now().Add(-2 * time.Hour)}
 		is(t, c, age, map[string]float64{"mail": 7200, "sms": 7200})
 		is(t, c, due, map[string]float64{"mail": 3, "sms": 1})
 	})

@@ -57,22 +57,28 @@ func newScraper(dir string, rules []rule) (*scraper, error) {
 	}), rules}, err
 }
 
-// scrape appends the metrics of the process at the address.
-func (s *scraper) scrape(ctx context.Context, client *http.Client, addr, instance string) error {
+// metricsOf returns the metrics of the process at the address, and their content type.
+func metricsOf(ctx context.Context, client *http.Client, addr string) (text []byte, form string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	text, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
+	text, err = io.ReadAll(resp.Body)
+	return text, resp.Header.Get("Content-Type"), err
+}
+
+// scrape appends the metrics of the process at the address.
+func (s *scraper) scrape(ctx context.Context, client *http.Client, addr, instance string) error {
+	text, form, err := metricsOf(ctx, client, addr)
 	if err != nil {
 		return err
 	}
-	parser, err := textparse.New(text, resp.Header.Get("Content-Type"), "text/plain", false, false, false,
+	parser, err := textparse.New(text, form, "text/plain", false, false, false,
 		labels.NewSymbolTable())
 	if err != nil {
 		return err

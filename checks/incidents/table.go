@@ -219,14 +219,9 @@ var incidents = []incident{
 		end:   drain("undrain"),
 	},
 	{
-		name: "a kind is paused",
-		on:   []backend{one, two},
-		begin: doAll(beat, func(s *scene) error {
-			if out, status := s.ask(context.Background(), "pause-kind", "-why", "a trial", quick); status != 0 {
-				return fmt.Errorf("timewheel pause-kind: %s", out)
-			}
-			return nil
-		}),
+		name:  "a kind is paused",
+		on:    []backend{one, two},
+		begin: doAll(beat, call("pause-kind", "-why", "a trial", quick)),
 		after: 2 * time.Second, // until the nodes have read it
 		seen: view{
 			headline: "well", says: "^Working", note: `Kind quick is paused( for \d+ s)? by \w+ \(a trial\): \d+ due tasks? wait`,
@@ -235,12 +230,7 @@ var incidents = []incident{
 		},
 		holds: 8 * time.Second,
 		never: every,
-		end: func(s *scene) error {
-			if out, status := s.ask(context.Background(), "resume-kind", quick); status != 0 {
-				return fmt.Errorf("timewheel resume-kind: %s", out)
-			}
-			return nil
-		},
+		end:   call("resume-kind", quick),
 	},
 	{
 		name:  "the database is slow",
@@ -584,10 +574,19 @@ func handleSMS(s *scene) error {
 // drain returns a step that drains or undrains all nodes.
 func drain(command string) func(*scene) error {
 	return func(s *scene) error {
+		var errs []error
 		for _, p := range s.all() {
-			if out, status := s.ask(context.Background(), command, p.Name); status != 0 {
-				return fmt.Errorf("timewheel %s %s: %s", command, p.Name, out)
-			}
+			errs = append(errs, call(command, p.Name)(s))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// call returns a step that calls the command with the arguments.
+func call(args ...string) func(*scene) error {
+	return func(s *scene) error {
+		if out, status := s.ask(context.Background(), args...); status != 0 {
+			return fmt.Errorf("timewheel %q: %s", args, out)
 		}
 		return nil
 	}
@@ -659,24 +658,57 @@ func losePrimary(s *scene) error {
 
 // synchronous makes the server wait for its standby at each commit.
 func synchronous(ctx context.Context, primary *pgtest.Server) error {
+	if err := alter(ctx, primary, "SET synchronous_standby_names = 'ANY 1 (*)'"); err != nil {
+		return err
+	}
 	conn, err := pgx.Connect(ctx, primary.URL())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'", "SELECT pg_reload_conf()"} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
 	for is := false; !is && err == nil; time.Sleep(readEvery) {
 		err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'quorum')").Scan(&is)
 	}
 	return err
 }
 
+// alter changes a setting of the server.
+func alter(ctx context.Context, server *pgtest.Server, setting string) error {
+	conn, err := pgx.Connect(ctx, server.URL())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, sql := range []string{"ALTER SYSTEM " + setting, "SELECT pg_reload_conf()"} { // not in one transaction
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitNobody makes each commit wait for a standby that does not exist.
+func awaitNobody(s *scene) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s.later(func() { _ = alter(context.Background(), s.server, "RESET synchronous_standby_names") })
+	return alter(ctx, s.server, "SET synchronous_standby_names = 'gone'")
+}
+
 // forget leaves a transaction open that holds back vacuum.
 func forget(s *scene) error {
+	return s.leaveOpen("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM " + s.schema + ".task")
+}
+
+// lock returns a step that locks a table of the schema in the given mode, as a migration by hand does.
+func lock(table, mode string) func(*scene) error {
+	return func(s *scene) error {
+		return s.leaveOpen(fmt.Sprintf("BEGIN; LOCK TABLE %s.%s IN %s MODE", s.schema, table, mode))
+	}
+}
+
+// leaveOpen begins a transaction that nothing ends before the incident does.
+func (s *scene) leaveOpen(sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.server.URL())
@@ -684,43 +716,8 @@ func forget(s *scene) error {
 		return err
 	}
 	s.later(func() { _ = conn.Close(context.Background()) })
-	_, err = conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM "+s.schema+".task")
+	_, err = conn.Exec(ctx, sql)
 	return err
-}
-
-// lock returns a step that locks a table of the schema in the given mode, as a migration by hand does.
-func lock(table, mode string) func(*scene) error {
-	return func(s *scene) error {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, s.server.URL())
-		if err != nil {
-			return err
-		}
-		s.later(func() { _ = conn.Close(context.Background()) })
-		_, err = conn.Exec(ctx, fmt.Sprintf("BEGIN; LOCK TABLE %s.%s IN %s MODE", s.schema, table, mode))
-		return err
-	}
-}
-
-// awaitNobody makes each commit wait for a standby that does not exist.
-func awaitNobody(s *scene) error {
-	set := func(sql string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, s.server.URL())
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close(ctx) }()
-		if _, err := conn.Exec(ctx, "ALTER SYSTEM "+sql); err != nil {
-			return err
-		}
-		_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
-		return err
-	}
-	s.later(func() { _ = set("RESET synchronous_standby_names") })
-	return set("SET synchronous_standby_names = 'gone'")
 }
 
 // soon waits until the expression has a result, for goneWithin at most.

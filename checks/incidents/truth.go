@@ -8,9 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -169,16 +167,7 @@ var engineIsAway = regexp.MustCompile(`(?m)^timewheel_durable_engine_away\{[^}]*
 func (s *scene) awayOf(ctx context.Context, p *process) (away, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addr+"/metrics", nil)
-	if err != nil {
-		return false, false
-	}
-	resp, err := s.http.Do(req)
-	if err != nil {
-		return false, false
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
+	text, _, err := metricsOf(ctx, s.http, p.addr)
 	found := engineIsAway.FindSubmatch(text)
 	if err != nil || found == nil {
 		return false, false

@@ -449,7 +449,7 @@ func TestPauseAndResumeKinds(t *testing.T) {
 			r.Errorf("the stats are\n%s", got)
 		}
 		r.with(func(s *durable.Scheduler) {
-			if p, err := s.Paused(r.Context()); err != nil || p.All || fmt.Sprint(p.Kinds) != "[mail]" || len(p.By) != 1 || p.By[0].Who != "ann" {
+			if p, err := s.Paused(r.Context()); err != nil || p.All || fmt.Sprint(p.Kinds) != "[mail]" || len(p.By) != 1 || p.By["mail"].Who != "ann" {
 				r.Errorf("a scheduler has %v paused, %v", p, err)
 			}
 		})

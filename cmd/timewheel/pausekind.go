@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -158,20 +159,18 @@ func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err er
 // writePauses writes the paused kinds, if any.
 func (p *program) writePauses(paused durable.Pauses) {
 	by := func(kind string) string {
-		for _, b := range paused.By {
-			if b.Kind != kind {
-				continue
-			}
-			text := ", " + when(b.At, p.now())
-			if b.Who != "" {
-				text += ", by " + quoteText(b.Who)
-			}
-			if b.Why != "" {
-				text += ": " + quoteText(b.Why)
-			}
-			return text
+		b, known := paused.By[kind]
+		if !known {
+			return ""
 		}
-		return ""
+		text := ", " + when(b.At, p.now())
+		if b.Who != "" {
+			text += ", by " + quoteText(b.Who)
+		}
+		if b.Why != "" {
+			text += ": " + quoteText(b.Why)
+		}
+		return text
 	}
 	if paused.All {
 		fmt.Fprintf(p.out, "All kinds are paused%s.\n", by(""))
@@ -199,8 +198,9 @@ func newPausesJSON(p durable.Pauses) pausesJSON {
 	for _, kind := range p.Kinds {
 		j.Kinds = append(j.Kinds, text(kind))
 	}
-	for _, b := range p.By {
-		j.By = append(j.By, pauseJSON{text(b.Kind), b.At.UTC(), b.Who, b.Why})
+	for _, kind := range slices.Sorted(maps.Keys(p.By)) { // that of all kinds comes first
+		b := p.By[kind]
+		j.By = append(j.By, pauseJSON{text(kind), b.At.UTC(), b.Who, b.Why})
 	}
 	return j
 }

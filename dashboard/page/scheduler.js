@@ -97,7 +97,7 @@ function showScheduler(state) {
 function forgetScheduler() {
   for (const id of ["failures", "listed", "kinds", "nodes"]) $(id).replaceChildren();
   for (const id of ["task", "list"]) forgetPast(id);
-  say("", false, $("kinds-message"));
+  for (const id of ["kinds", "nodes"]) say("", false, $(id + "-message"));
   readings.read = -Infinity;
   readings.failing = -1;
 }
@@ -258,18 +258,23 @@ function addPause(row) {
 twice($("pause-all"), () => page.tasks.paused ? "" : "Pause all of them?", () => pauseKinds(page.tasks.paused));
 
 // pauseKinds pauses or resumes a kind, or all kinds.
-async function pauseKinds(resume, kind) {
-  const verb = resume ? "resume" : "pause", message = $("kinds-message"), { scheduler } = page;
+function pauseKinds(resume, kind) {
+  const all = kind === undefined;
+  return operate(`${resume ? "resume" : "pause"}-${all ? "all" : "kind"}`, all ? {} : { kind }, $("kinds-message"),
+    `${resume ? "Resumed" : "Paused"} ${all ? "all kinds" : "kind " + kind}.`);
+}
+
+// operate asks for an action on a kind or a node, and says so when it is done.
+async function operate(action, form, message, done) {
+  const { scheduler } = page;
   try {
-    await ask(`api/${verb}-${kind === undefined ? "all" : "kind"}`, {
-      method: "POST", body: new URLSearchParams({ scheduler, ...(kind === undefined ? {} : { kind }) }),
-    });
+    await ask(`api/${action}`, { method: "POST", body: new URLSearchParams({ scheduler, ...form }) });
   } catch (e) {
     if (scheduler === page.scheduler) sayError(e, message);
     return;
   }
   if (scheduler !== page.scheduler) return;
-  say(`${resume ? "Resumed" : "Paused"} ${kind === undefined ? "all kinds" : "kind " + kind}.`, false, message);
+  say(done, false, message);
   poll();
 }
 
@@ -290,7 +295,7 @@ function showNodes(state) {
       lease.append(make("span"), bar);
       li.append(make("h3"), lease, make("p"), make("p"), make("p"));
       li.firstChild.append(make("span"), " ", make("small"));
-      drainButton(li, () => page.tasks.nodes[i]);
+      addDrain(li, () => page.tasks.nodes[i]);
       list.append(li);
     }
     const [h, lease, work, kinds, version, button] = li.children;
@@ -311,7 +316,8 @@ function showNodes(state) {
   });
 }
 
-function drainButton(li, node) {
+// addDrain adds the button to a node.
+function addDrain(li, node) {
   const button = make("button");
   button.type = "button";
   twice(button, () => node().drained ? "" : "Drain?", () => drainNode(node().drained, node().name));
@@ -319,17 +325,8 @@ function drainButton(li, node) {
 }
 
 // drainNode keeps a node from starting further runs, or lets it start them again.
-async function drainNode(undrain, node) {
-  const message = $("nodes-message"), { scheduler } = page;
-  try {
-    await ask(`api/${undrain ? "undrain" : "drain"}-node`, { method: "POST", body: new URLSearchParams({ scheduler, node }) });
-  } catch (e) {
-    if (scheduler === page.scheduler) sayError(e, message);
-    return;
-  }
-  if (scheduler !== page.scheduler) return;
-  say(`${undrain ? "Undrained" : "Drained"} node ${node}.`, false, message);
-  poll();
+function drainNode(undrain, node) {
+  return operate(undrain ? "undrain-node" : "drain-node", { node }, $("nodes-message"), `${undrain ? "Undrained" : "Drained"} node ${node}.`);
 }
 
 // ---- why tasks fail

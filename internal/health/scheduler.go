@@ -236,26 +236,21 @@ func limited(now SchedulerReading, past []SchedulerReading) (all []Finding) {
 }
 
 // NotesOfScheduler returns the intended reasons why tasks do not run: paused kinds, and overdue tasks held back by the
-// limit of their kind. It also includes a finding if the store's disk is nearly full.
+// limit of their kind. It also includes a finding if the store's disk is nearly full, or the engine slow.
 func NotesOfScheduler(now SchedulerReading, past []SchedulerReading) []Finding {
 	if now.Stopped {
 		return nil
 	}
-	var all []Finding
-	for _, p := range now.Paused {
-		if !p.isForgotten(now.Time) {
-			all = append(all, pause(p, now, past))
-		}
+	return slices.Concat(pauses(now, past, false), drained(now, past), limited(now, past), slow(now, past), diskLow(now, past))
+}
+
+// slow reports an engine that takes long to answer.
+func slow(now SchedulerReading, past []SchedulerReading) []Finding {
+	if now.Slow == 0 || now.Away != "" {
+		return nil
 	}
-	all = few(all, "kinds are paused")
-	all = append(all, drained(now, past)...)
-	all = append(all, limited(now, past)...)
-	if now.Slow > 0 && now.Away == "" {
-		from := since(now, past, func(r SchedulerReading) bool { return r.Slow > 0 })
-		all = append(all, Finding{Slow, from, fmt.Sprintf("The engine is slow: it takes %d ms to answer on average, and runs start that much later",
-			now.Slow.Milliseconds())})
-	}
-	return append(all, diskLow(now, past)...)
+	return []Finding{{Slow, since(now, past, func(r SchedulerReading) bool { return r.Slow > 0 }),
+		fmt.Sprintf("The engine is slow: it takes %d ms to answer on average, and runs start that much later", now.Slow.Milliseconds())}}
 }
 
 // forgottenAfter is the length of a pause from which it is a finding, if tasks are due.
@@ -266,10 +261,15 @@ func (d DueReading) isForgotten(now time.Time) bool {
 	return d.Due > 0 && !d.Paused.IsZero() && now.Sub(d.Paused) >= forgottenAfter
 }
 
-// forgotten reports the kinds that have been paused for long.
-func forgotten(now SchedulerReading, past []SchedulerReading) (all []Finding) {
+// forgotten reports the kinds whose pauses may have been forgotten.
+func forgotten(now SchedulerReading, past []SchedulerReading) []Finding {
+	return pauses(now, past, true)
+}
+
+// pauses returns the paused kinds whose pauses may have been forgotten, or all others.
+func pauses(now SchedulerReading, past []SchedulerReading, forgotten bool) (all []Finding) {
 	for _, p := range now.Paused {
-		if p.isForgotten(now.Time) {
+		if p.isForgotten(now.Time) == forgotten {
 			all = append(all, pause(p, now, past))
 		}
 	}

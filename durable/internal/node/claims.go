@@ -325,19 +325,19 @@ func (n *Node) claimed(ctx context.Context, t *term, r engine.ClaimRequest, over
 	n.mu.Unlock()
 	asked := n.own()
 	got, err := n.engine.Claim(ctx, r)
+	if err == nil || ctx.Err() == nil {
+		n.count.needs.Asked(need.Claims, asked)
+		n.count.needs.Answered(need.Claims, n.own(), err)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil: // the claim may have to skip too many rows; renewals detect an outage
 		n.count.callsFailed.Add(1)
 		n.unsure()
 		return engine.Claims{}, false
 	case err != nil:
-		n.count.needs.Asked(need.Claims, asked)
-		n.count.needs.Answered(need.Claims, n.own(), err)
 		n.failed(t, err)
 		return engine.Claims{}, false
 	}
-	n.count.needs.Asked(need.Claims, asked)
-	n.count.needs.Answered(need.Claims, n.own(), nil)
 	n.heard(asked, got.Now)
 	n.count.claimed.Add(uint64(len(got.Tasks)))
 	if len(got.Tasks) > 0 {

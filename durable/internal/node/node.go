@@ -114,7 +114,7 @@ type membership struct {
 	fair       int    // how many tasks a node holds on average, as of the last renewal; see keepsLocked
 	renewals   uint64 // number of renewals sent
 	failing    bool   // the last engine call failed
-	outage     bool   // no run starts since a call failed, and the log says so
+	outage     bool   // the node is away, and the log says so; see awayLocked
 	silence    *time.Timer
 	renewing   estimate // how long renewals take
 	far        bool     // the log says that answers are slow
