@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable"
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/internal/cpu"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/internal/recent"
 )
@@ -56,6 +56,7 @@ type scheduler interface {
 	CatchUp(context.Context) (durable.CatchUp, error)
 	Find(context.Context, durable.Query) (durable.Found, error)
 	Failures(context.Context) (durable.Failures, error)
+	Sets(context.Context) ([]durable.SetInfo, error)
 	Groups(context.Context, durable.Query) (durable.Groups, error)
 	History(context.Context, durable.HistoryQuery) (durable.History, error)
 	Get(ctx context.Context, key string) (durable.Info, bool, error)
@@ -70,6 +71,10 @@ type scheduler interface {
 	PauseAll(ctx context.Context, opts ...durable.PauseOption) error
 	ResumeAll(ctx context.Context) error
 	Paused(ctx context.Context) (durable.Pauses, error)
+	Tuned(ctx context.Context) (durable.Tuning, error)
+	TuneLimits(ctx context.Context, l durable.KindLimits, opts ...durable.PauseOption) error
+	TunePoolSize(ctx context.Context, n int, opts ...durable.PauseOption) error
+	TuneCatchUp(ctx context.Context, n int, opts ...durable.PauseOption) error
 	Drain(ctx context.Context, node string) error
 	Undrain(ctx context.Context, node string) error
 }
@@ -88,9 +93,11 @@ type board struct {
 	nodes   recent.Of[[]durable.NodeInfo]
 	catchUp recent.Of[durable.CatchUp]
 	pauses  recent.Of[durable.Pauses]
+	tuned   recent.Of[durable.Tuning]
 	idle    recent.Of[idleKinds]
 	groups  recent.Of[map[string]durable.Groups] // groups of due tasks, by kind
 	health  recent.Of[engine.Health]
+	cpu     cpu.Watch
 
 	looking turn                  // held during a reading, for up to readPatience; protects the next four
 	engine  engine.HealthReporter // may be nil
@@ -141,6 +148,9 @@ type reading struct {
 	kinds  []durable.KindInfo
 	pauses durable.Pauses
 	behind durable.CatchUp
+	tuned  durable.Tuning
+
+	overdue map[string]health.DueReading // due tasks by kind, whatever they wait for; all kinds together are under ""
 
 	survival string // whether acknowledged tasks survive the loss of the engine's server; empty if unknown
 
@@ -156,7 +166,7 @@ func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
 	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
 	b.alive.Always, b.stats.Always, b.census.Always, b.catchUp.Always = true, true, true, true
 	for _, limit := range []*time.Duration{&b.alive.Limit, &b.stats.Limit, &b.census.Limit, &b.nodes.Limit, &b.catchUp.Limit,
-		&b.pauses.Limit, &b.idle.Limit, &b.groups.Limit, &b.health.Limit} {
+		&b.pauses.Limit, &b.tuned.Limit, &b.idle.Limit, &b.groups.Limit, &b.health.Limit} {
 		*limit = questionTime
 	}
 	weakly := weak.Make(b) // the timer must not keep an unused board alive
@@ -240,7 +250,7 @@ func (b *board) ask() reading {
 	census := b.census.Ask(b.era, b.s.Counts)
 	nodes := b.nodes.Ask(b.era, b.s.Nodes)
 	pauses := b.pauses.Ask(b.era, b.s.Paused)
-	first := []<-chan struct{}{alive, census, nodes, pauses}
+	first := []<-chan struct{}{alive, census, nodes, pauses, b.tuned.Ask(b.era, b.s.Tuned)}
 	if b.engine != nil {
 		first = append(first, b.health.Ask(b.era, b.engine.Health))
 	}
@@ -271,6 +281,7 @@ func (b *board) ask() reading {
 		return found, err
 	})
 	waitAll(b.catchUp.Ask(b.era, b.s.CatchUp), idle)
+	r.tuned = b.tuned.Last(b.era).Value
 	// The node's own state comes last: it asks the engine for less than the others, and these may have waited for long.
 	waitAll(b.stats.Ask(b.era, func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil }))
 	hasStats := b.stats.Last(b.era)
@@ -281,6 +292,7 @@ func (b *board) ask() reading {
 
 	hasHealth := b.health.Last(b.era)
 	r.Unflushed, r.Refused = hasHealth.Value.Unflushed, int(hasHealth.Value.Refused)
+	r.NoVacuum, r.DeadRows = hasHealth.Value.NoVacuum, hasHealth.Value.DeadRows
 	if hasHealth.At.IsZero() {
 		r.Refused = -1
 	}
@@ -331,7 +343,7 @@ func without(err, first error) string { return strings.TrimPrefix(err.Error(), f
 func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
 	r.Workers, r.OldestWait, r.SinceStart = r.stats.Workers, r.stats.OldestWait, r.stats.SinceStart
-	r.Started = r.stats.Started
+	r.Started, r.CPUWait = r.stats.Started, b.cpu.Wait()
 	r.DiskFree, r.DiskSize = r.stats.DiskFree, r.stats.DiskSize
 	r.Counted, r.Parked = r.census.At, 0
 	for _, k := range r.census.Kinds {
@@ -339,9 +351,10 @@ func (b *board) fill(r *reading) {
 		r.Parked += k.Parked
 	}
 	r.divideBehind()
+	r.countOverdue()
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
-		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled}
+		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Interrupted: k.Interrupted}
 		if b.rec != nil {
 			of[k.Kind].Failure = b.rec.failure(k.Kind)
 		}
@@ -386,7 +399,7 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 	return health.NodeReading{
 		Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
-		Self: n.Self, Drained: n.Drained, Running: n.Running, Workers: n.Workers,
+		Self: n.Self, Drained: n.Drained, Leaving: n.Leaving, Running: n.Running, Workers: n.Workers,
 		OldestWait: since(n.OldestWait), SinceStart: since(n.SinceStart),
 		Busiest: health.KindRuns{
 			Kind: keyShown(n.Busiest.Kind), Running: n.Busiest.Running, Longest: since(n.Busiest.Longest),
@@ -398,7 +411,7 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 func (r *reading) divideBehind() {
 	limits := make(map[string]string)
 	for _, k := range r.kinds {
-		limits[k.Kind] = limitsText(k)
+		limits[k.Kind] = durable.KindLimits{Here: k.Limit, Cluster: k.Cluster}.String()
 	}
 	r.Left.Tasks = r.behind.Left
 	for _, k := range r.behind.Kinds {
@@ -414,21 +427,29 @@ func (r *reading) divideBehind() {
 	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
 }
 
-// limitsText describes the limits of a kind, or returns an empty string if it has none.
-func limitsText(k durable.KindInfo) string {
-	var all []string
-	for _, of := range []struct {
-		durable.Limit
-		where string
-	}{{k.Cluster, "on all nodes"}, {k.Limit, "on each node"}} {
-		if of.Concurrency > 0 {
-			all = append(all, fmt.Sprintf("%d at once %s", of.Concurrency, of.where))
+// countOverdue collects the due tasks of each kind. Tasks of kinds without a handler and of paused kinds do not run, and
+// are counted apart from the others.
+func (r *reading) countOverdue() {
+	all := health.DueReading{Due: r.behind.Left, More: r.behind.Cut}
+	r.overdue = make(map[string]health.DueReading)
+	note := func(d health.DueReading) {
+		if d.Kind != "" { // else they are of all kinds, which are paused
+			r.overdue[d.Kind] = d
 		}
-		if of.Rate > 0 {
-			all = append(all, fmt.Sprintf("%d per %s %s", of.Rate, health.Span(of.Per), of.where))
+		if all.Oldest.IsZero() || !d.Oldest.IsZero() && d.Oldest.Before(all.Oldest) {
+			all.Oldest = d.Oldest
 		}
 	}
-	return strings.Join(all, ", ")
+	for _, k := range r.behind.Kinds {
+		note(health.DueReading{Kind: k.Kind, Due: k.Left, More: r.behind.Cut, Oldest: k.Oldest})
+	}
+	for _, d := range slices.Concat(r.Orphans, r.Paused) {
+		if d.Due > 0 {
+			note(d)
+			all.Due, all.More = all.Due+d.Due, all.More || d.More
+		}
+	}
+	r.overdue[""] = all
 }
 
 // unhandledKinds returns the kinds that have tasks, are not paused, and have no handler on any node, up to maxIdle.
@@ -554,6 +575,7 @@ func (b *board) state(after int64) schedulerJSON {
 		Paused:    r.pauses.All,
 		Survival:  r.survival,
 		Unheard:   unheard(r),
+		Tuning:    newTuningJSON(r.tuned),
 		Nodes:     []nodeJSON{},
 		History:   []tasksPoint{},
 	}
@@ -608,13 +630,19 @@ func (b *board) kindsLocked(r reading) []kindJSON {
 	for _, k := range r.pauses.Kinds {
 		get(k).Paused = true
 	}
+	for kind, d := range r.overdue {
+		if kind != "" {
+			j := get(kind)
+			j.Overdue, j.OverdueMore, j.Oldest = d.Due, d.More, known(d.Oldest)
+		}
+	}
 	before := b.rateBaseLocked(r.Time)
 	for _, k := range r.kinds {
 		j := get(k.Kind)
 		j.Here = &hereJSON{
 			Attempts: k.Attempts, Least: k.Least.Seconds(), Most: k.Most.Seconds(), Missed: missedName(k.Missed),
 			Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Cancelled: k.Cancelled, Parked: k.ParkedTotal,
-			GivenUp: k.GivenUp, Repeating: k.ParkRepeating,
+			GivenUp: k.GivenUp, Interrupted: k.Interrupted, Repeating: k.ParkRepeating, Tuned: k.Tuned,
 			Limit: newLimitJSON(k.Limit), Cluster: newLimitJSON(k.Cluster), Waiting: k.Waiting,
 			Running: k.Running, Longest: k.Longest.Seconds(),
 		}
@@ -692,6 +720,16 @@ func (b *board) failures(ctx context.Context) (failuresJSON, error) {
 	}
 	j.More = len(f.Groups) - len(j.Groups)
 	return j, nil
+}
+
+// sets returns the declared sets.
+func (b *board) sets(ctx context.Context) (setsJSON, error) {
+	sets, err := inTurn(ctx, b, b.s.Sets)
+	j := setsJSON{Sets: []setJSON{}, Now: time.Now()}
+	for _, set := range sets[:min(len(sets), maxGroups)] {
+		j.Sets = append(j.Sets, setJSON{keyShown(set.Prefix), set.Version, set.Unfinished, known(set.At), keyShown(set.By)})
+	}
+	return j, err
 }
 
 // maxGroups is the maximum number of listed groups of failing tasks.

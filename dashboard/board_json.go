@@ -26,6 +26,7 @@ type schedulerJSON struct {
 	Paused    bool           `json:"paused"`   // all kinds are paused
 	Survival  string         `json:"survival"` // whether acknowledged tasks survive the loss of the engine's server; empty if unknown
 	Unheard   string         `json:"unheard"`  // why this node hears no signals of the engine; empty if it does
+	Tuning    tuningJSON     `json:"tuning"`   // what operators have set in place of the code
 	Kinds     []kindJSON     `json:"kinds"`
 	Nodes     []nodeJSON     `json:"nodes"`
 	Read      readJSON       `json:"read"`
@@ -51,6 +52,10 @@ type tasksStatsJSON struct {
 	Parked    int `json:"parked"`
 	Unhandled int `json:"unhandled"`
 
+	Overdue     int        `json:"overdue"`      // due tasks that do not run, of kinds that are handled here, or nowhere, or are paused
+	OverdueMore bool       `json:"overdue_more"` // there may be more
+	Oldest      *time.Time `json:"oldest"`       // when the first of them was due; null if there is none
+
 	OldestWait float64 `json:"oldest_wait"` // seconds
 	LongestRun float64 `json:"longest_run"` // seconds
 	SinceStart float64 `json:"since_start"` // seconds; 0 if no handler has been called
@@ -64,8 +69,9 @@ type tasksStatsJSON struct {
 }
 
 func newTasksStatsJSON(r reading) tasksStatsJSON {
-	s := r.stats
+	s, due := r.stats, r.overdue[""]
 	return tasksStatsJSON{
+		Overdue: due.Due, OverdueMore: due.More, Oldest: known(due.Oldest),
 		Pending: s.Pending, Waiting: s.Waiting, Running: s.Running, Workers: r.Workers, Parked: s.Parked,
 		Unhandled: s.Unhandled, OldestWait: s.OldestWait.Seconds(),
 		LongestRun: s.LongestRun.Seconds(), SinceStart: s.SinceStart.Seconds(), Added: s.Added, Removed: s.Removed, ParkedTotal: s.ParkedTotal,
@@ -101,6 +107,10 @@ type kindJSON struct {
 	Paused  bool      `json:"paused"` // paused individually
 	Nodes   int       `json:"nodes"`  // number of nodes with a handler
 	Here    *hereJSON `json:"here"`   // null if this scheduler has no handler
+
+	Overdue     int        `json:"overdue"`      // due tasks that do not run, of kinds that are handled here, or nowhere, or are paused
+	OverdueMore bool       `json:"overdue_more"` // there may be more
+	Oldest      *time.Time `json:"oldest"`       // when the first of them was due; null if there is none, or if that is unknown
 }
 
 // A hereJSON is this scheduler's own data about a kind.
@@ -115,6 +125,7 @@ type hereJSON struct {
 	Cancelled   uint64        `json:"cancelled"` // attempts that were cancelled and failed
 	Parked      uint64        `json:"parked"`
 	GivenUp     uint64        `json:"given_up"`
+	Interrupted uint64        `json:"interrupted"` // attempts that were found cut off by the end of their process or lease
 	Repeating   bool          `json:"park_repeating"`
 	StartedRate *float64      `json:"started_rate"`
 	FailedRate  *float64      `json:"failed_rate"`
@@ -122,6 +133,7 @@ type hereJSON struct {
 	Last        *attemptsJSON `json:"last"`    // null if not recorded
 	Limit       *limitJSON    `json:"limit"`   // limit on this scheduler; null if there is none
 	Cluster     *limitJSON    `json:"cluster"` // limit on all nodes together; null if there is none
+	Tuned       bool          `json:"tuned"`   // an operator has set other numbers in the limits than the code
 	Waiting     int           `json:"waiting"` // due runs waiting here for the limits; 0 while the kind is paused
 	Largest     *largestJSON  `json:"largest"` // null if no run is waiting, or if the tasks have no groups
 	Running     int           `json:"running"`
@@ -150,6 +162,30 @@ func newLargestJSON(g durable.Groups) *largestJSON {
 		j.Of += o.Due
 		if at := known(o.Oldest); j.Others == nil || at != nil && at.Before(*j.Others) {
 			j.Others = at
+		}
+	}
+	return j
+}
+
+// A tuningJSON holds the numbers that operators have set. A number of 0 is that of the code.
+type tuningJSON struct {
+	PoolSize int               `json:"pool_size"`
+	CatchUp  int               `json:"catch_up"`
+	By       map[string]byJSON `json:"by"` // who set what: pool size, catch-up, or kind and its name
+}
+
+// A byJSON says who did something, when and why.
+type byJSON struct {
+	At  time.Time `json:"at"`
+	Who string    `json:"who"`
+	Why string    `json:"why"`
+}
+
+func newTuningJSON(t durable.Tuning) tuningJSON {
+	j := tuningJSON{t.PoolSize, t.CatchUp, make(map[string]byJSON)}
+	for key, by := range t.By {
+		if len(j.By) < maxKinds+2 {
+			j.By[keyShown(key)] = byJSON{by.At, keyShown(by.Who), cut(by.Why, maxKeyText)}
 		}
 	}
 	return j
@@ -187,6 +223,7 @@ type nodeJSON struct {
 	Version string     `json:"version"`
 	Kinds   []string   `json:"kinds"`
 	Drained bool       `json:"drained"`
+	Leaving bool       `json:"leaving"` // the node shuts down, and waits for the ends of its runs
 	Waiting int        `json:"waiting"`
 	Running int        `json:"running"`
 	Workers int        `json:"workers"`
@@ -209,7 +246,7 @@ func newNodeJSON(n durable.NodeInfo, old, late bool) nodeJSON {
 	j := nodeJSON{
 		Name: keyShown(n.Name), ID: int64(n.ID), Self: n.Self, Lease: n.Lease.Seconds(),
 		Held: n.Held, Late: late, Version: keyShown(n.Version), Kinds: []string{},
-		Drained: n.Drained, Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
+		Drained: n.Drained, Leaving: n.Leaving, Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
 		Started: known(n.Started),
 	}
 	r := newNodeReading(n)
@@ -240,6 +277,7 @@ type tasksPoint struct {
 	Time    time.Time `json:"time"`
 	Pending int       `json:"pending"`
 	Waiting int       `json:"waiting"`
+	Overdue int       `json:"overdue"`
 	Running int       `json:"running"`
 	Parked  int       `json:"parked"`
 
@@ -254,7 +292,7 @@ type tasksPoint struct {
 func newTasksPoint(r reading, before []tasksPoint) tasksPoint {
 	s := r.stats
 	p := tasksPoint{
-		Time: r.Time, Pending: s.Pending, Waiting: s.Waiting, Running: s.Running, Parked: s.Parked,
+		Time: r.Time, Pending: s.Pending, Waiting: s.Waiting, Overdue: r.overdue[""].Due, Running: s.Running, Parked: s.Parked,
 		total: [2]uint64{s.Started, s.Failed},
 	}
 	if len(before) > 0 {
@@ -409,6 +447,20 @@ type groupJSON struct {
 	GivenUp int        `json:"given_up"`
 	Example keyJSON    `json:"example"`
 	Last    *time.Time `json:"last"` // null if unknown
+}
+
+// A setsJSON holds the declared sets.
+type setsJSON struct {
+	Now  time.Time `json:"now"`
+	Sets []setJSON `json:"sets"`
+}
+
+type setJSON struct {
+	Prefix     string     `json:"prefix"`
+	Version    int64      `json:"version"`    // -1 if none was applied in full
+	Unfinished int64      `json:"unfinished"` // a version that is not applied in full; -1 if there is none
+	At         *time.Time `json:"at"`         // when the version was first applied; null if unknown
+	By         string     `json:"by"`         // the node that did so
 }
 
 // A historyJSON is a page of attempts that have ended, newest first.

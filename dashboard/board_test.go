@@ -388,6 +388,52 @@ func TestScheduler_drainedNode_isNoted(t *testing.T) {
 	})
 }
 
+// An operator replaces numbers of the code, and resets them.
+func TestScheduler_tune(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memory.New().Engine())
+		if err := s.Handle("mail", func(context.Context, durable.Run) error { return nil }, durable.WithConcurrency(4), durable.WithClusterRate(10, time.Minute, 2)); err != nil {
+			t.Fatal(err)
+		}
+		var audit []AuditEntry
+		h := Handler([]Source{Scheduler("tasks", s, nil)}, AllowControl(func(*http.Request) error { return nil }),
+			WithAudit(func(*http.Request) string { return "ann" }, func(e AuditEntry) { audit = append(audit, e) }))
+		post := func(path string, status int, form url.Values) {
+			t.Helper()
+			answer[any](t, ask(h, "POST", "/api/"+path, form), status)
+		}
+		post("tune-limits", 200, url.Values{"kind": {"mail"}, "concurrency": {"9"}, "cluster_rate": {"20"}, "cluster_concurrency": {""}, "why": {"it bears more"}})
+		post("tune-pool", 200, url.Values{"n": {"16"}})
+		post("tune-catchup", 200, url.Values{"n": {"100"}})
+		for path, form := range map[string]url.Values{
+			"tune-limits": {"kind": {"mail"}, "concurrency": {"-1"}}, "tune-pool": {"n": {"many"}}, "tune-catchup": {"n": {"0"}},
+		} {
+			post(path, 400, form)
+		}
+		post("tune-limits", 400, url.Values{"concurrency": {"1"}})
+		time.Sleep(time.Second)
+		state := stateOf(t, h)
+		if tuned := state.Tuning; tuned.PoolSize != 16 || tuned.CatchUp != 100 || tuned.By["pool size"].Who != "ann" || tuned.By["kind mail"].Why != "it bears more" || state.Stats.Workers != 16 {
+			t.Errorf("set are %+v, with %d workers", tuned, state.Stats.Workers)
+		}
+		for _, k := range state.Kinds {
+			if k.Kind == "mail" && (!k.Here.Tuned || *k.Here.Limit != (limitJSON{Concurrency: 9}) || *k.Here.Cluster != (limitJSON{Rate: 20, Per: 60, Burst: 2})) {
+				t.Errorf("the kind is %+v", k.Here)
+			}
+		}
+		if len(audit) != 7 || audit[0].Action != "tune-limits" || audit[0].Kind != "mail" || audit[0].Err != nil || audit[6].Err == nil {
+			t.Errorf("the audit is %+v", audit)
+		}
+		post("tune-limits", 200, url.Values{"kind": {"mail"}})
+		post("tune-pool", 200, nil)
+		post("tune-catchup", 200, nil)
+		time.Sleep(time.Second)
+		if tuned := stateOf(t, h).Tuning; tuned.PoolSize+tuned.CatchUp+len(tuned.By) != 0 {
+			t.Errorf("when they are reset, set are %+v", tuned)
+		}
+	})
+}
+
 // A kind that fails about half of the time does not fail and recover in turn.
 func TestScheduler_failsEveryOtherTime_isOneFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -806,8 +852,38 @@ func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 		s := newBoard("tasks", f, nil).state(-1)
 		if h := s.Health; h.Well || h.Text != "Catching up: 45 overdue tasks left, the oldest due 1 m ago" ||
 			len(h.Notes) != 2 || h.Notes[0].Text != "Kind mail: 200 due tasks wait for its limit (1 at once on all nodes), the oldest due 1 h ago" ||
-			h.Notes[1].Text != "Kind sms: 100 due tasks wait for its limit (10 per 1 s on each node), the oldest due 2 h ago" || s.CatchUp.Left != 345 {
+			h.Notes[1].Text != "Kind sms: 100 due tasks wait for its limit (10 per second on each node), the oldest due 2 h ago" || s.CatchUp.Left != 345 {
 			t.Errorf("the health is %+v, and the backlog %+v", h, s.CatchUp)
+		}
+		if s.Stats.Overdue != 345 || s.Stats.OverdueMore || !s.Stats.Oldest.Equal(ago(2*time.Hour)) {
+			t.Errorf("the accounts are %+v", s.Stats)
+		}
+		for _, k := range s.Kinds {
+			if want := map[string]int{"mail": 200, "ok": 50, "sms": 100}[k.Kind]; k.Overdue != want || k.OverdueMore || (k.Oldest == nil) != (want == 0) {
+				t.Errorf("kind %s has %d overdue tasks, the oldest %v; want %d", k.Kind, k.Overdue, k.Oldest, want)
+			}
+		}
+	})
+}
+
+// Due tasks that wait for a handler or for the end of a pause are overdue, too.
+func TestBoard_overdueTasks_whateverTheyWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memory.New().Engine())
+		h := Handler([]Source{Scheduler("tasks", s, nil)})
+		put(t, s, many(7, "bad", "bad", time.Second)...)
+		if err := s.PauseKind(t.Context(), "bad"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		state := stateOf(t, h)
+		if state.Stats.Overdue != 7 || state.Stats.Waiting != 0 || state.Stats.Oldest == nil {
+			t.Errorf("the accounts are %+v", state.Stats)
+		}
+		for _, k := range state.Kinds {
+			if want := map[string]int{"bad": 7}[k.Kind]; k.Overdue != want {
+				t.Errorf("kind %s has %d overdue tasks", k.Kind, k.Overdue)
+			}
 		}
 	})
 }

@@ -158,8 +158,8 @@ func (h *handler) bulk(w http.ResponseWriter, r *http.Request, b *board) {
 	reply(w, done, entry.Err)
 }
 
-// operate returns a handler that pauses or resumes the kind in the form, or all kinds, or that drains or undrains the node
-// in the form.
+// operate returns a handler that pauses or resumes the kind in the form, or all kinds, that drains or undrains the node in
+// the form, or that sets numbers in place of those in the code.
 func (h *handler) operate(action string) func(w http.ResponseWriter, r *http.Request, b *board) {
 	verb, what, _ := strings.Cut(action, "-")
 	return func(w http.ResponseWriter, r *http.Request, b *board) {
@@ -176,7 +176,7 @@ func (h *handler) operate(action string) func(w http.ResponseWriter, r *http.Req
 			fail(w, http.StatusForbidden, entry.Err.Error())
 			return
 		}
-		if what != "all" && name == "" {
+		if verb != "tune" && what != "all" && name == "" {
 			fail(w, http.StatusBadRequest, "the "+what+" is missing")
 			return
 		}
@@ -187,6 +187,9 @@ func (h *handler) operate(action string) func(w http.ResponseWriter, r *http.Req
 			entry.Err = b.s.Drain(ctx, name)
 		case "undrain":
 			entry.Err = b.s.Undrain(ctx, name)
+		case "tune":
+			entry.Kind = r.PostForm.Get("kind")
+			entry.Err = b.tune(ctx, what, r.PostForm, h.user(r))
 		default:
 			entry.Err = b.pauseKind(ctx, entry.Kind, verb == "resume", h.user(r), r.PostForm.Get("why"))
 		}
@@ -256,4 +259,53 @@ func historyOf(form url.Values) (q durable.HistoryQuery, err error) {
 		q.Limit = maxPast
 	}
 	return q, err
+}
+
+// tune sets the limits of a kind, the pool size or the catch-up rate. A number that is missing is that of the code.
+func (b *board) tune(ctx context.Context, what string, form url.Values, who string) (err error) {
+	number := func(name string) int {
+		text := form.Get(name)
+		if text == "" {
+			return 0
+		}
+		n, wrong := strconv.Atoi(text)
+		if wrong != nil || n <= 0 {
+			err = fmt.Errorf("%w: %s %q is not a positive number", durable.ErrInvalidTask, strings.ReplaceAll(name, "_", " "), cut(text, 100))
+		}
+		return n
+	}
+	by := durable.By(who, form.Get("why"))
+	switch what {
+	case "pool":
+		if n := number("n"); err == nil {
+			err = b.s.TunePoolSize(ctx, n, by)
+		}
+		return err
+	case "catchup":
+		if n := number("n"); err == nil {
+			err = b.s.TuneCatchUp(ctx, n, by)
+		}
+		return err
+	}
+	l := durable.KindLimits{Kind: form.Get("kind")}
+	l.Here.Concurrency, l.Here.Rate = number("concurrency"), number("rate")
+	l.Cluster.Concurrency, l.Cluster.Rate = number("cluster_concurrency"), number("cluster_rate")
+	if err != nil {
+		return err
+	}
+	t, err := b.s.Tuned(ctx)
+	if err != nil {
+		return err
+	}
+	for _, was := range t.Limits { // a rate keeps the period that the page shows
+		if was.Kind == l.Kind {
+			l.Here.Per, l.Here.Burst, l.Cluster.Per, l.Cluster.Burst = was.Here.Per, was.Here.Burst, was.Cluster.Per, was.Cluster.Burst
+		}
+	}
+	for _, of := range []*durable.Limit{&l.Here, &l.Cluster} {
+		if of.Rate == 0 {
+			of.Per, of.Burst = 0, 0
+		}
+	}
+	return b.s.TuneLimits(ctx, l, by)
 }

@@ -50,6 +50,7 @@ func TestScheduler_refusals(t *testing.T) {
 			"/api/pause-kind":  {"scheduler": {"tasks"}, "kind": {"ok"}},
 			"/api/resume-kind": {"scheduler": {"tasks"}, "kind": {"bad"}},
 			"/api/drain-node":  {"scheduler": {"tasks"}, "node": {"web-1"}}, "/api/undrain-node": {"scheduler": {"tasks"}, "node": {"web-1"}},
+			"/api/tune-limits": {"scheduler": {"tasks"}, "kind": {"ok"}}, "/api/tune-pool": {"scheduler": {"tasks"}, "n": {"1"}}, "/api/tune-catchup": {"scheduler": {"tasks"}, "n": {"1"}},
 		}
 		if err := s.PauseKind(t.Context(), "bad"); err != nil {
 			t.Fatal(err)
@@ -73,7 +74,7 @@ func TestScheduler_refusals(t *testing.T) {
 		if p, err := s.Paused(t.Context()); err != nil || p.All || len(p.Kinds) != 1 || p.Kinds[0] != "bad" {
 			t.Errorf("paused are %+v, %v", p, err)
 		}
-		if len(audit) != 26 {
+		if len(audit) != 32 {
 			t.Errorf("the audit has %d entries: %+v", len(audit), audit)
 		}
 		for _, e := range audit {
@@ -535,7 +536,7 @@ func TestScheduler_limits(t *testing.T) {
 			}
 		}
 		if notes := state.Health.Notes; len(notes) != 1 || notes[0].Kind != health.Limited || notes[0].About != "slow" ||
-			!strings.HasPrefix(notes[0].Text, "Kind slow: 10 due tasks wait for its limit (100 per 1 m on all nodes, 2 at once on each node), the oldest due ") {
+			!strings.HasPrefix(notes[0].Text, "Kind slow: 10 due tasks wait for its limit (100 per minute on all nodes, 2 at once on each node), the oldest due ") {
 			t.Errorf("the notes are %+v", notes)
 		}
 		if !state.Health.Well || len(state.Kinds) != 3 {

@@ -236,6 +236,8 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.tasks), http.MethodGet
 	case "api/failures":
 		return of(h, h.failures), http.MethodGet
+	case "api/sets":
+		return of(h, h.sets), http.MethodGet
 	case "api/history":
 		return of(h, h.history), http.MethodGet
 	case "api/bulk":
@@ -254,7 +256,8 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.control("resume")), http.MethodPost
 	case "api/cancel":
 		return of(h, h.cancel), http.MethodPost
-	case "api/pause-kind", "api/resume-kind", "api/pause-all", "api/resume-all", "api/drain-node", "api/undrain-node":
+	case "api/pause-kind", "api/resume-kind", "api/pause-all", "api/resume-all", "api/drain-node", "api/undrain-node",
+		"api/tune-limits", "api/tune-pool", "api/tune-catchup":
 		return of(h, h.operate(strings.TrimPrefix(name, "api/"))), http.MethodPost
 	}
 	return nil, ""
@@ -379,6 +382,11 @@ func (h *handler) tasks(w http.ResponseWriter, r *http.Request, b *board) {
 func (h *handler) failures(w http.ResponseWriter, r *http.Request, b *board) {
 	groups, err := b.failures(r.Context())
 	reply(w, groups, err)
+}
+
+func (h *handler) sets(w http.ResponseWriter, r *http.Request, b *board) {
+	sets, err := b.sets(r.Context())
+	reply(w, sets, err)
 }
 
 // history serves a page of attempts that have ended.

@@ -156,6 +156,9 @@
 //	GET  api/failures?scheduler=  {"groups": the 100 largest groups of failing tasks, each with kind, text, tasks,
 //	                              parked, given_up, example (a key) and last; "more": the number of groups not listed,
 //	                              "looked", "cut", "now"}
+//	GET  api/sets?scheduler=      {"sets": the declared sets, each with prefix, version (-1 if none was applied in
+//	                              full), unfinished (a version that is not applied in full, or -1), at (when the
+//	                              version was applied first, or null) and by (the node that did so), "now"}
 //	GET  api/history?scheduler=   {"past": the last 20 attempts in the history, newest first, each with its key,
 //	                              kind, group, outcome, attempt, due, ended, late and took (in seconds), node,
 //	                              token and text (the error or the note), "next": the value of after= for the
@@ -178,6 +181,11 @@
 //	                              form with scheduler and why: PauseAll or ResumeAll
 //	POST api/drain-node, undrain-node
 //	                              form with scheduler and node: Drain or Undrain
+//	POST api/tune-limits          form with scheduler, kind, why, and any of concurrency, rate, cluster_concurrency and
+//	                              cluster_rate: TuneLimits; the period and the burst of a rate stay as they are
+//	POST api/tune-pool, tune-catchup
+//	                              form with scheduler, why and n: TunePoolSize or TuneCatchUp. In these three, a
+//	                              number that is missing is that of the code
 //	POST api/bulk                 form with scheduler, a query and do: count, remove, run, pause, resume or
 //	                              cancel, for all tasks that match the query. {"tasks": the number of tasks to
 //	                              which the action was applied, "more": whether time ran out, "next"}; a request
@@ -190,8 +198,8 @@
 //
 //	wheel, now, running    the wheel's name; the time of the reading; whether the wheel was started and not stopped
 //	health                 well, whether nothing is wrong; text, a summary; findings, each with kind, since (null
-//	                       if unknown) and text; notes, in the same form: paused, drained, backlog
-//	                       or disk
+//	                       if unknown) and text; notes, in the same form: paused, drained, leaving,
+//	                       limited, slow, cpu, vacuum or disk
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
 //	                       slots and of waiting tasks for each part of the wheel; see timewheel.Hand and
 //	                       timewheel.Occupancy
@@ -213,7 +221,10 @@
 //	health                 as for a wheel; about is the kind of tasks that a finding or a note names, if it names
 //	                       one
 //	stats                  fields of durable.Stats, in lower case; oldest_wait, longest_run and since_start are in
-//	                       seconds; on a node, pending and parked cover all nodes
+//	                       seconds; on a node, pending and parked cover all nodes; overdue, the due tasks that do not
+//	                       run, whatever they wait for, of kinds that this scheduler handles, that no node handles, or
+//	                       that are paused; overdue_more, whether there may be more; oldest, when the first of them was
+//	                       due, or null
 //	counts                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked; paused, the number of individually paused tasks
 //	paused                 whether all kinds are paused
@@ -221,11 +232,14 @@
 //	                       unknown, or without Source.WithEngine
 //	unheard                why this node hears no signals of its engine, and looks for tasks ten times a second;
 //	                       empty if it hears them
+//	tuning                 what operators have set in place of the code: pool_size and catch_up, which are 0 if they are
+//	                       that of the code, and by: who, why and at by "pool size", "catch-up" or "kind NAME"
 //	kinds                  for each kind, at most 100: tasks, failing and parked of all nodes; paused, whether the
-//	                       kind is individually paused; nodes, the number of nodes that handle it; and here, null
-//	                       if this scheduler has no handler
+//	                       kind is individually paused; nodes, the number of nodes that handle it; overdue,
+//	                       overdue_more and oldest, as in stats; and here, null if this scheduler has no handler
 //	kinds.here             attempts, least and most of the retry policy; missed (once, skip or all); started,
-//	                       succeeded, failed (without cancelled runs), cancelled, parked and given_up since New;
+//	                       succeeded, failed (without cancelled runs), cancelled, parked, given_up and interrupted since New; tuned, whether an
+//	                       operator has set other limits than the code;
 //	                       park_repeating, whether repeating tasks are parked too;
 //	                       started_rate and failed_rate per second over the last ten seconds; failure, the last
 //	                       error; last, the attempts of the last minute, with p50, p99 and max of late (due until
@@ -240,13 +254,13 @@
 //	                       has a group
 //	nodes                  name, id, self, lease, left (null while the engine does not answer, or if the answer is
 //	                       old), late (whether the node has missed two renewals), held, version, kinds, waiting,
-//	                       running, workers, started, drained; oldest_wait and since_start, in seconds; busiest, the kind
+//	                       running, workers, started, drained, leaving; oldest_wait and since_start, in seconds; busiest, the kind
 //	                       with the most runs in progress: kind, running and longest, or null
 //	read                   when each part was read, by the clock of this process, or null: counts, catch_up, nodes,
 //	                       kinds, paused and groups. The tasks of the kinds come from the counts
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue tasks are left
-//	history                a point for each reading of the last hour: n, time, pending, waiting, running, parked,
-//	                       and started and failed per second, which are null for the first point
+//	history                a point for each reading of the last hour: n, time, pending, waiting, overdue, running,
+//	                       parked, and started and failed per second, which are null for the first point
 //
 // A task of a scheduler has these fields of durable.Info: key, kind, state, next (null if the task is parked or
 // paused), interval and cron. It has the fields times (-1 means forever), attempts (the number of failed attempts) and

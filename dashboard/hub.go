@@ -12,6 +12,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/seed581295f1/timewheel/internal/cpu"
 	"github.com/seed581295f1/timewheel/internal/health"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
@@ -24,7 +25,7 @@ const (
 	running  = 8                // number of runs listed
 
 	readEvery   = 5 * time.Second // interval between two readings, whether or not a page is open
-	maxReadings = 720             // number of readings kept: one hour's worth, of 160 bytes each
+	maxReadings = 720             // number of readings kept: one hour's worth, of 168 bytes each
 
 	maxStacks = 2 // maximum number of panic stacks sent in an update
 )
@@ -34,6 +35,7 @@ type hub struct {
 	name string
 	tw   *timewheel.TimeWheel
 	rec  *Recorder // may be nil; in that case there is no lateness and there are no panics
+	cpu  cpu.Watch
 
 	mu      sync.Mutex // protects the fields below
 	pages   map[*page]struct{}
@@ -90,7 +92,7 @@ func newHub(name string, tw *timewheel.TimeWheel, rec *Recorder) *hub {
 
 // reading reads the wheel.
 func (h *hub) reading(now time.Time) health.Reading {
-	r := health.Reading{Time: now, Running: h.tw.IsRunning(), Stats: h.tw.Stats()}
+	r := health.Reading{Time: now, Running: h.tw.IsRunning(), Stats: h.tw.Stats(), CPUWait: h.cpu.Wait()}
 	if h.rec != nil {
 		r.Panics = h.rec.panicTimes()
 	}
@@ -221,7 +223,7 @@ func (h *hub) look(now time.Time) stateJSON {
 		Wheel:   h.name,
 		Now:     now,
 		Running: r.Running,
-		Health:  newHealthJSON(health.Judge(r, h.past), health.Well(r)),
+		Health:  newHealthJSON(health.Judge(r, h.past), health.Well(r), health.Notes(r, h.past)...),
 		Dial: dialJSON{
 			Tick: hand.Tick.Seconds(), Slots: hand.Slots, Layout: hand.Layout.String(), Hand: hand.Slot,
 		},
@@ -293,7 +295,7 @@ func (h *hub) source(now time.Time) sourceJSON {
 	r := h.reading(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	judged := newHealthJSON(health.Judge(r, h.past), health.Well(r))
+	judged := newHealthJSON(health.Judge(r, h.past), health.Well(r), health.Notes(r, h.past)...)
 	return sourceJSON{Name: h.name, Kind: "wheel", Health: judged, Stats: newStatsJSON(r.Stats)}
 }
 

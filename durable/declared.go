@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed581295f1/timewheel/durable/internal/node"
 )
@@ -40,6 +41,35 @@ type SetResult struct {
 	// Newer is the stored version of the set if it is higher than the version passed to Schedule. In that case Schedule
 	// changed nothing. Otherwise Newer is 0.
 	Newer int64
+}
+
+// A SetInfo describes a set that [Scheduler.Schedule] has declared.
+type SetInfo struct {
+	Prefix     string
+	Version    int64     // the last version that was applied in full; -1 if none was
+	Unfinished int64     // a version that was begun since and is not finished, so that the tasks are a mixture; -1 if there is none
+	At         time.Time // when the version was first applied, by the engine's clock; zero if unknown
+	By         string    // the name of the node that did so; empty if unknown
+}
+
+// Sets returns the declared sets, by prefix. The tasks of a set are those whose keys begin with its prefix: see
+// [Query].Prefix.
+func (s *Scheduler) Sets(ctx context.Context) ([]SetInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !s.reads.Enter() {
+		return nil, failed(ErrStopped, "Sets", "")
+	}
+	defer s.reads.Leave()
+	sets, err := s.node.Sets(ctx)
+	all := make([]SetInfo, len(sets))
+	for i, set := range sets {
+		if all[i] = (SetInfo{Prefix: set.Prefix, Version: set.Version, Unfinished: set.Unfinished, By: set.By}); set.At != 0 {
+			all[i].At = time.Unix(0, set.At)
+		}
+	}
+	return all, err
 }
 
 // Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. On an own

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -557,5 +558,36 @@ func TestSchedule_withoutAnAnswer_isUnavailable(t *testing.T) {
 			t.Errorf("Schedule: %v", err)
 		}
 		h.hangs.Store(false)
+	})
+}
+
+// The sets are listed, with the node that has declared each version, and with a version that is not applied in full.
+func TestSets(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		set := func(prefix string, version int64) durable.TaskSet {
+			return durable.TaskSet{Prefix: prefix, Version: version, Tasks: []durable.Task{{Key: prefix + "a", Kind: "note", Interval: time.Hour}}}
+		}
+		declare := func(n *kit.Node, s durable.TaskSet) {
+			t.Helper()
+			_, err := n.Schedule(ctx, s)
+			k.Must(err)
+		}
+		declare(k.Nodes[0], set("b/", 3))
+		first := time.Now()
+		k.After(time.Hour)
+		declare(k.Nodes[1], set("b/", 3)) // as each process does at its start
+		declare(k.Nodes[1], set("a/", 7))
+		note := engine.Write{Record: engine.Record{Key: "declared c/", Data: []byte(`{"version":-1,"applying":5}`)}, Note: true, If: engine.Always}
+		_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{note}})
+		k.Must(err)
+		sets, err := k.Nodes[0].Sets(ctx)
+		k.Must(err)
+		want := []durable.SetInfo{{"a/", 7, -1, sets[0].At, k.Nodes[1].Name}, {"b/", 3, -1, sets[1].At, k.Nodes[0].Name}, {"c/", -1, 5, time.Time{}, ""}}
+		if !slices.Equal(sets, want) {
+			t.Errorf("the sets are %+v, want %+v", sets, want)
+		}
+		if d := sets[1].At.Sub(first); d.Abs() > time.Minute {
+			t.Errorf("the set is of %v, and was declared %v later", sets[1].At, d)
+		}
 	})
 }

@@ -107,6 +107,7 @@
 // A task repeats at an interval, or on a calendar in a time zone with Cron: see examples/nightly, and the examples of
 // [Next] and [Scheduler.SetTask]. With Task.MaxDelay, many SetTask calls for one key result in one run (debounce or
 // throttle). [Scheduler.Pause] keeps a task from running, [Scheduler.PauseKind] a kind: see the example of PauseKind.
+// [Scheduler.TuneLimits] replaces the limits of a kind while the programs run: see its example.
 //
 // Due times are wall-clock times, so that the next process can interpret them. The engine's clock decides when a task is
 // due: for an own engine, that of the process. No task is lost when it is set. A delay that is given just after the

@@ -319,3 +319,40 @@ func TestDrain_namesAreForgotten(t *testing.T) {
 		k.Must(client.Shutdown(ctx))
 	})
 }
+
+// A node that shuts down says so while it waits for the ends of its runs, and every node says what limits its kinds have.
+func TestNodes_thatLeave_sayWhatIsLeft(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		a.Handle("long", func(context.Context, durable.Run) error { time.Sleep(20 * time.Second); return nil },
+			durable.WithClusterConcurrency(3), durable.WithRate(100, time.Minute, 1))
+		for i := range 3 {
+			a.Add(durable.Task{Key: fmt.Sprint(i), Kind: "long", Delay: time.Second})
+		}
+		k.After(5 * time.Second)
+		left := func() (n durable.NodeInfo) {
+			nodes, err := b.Scheduler.Nodes(ctx)
+			k.Must(err)
+			for _, i := range nodes {
+				if i.Name == a.Name {
+					n = i
+				}
+			}
+			return n
+		}
+		const limits = "[3 at once on all nodes, 100 per minute on each node]"
+		if n := left(); n.Leaving || n.Running != 3 || fmt.Sprint(n.Limits) != limits {
+			t.Errorf("before it leaves, %+v", n)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- a.Scheduler.Shutdown(ctx) }()
+		k.After(3 * time.Second)
+		if n := left(); !n.Leaving || n.Running != 3 || n.Left <= 0 {
+			t.Errorf("while it leaves, %+v", n)
+		}
+		k.Must(<-ended)
+		if n := left(); n.Name != "" {
+			t.Errorf("it has left, and is %+v", n)
+		}
+	})
+}

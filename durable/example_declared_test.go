@@ -54,6 +54,11 @@ func ExampleScheduler_Schedule() {
 		}
 		fmt.Printf("added %d, removed %d, left %d alone\n", r.Added, r.Removed, r.Unchanged)
 	}
+	var sets []durable.SetInfo
+	if sets, err = s.Sets(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("of", sets[0].Prefix, "version", sets[0].Version, "is applied")
 	if err := s.Shutdown(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -61,6 +66,7 @@ func ExampleScheduler_Schedule() {
 	// added 2, removed 0, left 0 alone
 	// added 2, removed 1, left 1 alone
 	// version 42 is newer
+	// of cron/ version 42 is applied
 }
 
 // A node is drained before its machine is restarted: it finishes its runs, and the other nodes take over its tasks.

@@ -159,7 +159,7 @@ type kind struct {
 	keepsFor time.Duration
 
 	// for KindInfo
-	started, succeeded, failed, snoozed, cancelled, parked, givenUp, givenUpAgain atomic.Uint64
+	started, succeeded, failed, snoozed, cancelled, parked, givenUp, givenUpAgain, interrupted atomic.Uint64
 }
 
 func newKind(name string, h Handler, opts []KindOption) (*kind, error) {

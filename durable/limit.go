@@ -4,6 +4,7 @@ package durable
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
@@ -11,10 +12,26 @@ import (
 
 // A Limit bounds the runs of a kind. The zero value imposes no bound.
 type Limit struct {
-	Concurrency int           // maximum number of runs in progress at the same time; 0 means no bound
-	Rate        int           // maximum number of runs that start within Per; 0 means no bound
-	Per         time.Duration // period to which Rate applies
-	Burst       int           // number of runs that may start at once after an idle period
+	Concurrency int           `json:"concurrency,omitempty"` // maximum number of runs in progress at the same time; 0 means no bound
+	Rate        int           `json:"rate,omitempty"`        // maximum number of runs that start within Per; 0 means no bound
+	Per         time.Duration `json:"per,omitempty"`         // period to which Rate applies, in nanoseconds in JSON
+	Burst       int           `json:"burst,omitempty"`       // number of runs that may start at once after an idle period
+}
+
+// String returns the limit in words, such as "8 at once, 100 per minute". It is empty if there is no bound.
+func (l Limit) String() string {
+	var all []string
+	if l.Concurrency > 0 {
+		all = append(all, fmt.Sprintf("%d at once", l.Concurrency))
+	}
+	if l.Rate > 0 {
+		per, named := map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour"}[l.Per]
+		if !named {
+			per = l.Per.String()
+		}
+		all = append(all, fmt.Sprintf("%d per %s", l.Rate, per))
+	}
+	return strings.Join(all, ", ")
 }
 
 // WithConcurrency bounds how many runs of the kind are in progress at the same time in this scheduler. A due task waits

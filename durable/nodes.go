@@ -17,10 +17,13 @@ func infosOf(nodes []node.Info) []NodeInfo {
 		r := n.Report
 		all[i] = NodeInfo{Name: n.Name, ID: n.ID, Self: n.Self, Lease: n.Lease, Left: n.Left, NodeReport: NodeReport{
 			Held: r.Held, Version: r.Version, Kinds: r.Kinds, More: r.More, Waiting: r.Waiting, Running: r.Running, Workers: r.Workers,
-			Drained: r.Drained, Started: r.Started, OldestWait: r.OldestWait, SinceStart: r.SinceStart, Busiest: KindRuns(r.Busiest),
+			Drained: r.Drained, Leaving: r.Leaving, Started: r.Started, OldestWait: r.OldestWait, SinceStart: r.SinceStart, Busiest: KindRuns(r.Busiest),
 		}}
+		for _, l := range r.Limits {
+			all[i].Limits = append(all[i].Limits, KindLimits{l.Kind, Limit(l.Here), Limit(l.Cluster)})
+		}
 		if r.Drained {
-			all[i].Kinds = nil
+			all[i].Kinds, all[i].Limits = nil, nil
 		}
 		for _, t := range r.TakenOver {
 			all[i].TakenOver = append(all[i].TakenOver, Takeover(t))
@@ -54,13 +57,17 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 		k := s.kind(name)
 		i := KindInfo{
 			Kind: name, Attempts: int(k.Policy.Attempts), Least: k.Policy.Least, Most: k.Policy.Most, Missed: Missed(k.Policy.Missed), Paused: paused.Has(name),
-			Limit: Limit(k.Here), Cluster: Limit(k.Cluster), History: k.keeps, Running: running[name].Runs, Longest: running[name].Longest(),
+			History: k.keeps, Running: running[name].Runs, Longest: running[name].Longest(),
 			Started: k.started.Load(), Succeeded: k.succeeded.Load(), Failed: k.failed.Load(), Snoozed: k.snoozed.Load(), Cancelled: k.cancelled.Load(),
-			ParkedTotal: k.parked.Load(), GivenUp: k.givenUp.Load(), GivenUpAgain: k.givenUpAgain.Load(),
+			ParkedTotal: k.parked.Load(), GivenUp: k.givenUp.Load(), GivenUpAgain: k.givenUpAgain.Load(), Interrupted: k.interrupted.Load(),
 			ParkRepeating: k.Policy.ParkRepeating,
 		}
-		if k.Limiter != nil && !i.Paused {
-			i.Waiting = k.Limiter.Waiting()
+		if k.Limiter != nil {
+			here, cluster := k.Limiter.Bounds()
+			i.Limit, i.Cluster, i.Tuned = Limit(here), Limit(cluster), here != k.Here || cluster != k.Cluster
+			if !i.Paused {
+				i.Waiting = k.Limiter.Waiting()
+			}
 		}
 		all = append(all, i)
 	}

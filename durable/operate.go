@@ -202,6 +202,7 @@ type NodeReport struct {
 	Running int       `json:"running"`
 	Workers int       `json:"workers"`
 	Drained bool      `json:"drained,omitempty"` // the node starts no further run
+	Leaving bool      `json:"leaving,omitempty"` // the node shuts down, and waits for the ends of its runs
 	Started time.Time `json:"started"`           // when the node's scheduler was created
 
 	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight
@@ -213,6 +214,30 @@ type NodeReport struct {
 	// Busiest is the kind with the most runs in progress on the node. If several kinds tie, it is the one with the
 	// longest run. Kinds that are not valid UTF-8 are ignored.
 	Busiest KindRuns `json:"busiest,omitzero"`
+
+	// Limits holds the kinds with a limit, in no order. Some are missing if they do not fit.
+	Limits []KindLimits `json:"limits,omitempty"`
+}
+
+// KindLimits holds the limits of a kind: on one node, and on all nodes together.
+type KindLimits struct {
+	Kind    string `json:"kind"`
+	Here    Limit  `json:"here,omitzero"`
+	Cluster Limit  `json:"cluster,omitzero"`
+}
+
+// String returns the limits in words, such as "8 at once on all nodes, 100 per minute on each node".
+func (l KindLimits) String() string {
+	var all []string
+	for _, of := range []struct {
+		Limit
+		where string
+	}{{l.Cluster, "on all nodes"}, {l.Here, "on each node"}} {
+		if of.Limit != (Limit{}) {
+			all = append(all, of.String()+" "+of.where)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // KindRuns describes a kind's runs in progress.
@@ -249,6 +274,7 @@ type KindInfo struct {
 	Paused        bool  // the kind is paused by PauseKind or PauseAll, as last read
 	Limit         Limit // limit on this scheduler: [WithConcurrency] and [WithRate]
 	Cluster       Limit // limit across all nodes: [WithClusterConcurrency] and [WithClusterRate]
+	Tuned         bool  // an operator has set other numbers in the limits than the code: [Scheduler.TuneLimits]
 	History       int   // number of attempts that the kind keeps: [WithHistory]
 	Waiting       int   // due runs held by this scheduler that are waiting for the limits; 0 while the kind is paused
 
@@ -268,6 +294,10 @@ type KindInfo struct {
 
 	// GivenUpAgain counts the GivenUp runs that followed another run of the same task that was given up.
 	GivenUpAgain uint64
+
+	// Interrupted counts the runs of which this scheduler has found an attempt cut off: its process ended during the
+	// attempt, or the lease of its node expired. Such attempts count towards Attempts, but not as Failed.
+	Interrupted uint64
 }
 
 // Kinds returns the kinds with a handler on this scheduler, ordered by name.

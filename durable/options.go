@@ -43,11 +43,9 @@ func newConfig(opts []Option) (config, error) {
 			return c, err
 		}
 	}
-	c.CatchUp = min(c.CatchUp, mostCatchUp)
+	c.CatchUp = min(c.CatchUp, node.MostCatchUp)
 	return c, nil
 }
-
-const mostCatchUp = 1_000_000
 
 // WithTick sets the wheel's tick. The default is 1 ms. d must be positive.
 func WithTick(d time.Duration) Option {

@@ -179,6 +179,11 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 		if i := k.Info("a"); !i.Parked || i.Attempts != 3 || k.Stats().Parked != 1 {
 			t.Errorf("%+v, %+v", i, k.Stats())
 		}
+		for _, i := range k.Kinds() {
+			if want := map[string]uint64{"kills": 1}[i.Kind]; i.Interrupted != want {
+				t.Errorf("of kind %s %d attempts were cut off, want %d", i.Kind, i.Interrupted, want)
+			}
+		}
 		if err := k.Reschedule(ctx, "a", time.Hour); err != nil {
 			t.Error(err)
 		}

@@ -39,7 +39,7 @@ func newPauses(p node.Pauses) Pauses {
 	return all
 }
 
-// A PauseOption says something about a pause.
+// A PauseOption says something about a pause, or about a change by one of the methods Tune….
 type PauseOption func(*node.Pause)
 
 // By says who pauses, and why, for the page, the command and [Scheduler.Paused]. who may have up to 100 bytes, and why up
@@ -55,14 +55,23 @@ const (
 
 // pause pauses a kind, or all kinds if it is empty.
 func (s *Scheduler) pause(ctx context.Context, kind string, opts []PauseOption) error {
+	by, err := s.by(opts)
+	if err != nil {
+		return err
+	}
+	return s.node.Change(ctx, func(to *node.Settings) { to.Pauses.Set(kind, by) })
+}
+
+// by returns who does something now, and why.
+func (s *Scheduler) by(opts []PauseOption) (node.Pause, error) {
 	by := node.Pause{At: s.node.Now()}
 	for _, opt := range opts {
 		opt(&by)
 	}
 	if len(by.Who) > maxWho || len(by.Why) > maxWhy || !utf8.ValidString(by.Who+by.Why) {
-		return fmt.Errorf("%w: who pauses may have %d bytes, and why %d, in UTF-8", ErrInvalidTask, maxWho, maxWhy)
+		return by, fmt.Errorf("%w: who may have %d bytes, and why %d, in UTF-8", ErrInvalidTask, maxWho, maxWhy)
 	}
-	return s.node.Change(ctx, func(to *node.Settings) { to.Pauses.Set(kind, by) })
+	return by, nil
 }
 
 // PauseKind prevents the tasks of a kind from running until [Scheduler.ResumeKind] is called. The pause is stored with

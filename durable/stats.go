@@ -20,7 +20,8 @@ import (
 // OldestWait covers the runs that are queued for a worker. It covers overdue tasks only if no worker takes them,
 // because all workers are busy and the longest run has taken a second, or because no run has started for five seconds.
 // Free overdue tasks are included as they were up to five seconds ago, or up to 15 s if the engine is slow. Tasks that are
-// waiting for a handler on this scheduler, for a limit or for the end of a pause are not included.
+// waiting for a handler on this scheduler, for a limit or for the end of a pause are not included, nor are any on a drained
+// node. After a pause, a drain or a registration of their handler, tasks wait from then on.
 type Stats struct {
 	Pending   int // all tasks, including parked tasks
 	Waiting   int // due runs that are waiting for a worker

@@ -66,6 +66,11 @@ var verbs = map[string]func(s *durable.Scheduler) error{
 	"History":          func(s *durable.Scheduler) error { _, err := s.History(ctx, durable.HistoryQuery{}); return err },
 	"Nodes":            func(s *durable.Scheduler) error { _, err := s.Nodes(ctx); return err },
 	"CatchUp":          func(s *durable.Scheduler) error { _, err := s.CatchUp(ctx); return err },
+	"Sets":             func(s *durable.Scheduler) error { _, err := s.Sets(ctx); return err },
+	"Tuned":            func(s *durable.Scheduler) error { _, err := s.Tuned(ctx); return err },
+	"TuneLimits":       func(s *durable.Scheduler) error { return s.TuneLimits(ctx, durable.KindLimits{Kind: "k"}) },
+	"TunePoolSize":     func(s *durable.Scheduler) error { return s.TunePoolSize(ctx, 1) },
+	"TuneCatchUp":      func(s *durable.Scheduler) error { return s.TuneCatchUp(ctx, 1) },
 	"Bulk": func(s *durable.Scheduler) error {
 		_, err := s.Bulk(ctx, durable.Query{}, durable.DoRemove)
 		return err

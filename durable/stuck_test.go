@@ -121,6 +121,40 @@ func TestStuck_whatDoesNotWaitForAWorker(t *testing.T) {
 	}
 }
 
+// Tasks that could not run because of a pause, or because their node was drained, wait for a worker only from its end on.
+func TestStuck_afterAPause_waitsSinceItsEnd(t *testing.T) {
+	for name, c := range map[string]struct{ begin, end func(k *kit.Kit) error }{
+		"all kinds": {func(k *kit.Kit) error { return k.PauseAll(ctx) }, func(k *kit.Kit) error { return k.ResumeAll(ctx) }},
+		"a kind":    {func(k *kit.Kit) error { return k.PauseKind(ctx, "waits") }, func(k *kit.Kit) error { return k.ResumeKind(ctx, "waits") }},
+		"drained":   {func(k *kit.Kit) error { return k.Drain(ctx, k.Nodes[0].Name) }, func(k *kit.Kit) error { return k.Undrain(ctx, k.Nodes[0].Name) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.OnNodes(t, 1, func(t *testing.T, k *kit.Kit) {
+				end := make(chan struct{})
+				defer close(end)
+				for _, kind := range []string{"hangs", "waits"} {
+					k.Handle(kind, func(context.Context, durable.Run) error { <-end; return nil })
+				}
+				for i := range 8 {
+					k.Add(durable.Task{Key: fmt.Sprint("hangs", i), Kind: "hangs", Delay: time.Second})
+				}
+				k.After(3 * time.Second)
+				k.Must(c.begin(k))
+				k.Add(durable.Task{Key: "waits", Kind: "waits", Delay: time.Second})
+				k.After(40 * time.Minute)
+				if s := k.Stats(); s.OldestWait != 0 {
+					t.Errorf("before the end the accounts are %v", s)
+				}
+				k.Must(c.end(k))
+				k.After(10 * time.Second)
+				if s := k.Stats(); s.Running != 8 || s.OldestWait < 5*time.Second || s.OldestWait > 11*time.Second {
+					t.Errorf("the accounts are %v", s)
+				}
+			}, durable.WithPoolSize(8))
+		})
+	}
+}
+
 // After downtime a worker is kept free for tasks that fall due now. If no other worker ends its run, the rest of the
 // backlog waits for a worker. A backlog that is being worked off does not count as waiting, and no wait is longer than
 // the scheduler has existed.

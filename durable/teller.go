@@ -55,11 +55,12 @@ func (t *teller) ended(k *kind, a Attempt, rec *task.Record, r node.Result) node
 // Interrupted implements node.Runner.
 func (k *kind) Interrupted(rec, next *task.Record, starts int) node.Result {
 	r := node.Result{Next: next}
-	if r.Tally.End(rec, next); !r.Tally.IsLast() {
-		return r
-	}
+	r.Tally.End(rec, next)
 	r.Settled = func(stored bool) {
-		if stored {
+		if stored && starts > 0 {
+			k.interrupted.Add(1) // each earlier one was counted when the next began
+		}
+		if stored && r.Tally.IsLast() {
 			k.tell.last(k, r)
 			k.keepEnd(rec, task.Past{
 				Parked: r.Tally.Parked > 0, GivenUp: r.Tally.GivenUp > 0, Due: rec.Grid,

@@ -123,6 +123,7 @@ func ExampleNewEngineCollector() {
 		}
 	}
 	// Output:
+	// timewheel_durable_engine_autovacuum{scheduler="orders"} 1
 	// timewheel_durable_engine_dead_rows{scheduler="orders"} 1000
 	// timewheel_durable_engine_flushed{scheduler="orders"} 1
 	// timewheel_durable_engine_oldest_transaction_seconds{scheduler="orders"} 60

@@ -585,12 +585,13 @@ func (f *fakeEngine) Health(ctx context.Context) (engine.Health, error) {
 
 func TestEngineCollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{health: engine.Health{OldestTransaction: time.Minute, DeadRows: 7, Size: 8, Unflushed: true,
+		e := &fakeEngine{health: engine.Health{OldestTransaction: time.Minute, DeadRows: 7, NoVacuum: "on this server", Size: 8, Unflushed: true,
 			Replicated: true, Standbys: 2, Refused: 3}}
 		c := metrics.NewEngineCollector(e, "orders")
 		for name, want := range map[string]float64{
 			"timewheel_durable_engine_oldest_transaction_seconds": 60,
 			"timewheel_durable_engine_dead_rows":                  7,
+			"timewheel_durable_engine_autovacuum":                 0,
 			"timewheel_durable_engine_size_bytes":                 8,
 			"timewheel_durable_engine_flushed":                    0,
 			"timewheel_durable_engine_replicated":                 1,

@@ -162,7 +162,7 @@ func TestPage_handMovesWithTheTick(t *testing.T) {
 		}
 		p.until(`document.querySelector("#hand").dataset.slot !== ` + quoted(seen))
 	}
-	if got := js[string](p, `document.querySelector("#status-text").textContent`); got != "connected" {
+	if got := js[string](p, `document.querySelector("#status-text").textContent`); got != "page is live" {
 		t.Errorf("the status is %q", got)
 	}
 	// Between two updates the page itself moves the hand.
@@ -478,7 +478,7 @@ func TestPage_hidden_isNotOpen(t *testing.T) {
 		}
 	}
 	hide(false)
-	p.until(`document.querySelector("#status-text").textContent === "connected"`)
+	p.until(`document.querySelector("#status-text").textContent === "page is live"`)
 	p.quiet(address)
 }
 
@@ -486,13 +486,13 @@ func TestPage_lostConnection_comesBack(t *testing.T) {
 	tw, _ := newWheel(t, 60)
 	srv := newServer(t, handlerOf(tw, nil))
 	p := open(t, chrome(t), srv.URL, 1200, "light")
-	p.until(`document.querySelector("#status-text").textContent === "connected"`)
+	p.until(`document.querySelector("#status-text").textContent === "page is live"`)
 	js[any](p, `window.lost = false; new MutationObserver(() => {
 		window.lost ||= document.querySelector("#status-text").textContent.startsWith("connection lost") &&
 			document.body.classList.contains("old") && !page.live
 	}).observe(document.querySelector("#status-text"), {childList: true})`)
 	srv.CloseClientConnections()
-	p.until(`window.lost && document.querySelector("#status-text").textContent === "connected"`)
+	p.until(`window.lost && document.querySelector("#status-text").textContent === "page is live"`)
 }
 
 // Nothing overflows, at any width, in either scheme, with the longest texts.
@@ -771,9 +771,9 @@ func TestPage_slowServer_mixesNothingUp(t *testing.T) {
 	}
 
 	js[any](p, `location.hash = place("b")`)
-	p.until(`page.wheel === "b" && getComputedStyle(document.querySelector("#wheel")).visibility === "hidden"`)
+	p.until(`page.wheel === "b" && getComputedStyle(document.querySelector("#wheel")).display === "none"`)
 	close(events)
-	p.until(`getComputedStyle(document.querySelector("#wheel")).visibility === "visible" && document.querySelector("#pending").textContent === "0"`)
+	p.until(`getComputedStyle(document.querySelector("#wheel")).display !== "none" && document.querySelector("#pending").textContent === "0"`)
 	p.quiet(address)
 }
 
@@ -1214,7 +1214,7 @@ func TestPage_serverThatComesBack_findsThePageAsItWas(t *testing.T) {
 	js[any](p, `sayError(new Gone("The server does not answer."), $("look-message")), sayError(new Error("It is Sunday."), $("task-message"))`)
 	p.until(`document.querySelector("#look-message").textContent === "" && document.querySelector("#task-message").textContent === "It is Sunday."`)
 	for _, text := range js[[]string](p, `said`) {
-		if text == "connecting" || text != "connected" && !strings.Contains(text, "this is from ") {
+		if text == "connecting" || text != "page is live" && !strings.Contains(text, "this is from ") {
 			t.Errorf("meanwhile it says %q", text)
 		}
 	}

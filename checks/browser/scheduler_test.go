@@ -198,8 +198,9 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 	p.sinceIsSaid("Kinds,Waiting")
 	p.until(`[...document.querySelectorAll("#kinds small.bad")].map((e) => e.textContent).join() === "no handler here"`)
 	// A task that waits for a handler is not a run that waits for a worker: no figure says that nothing waits.
-	p.until(`document.querySelector("#states li:nth-child(4)").textContent === "Waiting›"`)
-	p.until(`/for a worker; 12 for a handler/.test($("tasks-numbers").textContent)`)
+	p.until(`document.querySelector("#states li:nth-child(4)").textContent === "Waiting12"`)
+	p.until(`/Overdue12the oldest for \d+ s/.test($("tasks-numbers").textContent)`)
+	p.until(`[...$("kinds").rows].some((r) => /^sms/.test(r.textContent) && /^12for \d+ s$/.test(r.cells[2].textContent))`)
 	p.picture("unhandled")
 }
 
@@ -455,7 +456,7 @@ func TestScheduler_stuckNodes(t *testing.T) {
 	p.says(`^Overloaded for \d+ s: 8 of 8 workers busy, 64 due tasks wait, the oldest for \d+ s; none has started for \d+ s; 8 workers run kind hang, the longest for \d+ s\.$`)
 	p.until(`[...document.querySelectorAll("#tasks-health li")].some((e) => /Node web-2 is overloaded: 8 of 8 workers busy/.test(e.textContent))`)
 	p.until(`[...document.querySelectorAll("#nodes li")].every((e) => /8 of 8 workers busy, none has started for [\d.]+ s, kind hang: 8 running, the longest for [\d.]+ s/.test(e.textContent))`)
-	p.until(`/0here; the oldest for [\d.]+ s/.test($("tasks-waiting").parentNode.textContent)`)
+	p.until(`/64the oldest for [\d.]+ s/.test($("tasks-overdue").parentNode.textContent)`)
 	p.until(`/8 running, the longest for/.test($("kinds").textContent)`)
 	p.picture("stuck")
 	p.do(chromedp.Navigate(pages[0] + "#scheduler=tasks&list=tasks&state=running"))
@@ -499,7 +500,7 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 	})))
 	browser := chrome(t)
 	p := open(t, browser, address, 1200, "light")
-	p.until(`page.tasks && document.querySelector("#kinds small") && $("pause-all").hidden && $("kinds").querySelector("button").offsetParent === null`)
+	p.until(`page.tasks && document.querySelector("#kinds small") && $("pause-all").hidden && $("kinds").querySelector(".act button").offsetParent === null`)
 	asked.Store(true)
 	p = open(t, browser, address, 1200, "light")
 	row := func(kind string) string {
@@ -507,7 +508,7 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 	}
 	p.until(row("export") + `?.querySelector(".policy small").textContent === "limit: 2 at once, 100 per 1 s in bursts of 10; on all nodes 20 at once; at least 2 due runs wait for it"`)
 	p.until(`document.querySelector("#tasks-health:not(.wrong) .verdict").textContent.startsWith("Working: 2 of 1,024 workers busy")`)
-	button := row("mail") + `.querySelector("button")`
+	button := row("mail") + `.querySelector(".act button")`
 	js[any](p, button+`.focus()`)
 	js[any](p, button+`.click()`)
 	p.until(button + `.matches(".sure") && ` + button + `.textContent === "Pause?"`)
@@ -525,7 +526,7 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 		return `/^` + text + `\.$/.test(document.querySelector("#tasks-health:not(.wrong) .note .verdict")?.textContent)`
 	}
 	p.within(soon, note("Kind mail is paused( for \\d+ s)?: 3 due tasks wait"))
-	p.until(row("mail") + `.cells[0].lastChild.textContent === "paused" && document.querySelector(".note .sign").textContent === "‖" && document.querySelector(".note .more").textContent === "Look at KindsWaiting"`)
+	p.until(row("mail") + `.cells[0].children[1].textContent === "paused" && document.querySelector(".note .sign").textContent === "‖" && document.querySelector(".note .more").textContent === "Look at KindsWaiting"`)
 	p.picture("paused")
 	js[any](p, `location.hash = to({ key: "mail-0000" })`)
 	p.until(`page.view === "task" && $("facts").textContent.includes("waiting; its kind is paused")`)
@@ -540,7 +541,7 @@ func TestScheduler_pausedAndLimitedKinds(t *testing.T) {
 	js[any](p, `$("pause-all").click()`)
 	p.until(`$("pause-all").textContent === "Pause all of them?"`)
 	js[any](p, `$("pause-all").click()`)
-	p.until(note("All kinds are paused( for \\d+ s)?: 10 due tasks wait") + ` && ` + row("mail") + `.cells[0].lastChild.textContent === "paused with all kinds"`)
+	p.until(note("All kinds are paused( for \\d+ s)?: 10 due tasks wait") + ` && ` + row("mail") + `.cells[0].children[1].textContent === "paused with all kinds"`)
 	p.picture("all-paused")
 	js[any](p, `$("pause-all").click()`)
 	p.until(`$("kinds-message").textContent === "Resumed all kinds." && $("pause-all").textContent === "Pause all kinds" && ![...document.querySelectorAll(".note")].some((e) => e.textContent.includes("paused"))`)
@@ -666,7 +667,7 @@ func troubled(t *testing.T) string {
 // views are the views of a scheduler, each with an expression that says when it is shown.
 var views = [][2]string{
 	{"#", `document.querySelectorAll("#sources .source").length === 2`},
-	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds button").offsetParent && document.querySelector("#kinds .below:not([hidden])")`},
+	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds").closest(".controlled") && document.querySelector("#kinds .below:not([hidden])")`},
 	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
 	{"#scheduler=tasks&list=tasks&state=paused", `document.querySelectorAll("#listed a").length === 1 && ($("bulk-resume").click(), true)`},
 	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre") && !$("task-past").hidden`},
@@ -770,4 +771,58 @@ func TestScheduler_givenUp(t *testing.T) {
 	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody)))+"#scheduler=tasks", 1200, "light")
 	p.until(`$("kinds").textContent.includes("1 given up") && $("kinds").textContent.includes("after 1 s to 1 s; parks repeating tasks")`)
 	p.until(`[...$("kinds").querySelectorAll("a")].filter((a) => a.textContent === "1" && a.href.includes("state=parked")).length === 1`)
+}
+
+// On a phone a kind takes one line, until its details are asked for.
+func TestScheduler_narrow_aKindTakesOneLine(t *testing.T) {
+	p := open(t, chrome(t), troubled(t)+"#scheduler=tasks", 320, "light")
+	p.until(`page.live && document.querySelector("#kinds .fold")`)
+	const row = `[...$("kinds").rows].find((r) => r.cells[0].firstChild.textContent === "recheck")`
+	if got := js[float64](p, row+`.getBoundingClientRect().height`); got > 60 {
+		t.Errorf("a kind is %v pixels high", got)
+	}
+	js[any](p, row+`.querySelector(".fold").click()`)
+	p.until(row + `.querySelector(".fold").getAttribute("aria-expanded") === "true" && ` + row + `.cells[4].offsetParent`)
+	js[any](p, row+`.querySelector(".fold").click()`)
+	p.until(`!` + row + `.cells[4].offsetParent`)
+}
+
+// While an answer takes long, the page says how old it is.
+func TestScheduler_anAnswerThatTakesLong(t *testing.T) {
+	_, source := newScheduler(t, memory.New().Engine())
+	inner := dashboard.Handler([]dashboard.Source{source})
+	var slow atomic.Bool
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slow.Load() && strings.HasSuffix(r.URL.Path, "api/scheduler") {
+			time.Sleep(6 * time.Second)
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	p := open(t, chrome(t), address, 1200, "light")
+	p.until(`page.live && page.tasks`)
+	slow.Store(true)
+	p.until(`/^no answer yet; this is [345] s old$/.test($("status-text").textContent) && document.body.matches(".old")`)
+	slow.Store(false)
+	p.until(`$("status-text").textContent === "page is live" && !document.body.matches(".old")`)
+}
+
+// The limits of a kind, the number of workers and the catch-up rate are set on the page, and reset.
+func TestScheduler_tune(t *testing.T) {
+	s, source := newScheduler(t, memory.New().Engine())
+	must(t, s.Handle("mail", works, durable.WithConcurrency(4), durable.WithRate(10, time.Minute, 2)), s.Handle("free", works), s.Start())
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody))), 1200, "light")
+	const row = `[...$("kinds").rows].find((r) => r.cells[0].firstChild.textContent === "mail")`
+	p.until(`page.tasks && ` + row + `?.querySelector(".act button:last-child").offsetParent`)
+	js[any](p, row+`.querySelector(".act button:last-child").click()`)
+	p.until(`!$("tune").hidden && $("tune").elements.concurrency.value === "4" && $("tune").elements.cluster_rate.closest("label").hidden && document.activeElement === $("tune").elements.concurrency`)
+	js[any](p, `$("tune").elements.concurrency.value = "9", $("tune").elements.why.value = "it bears more", $("tune").requestSubmit()`)
+	p.until(`/limit: 9 at once, 10 per 1 m in bursts of 2 \(set \S+ s ago: it bears more\)/.test(` + row + `.querySelector(".policy small").textContent)`)
+	p.picture("tuned")
+	js[any](p, row+`.querySelector(".act button:last-child").click()`)
+	js[any](p, `$("tune-reset").click()`)
+	p.until(row + `.querySelector(".policy small").textContent === "limit: 4 at once, 10 per 1 m in bursts of 2"`)
+	js[any](p, `$("tune-pool").elements.n.value = "16", $("tune-pool").requestSubmit()`)
+	p.until(`page.tasks.stats.workers === 16 && /^16 \(set/.test($("tune-pool").querySelector("span").textContent)`)
+	js[any](p, `$("tune-pool").querySelector(".reset").click()`)
+	p.until(`$("tune-pool").querySelector("span").textContent === "as in the code"`)
 }

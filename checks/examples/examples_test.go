@@ -34,6 +34,8 @@ var exempt = map[string]string{
 	"durable.RunningError.Error":        byFmt,
 	"durable.RunningError.Unwrap":       "is called by package errors",
 	"durable.State.String":              byFmt,
+	"durable.Limit.String":              byFmt,
+	"durable.KindLimits.String":         byFmt,
 	"durable.Attempt.String":            byFmt,
 	"durable.PastRun.String":            byFmt,
 	"durable/enginetest.Link.Walk":      byNode,

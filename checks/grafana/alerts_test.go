@@ -204,6 +204,39 @@ var trials = map[string]trial{
 			`timewheel_durable_kind_tasks{kind="mail",state="scheduled"} 0+100x60`,
 		},
 	},
+	"TimewheelDurableAttemptsFail": {
+		fires: `
+			timewheel_durable_kind_runs_failed_total{kind="mail"}    0x4 10+10x60
+			timewheel_durable_kind_runs_succeeded_total{kind="mail"} 0x4 9+9x60`,
+		after: 5*every + 5*time.Minute,
+		quiet: []string{`
+			timewheel_durable_kind_runs_failed_total{kind="mail"}    0+10x60
+			timewheel_durable_kind_runs_succeeded_total{kind="mail"} 0+10x60`, `
+			timewheel_durable_kind_runs_failed_total{kind="mail"}    0x4 3x60
+			timewheel_durable_kind_runs_succeeded_total{kind="mail"} 0x64`,
+		},
+	},
+	"TimewheelDurableRunHangs": {
+		fires: `timewheel_durable_kind_longest_run_seconds{kind="mail"} 3540+15x60`, after: 5*every + 5*time.Minute,
+		quiet: []string{
+			`timewheel_durable_kind_longest_run_seconds{kind="mail"} 0+15x60`,
+			`timewheel_durable_kind_longest_run_seconds{kind="mail"} 3540+15x10 0x60`,
+		},
+	},
+	"TimewheelDurableDescriptors": {
+		fires: `
+			timewheel_durable_workers 8x64
+			process_open_fds          0x4 820x60
+			process_max_fds           1024x64`,
+		after: 5*every + 5*time.Minute,
+		quiet: []string{`
+			timewheel_durable_workers 8x64
+			process_open_fds          819x64
+			process_max_fds           1024x64`, `
+			process_open_fds          1000x64
+			process_max_fds           1024x64`,
+		},
+	},
 	"TimewheelDurableBacklogGrows": {
 		fires: `
 			timewheel_durable_kind_backlog_tasks{kind="mail"}       100x60
@@ -302,6 +335,17 @@ var trials = map[string]trial{
 			`timewheel_durable_engine_oldest_transaction_seconds 600x60`,
 			`timewheel_durable_engine_oldest_transaction_seconds 0+60x20 0x60`,
 		},
+	},
+	"TimewheelDurableDeadRows": {
+		fires: `timewheel_durable_engine_dead_rows 0x4 1000001x60`, after: 5*every + 10*time.Minute,
+		quiet: []string{
+			`timewheel_durable_engine_dead_rows 1000000x60`,
+			`timewheel_durable_engine_dead_rows 0x4 2000000x38 0x60`,
+		},
+	},
+	"TimewheelDurableAutovacuumOff": {
+		fires: `timewheel_durable_engine_autovacuum 1x4 0x60`, after: 5*every + 10*time.Minute,
+		quiet: []string{`timewheel_durable_engine_autovacuum 1x60`, `timewheel_durable_engine_autovacuum 1x4 0x38 1x60`},
 	},
 	"TimewheelDurableUnflushed": {
 		fires: `timewheel_durable_engine_flushed 1x4 0x40`, after: 5*every + 5*time.Minute,
@@ -407,6 +451,9 @@ func TestAlerts_areInTheReadme(t *testing.T) {
 // The rules, and the sentences of their annotations, name only metrics that exist.
 func TestAlerts_nameWhatIsExported(t *testing.T) {
 	names := record(t, 1, steady)[0].names()
+	for _, name := range []string{"process_open_fds", "process_max_fds"} { // of client_golang, and the same in each process
+		names[name] = nil
+	}
 	alerting, _ := loadRules(t, promqltest.LoadedStorage(t, ""))
 	for _, r := range alerting {
 		parser.Inspect(r.Query(), func(node parser.Node, _ []parser.Node) error {
@@ -731,7 +778,7 @@ func TestAlerts_onRecordedTrouble(t *testing.T) {
 				delay := time.Minute + time.Duration(i)*10*time.Second
 				addDurable(t, s, durable.Task{Key: fmt.Sprint(i), Kind: "fail", Delay: delay})
 			}
-		}, []string{"TimewheelDurableParkedGrows", "TimewheelDurableTasksParked"}},
+		}, []string{"TimewheelDurableAttemptsFail", "TimewheelDurableParkedGrows", "TimewheelDurableTasksParked"}},
 		"the engine is away": {func(t *testing.T, registry *prometheus.Registry) {
 			link := enginetest.NewLink(memory.New().Shared())
 			s := newNode(t, registry, "orders", link, map[string]durable.Handler{

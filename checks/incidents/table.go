@@ -85,7 +85,7 @@ var incidents = []incident{
 			others:  "failing|parked",
 			metrics: []string{"min(timewheel_durable_tasks_parked) == 10", `max(timewheel_durable_kind_tasks{kind="fails",state="parked"}) == 10`},
 			alerts:  []string{"TimewheelDurableTasksParked"},
-			may:     []string{"TimewheelDurableParkedGrows"},
+			may:     []string{"TimewheelDurableParkedGrows", "TimewheelDurableAttemptsFail"},
 			asks: []question{
 				{args: []string{"failures"}, prints: `(?m)^ *10 +10 +0 +fails .*connection refused`},
 				{args: []string{"stats"}, prints: `(?m)^fails +10 +10 +10 `},
@@ -93,6 +93,7 @@ var incidents = []incident{
 		},
 		never: lost,
 		end:   doAll(mend, order("unpark", "")),
+		keeps: []string{"TimewheelDurableAttemptsFail"},
 	},
 	{
 		name:  "a kind without a handler",
@@ -168,6 +169,8 @@ var incidents = []incident{
 	unserved("tasks cannot be changed", lock("task", "SHARE")),
 	unserved("the synchronous standby is gone", awaitNobody,
 		"TimewheelDurableEndsRefused"), // a commit that is given up may have taken effect
+	connectionsUsedUp,
+	databaseFull,
 	{
 		name: "a node dies after a hang",
 		on:   []backend{two},
@@ -178,7 +181,7 @@ var incidents = []incident{
 			headline: "lease|taken|failing|parked", says: "web-2|fails|30",
 			metrics: []string{"timewheel_durable_tasks_parked == 30", "timewheel_durable_takeovers_total >= 1"},
 			alerts:  []string{"TimewheelDurableTasksParked"},
-			may:     []string{"TimewheelDurableParkedGrows"},
+			may:     []string{"TimewheelDurableParkedGrows", "TimewheelDurableAttemptsFail"},
 			asks: []question{
 				{args: []string{"failures"}, prints: `(?m)^ *30 +30 +0 +fails `},
 				{args: []string{"nodes"}, prints: `^[^\n]*\nweb-1[^\n]*\n$`},
@@ -186,6 +189,7 @@ var incidents = []incident{
 		},
 		end:   doAll(mend, order("unpark", ""), join(kinds)),
 		stays: "taken",
+		keeps: []string{"TimewheelDurableAttemptsFail"},
 	},
 	{
 		name:  "a kind without a handler, far away",

@@ -637,7 +637,8 @@ func TestNodes_areATable(t *testing.T) {
 		{Name: "web-1", ID: 7, Lease: 5 * time.Second, Left: 3800 * time.Millisecond,
 			NodeReport: durable.NodeReport{Held: 1204, Version: "v0.1.0", Kinds: []string{"mail", "order"}, Waiting: 3, Running: 8,
 				Workers: 8, Started: now.Add(-26 * time.Hour), OldestWait: 41500 * time.Millisecond, SinceStart: 38 * time.Second,
-				Busiest: durable.KindRuns{Kind: "mail", Running: 7, Longest: 41 * time.Second}}},
+				Busiest: durable.KindRuns{Kind: "mail", Running: 7, Longest: 41 * time.Second}, Leaving: true,
+				Limits: []durable.KindLimits{{Kind: "order", Cluster: durable.Limit{Concurrency: 1}, Here: durable.Limit{Rate: 100, Per: time.Minute}}}}},
 		{Name: "web\n2", ID: 1<<53 + 1, Lease: 5 * time.Second, Left: -1300 * time.Millisecond},
 	}
 	for name, asJSON := range map[string]bool{"nodes.golden": false, "nodes-json.golden": true} {
@@ -671,8 +672,9 @@ func TestStats_ofABacklog(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out, now: func() time.Time { return now }}
 	p.writeStats(durable.Counts{Kinds: []durable.KindCounts{
-		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000},
-	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}}, []string{"push"},
+		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000}, {Kind: "push", Tasks: 3},
+	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}},
+		handling{nodes: 2, kinds: []string{"mail"}, limits: map[string][]string{"mail": {"1 at once on all nodes", "8 at once on all nodes"}}},
 		still{[]durable.Info{{Key: "cron/report", Kind: "mail"}, {Key: "cron/sum\n", Kind: "mail"}}, true})
 	golden(t, "stats-backlog.golden", out.String())
 }
@@ -736,4 +738,64 @@ func TestEnvironment_namesTheDatabase(t *testing.T) {
 	if _, err := os.Stat(dir.place[1]); err != nil {
 		t.Error(err)
 	}
+}
+
+// Declared schedules show which node has declared which version, and a version that is not applied in full.
+func TestSchedules(t *testing.T) {
+	sets := []durable.SetInfo{
+		{Prefix: "cron/", Version: 42, Unfinished: -1, At: now.Add(-26 * time.Hour), By: "web-1"},
+		{Prefix: "report\n", Version: -1, Unfinished: 7},
+	}
+	var out strings.Builder
+	p := &program{out: &out, err: &out, now: func() time.Time { return now }}
+	for _, asJSON := range []bool{false, true} {
+		check(t, p.writeSchedules(sets, asJSON))
+	}
+	check(t, p.writeSchedules(nil, false))
+	golden(t, "schedules.golden", out.String())
+	everywhere(t, func(r *rig) {
+		r.with(func(s *durable.Scheduler) {
+			check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
+			_, err := s.Schedule(r.Context(), durable.TaskSet{Prefix: "cron/", Version: 3, Tasks: []durable.Task{{Key: "cron/a", Kind: "k", Interval: time.Hour}}})
+			check(t, err)
+		})
+		if got := r.must("schedules", "-json"); !strings.HasPrefix(got, `{"prefix":"cron/","version":3,"at":"`) {
+			r.Errorf("the schedules are %s", got)
+		}
+	})
+}
+
+// Numbers that an operator has set are listed, with the operator and the reason.
+func TestTune(t *testing.T) {
+	records := fixture(t)
+	everywhere(t, func(r *rig) {
+		r.restore(records)
+		if got := r.must("tune"); got != "Every number is that of the code.\n" {
+			r.Errorf("at first it prints %q", got)
+		}
+		r.must("tune", "-kind", "mail", "-cluster-concurrency", "20", "-rate", "100/1m", "-why", "the new relay bears it")
+		r.must("tune", "-pool-size", "64")
+		got := timeless(r.must("tune", "-catch-up", "500"))
+		const want = "Kind mail: 20 at once on all nodes, 100 per minute on each node, set AT by ann: the new relay bears it.\n" +
+			"Each node runs 64 handlers at once, set AT by ann.\nOf the overdue tasks 500 a second start, set AT by ann.\n"
+		if got != want {
+			r.Errorf("it prints %q, want %q", got, want)
+		}
+		if got := timeless(r.must("stats")); !strings.HasSuffix(got, want) {
+			r.Errorf("the stats are %q", got)
+		}
+		if got := r.must("tune", "-json"); !strings.HasPrefix(got, `{"pool_size":64,"catch_up":500,"limits":[{"kind":"mail","here":{"rate":100,"per":60000000000},"cluster":{"concurrency":20}}],"by":{`) {
+			r.Errorf("in JSON it is %s", got)
+		}
+		r.must("tune", "-kind", "mail", "-reset")
+		if got := r.must("tune", "-reset", "-pool-size", "0", "-catch-up", "0"); got != "Every number is that of the code.\n" {
+			r.Errorf("when it is reset it prints %q", got)
+		}
+		for _, args := range [][]string{{"-concurrency", "1"}, {"-kind", "mail"}, {"-reset"}, {"-pool-size", "0"}, {"-reset", "-pool-size", "5"},
+			{"-kind", "mail", "-reset", "-rate", "1/1s"}, {"-kind", "mail", "-rate", "5"}, {"-kind", "mail", "-rate", "0/1s"}} {
+			if got := r.do("tune", args...); got.code != usage {
+				r.Errorf("%q: %+v", args, got)
+			}
+		}
+	})
 }

@@ -63,11 +63,15 @@ func defineStats(p *program, f *flag.FlagSet) action {
 			if err != nil {
 				return err
 			}
-			unhandled := handled.without(census)
-			if asJSON {
-				return writeJSON(p.out, newStatsJSON(census, late, paused, unhandled, still))
+			tuned, err := s.Tuned(ctx)
+			if err != nil {
+				return err
 			}
-			p.writeStats(census, late, paused, unhandled, still)
+			if asJSON {
+				return writeJSON(p.out, newStatsJSON(census, late, paused, handled, still))
+			}
+			p.writeStats(census, late, paused, handled, still)
+			p.writeTuning(tuned)
 			return nil
 		})
 	return func(ctx context.Context, args []string) error {
@@ -171,15 +175,20 @@ func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Counts, err
 	}
 }
 
-func (p *program) writeStats(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string, parked still) {
+func (p *program) writeStats(c durable.Counts, late overdue, paused durable.Pauses, handled handling, parked still) {
 	p.writeStill(parked)
 	t := table{columns: []column{
 		{title: "KIND", least: 8}, {title: "TASKS", right: true}, {title: "FAILING", right: true},
 		{title: "PARKED", right: true}, {title: "PAUSED", right: true},
 	}}
+	if len(handled.limits) > 0 {
+		t.columns = append(t.columns, column{title: "LIMIT"})
+	}
 	all := durable.KindCounts{}
 	add := func(kind string, k durable.KindCounts) {
-		t.add(kind, number(k.Tasks), number(k.Failing), number(k.Parked), number(k.Paused))
+		cells := []string{kind, number(k.Tasks), number(k.Failing), number(k.Parked), number(k.Paused),
+			strings.Join(handled.limits[k.Kind], ", or ")}
+		t.add(cells[:len(t.columns)]...)
 	}
 	for _, k := range c.Kinds {
 		add(quoteText(k.Kind), k)
@@ -190,7 +199,7 @@ func (p *program) writeStats(c durable.Counts, late overdue, paused durable.Paus
 	t.write(p.out, p.width)
 	fmt.Fprintln(p.out)
 	p.writePauses(paused)
-	for _, kind := range unhandled {
+	for _, kind := range handled.without(c) {
 		fmt.Fprintf(p.out, "Kind %s has no handler on any node.\n", quoteText(kind))
 	}
 	switch late.tasks {
@@ -226,6 +235,8 @@ type kindJSON struct {
 	Failing int  `json:"failing"`
 	Parked  int  `json:"parked"`
 	Paused  int  `json:"paused"`
+
+	Limits []string `json:"limits,omitempty"` // in words; several if the nodes do not agree
 }
 
 type overdueJSON struct {
@@ -233,18 +244,18 @@ type overdueJSON struct {
 	Oldest time.Time `json:"oldest,omitzero"`
 }
 
-func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, unhandled []string, parked still) statsJSON {
+func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, handled handling, parked still) statsJSON {
 	s := statsJSON{At: c.At.UTC(), Kinds: []kindJSON{}, Pauses: newPausesJSON(paused)}
 	for _, k := range c.Kinds {
 		s.Tasks, s.Failing = s.Tasks+k.Tasks, s.Failing+k.Failing
 		s.Parked, s.Paused = s.Parked+k.Parked, s.Paused+k.Paused
-		s.Kinds = append(s.Kinds, kindJSON{text(k.Kind), k.Tasks, k.Failing, k.Parked, k.Paused})
+		s.Kinds = append(s.Kinds, kindJSON{text(k.Kind), k.Tasks, k.Failing, k.Parked, k.Paused, handled.limits[k.Kind]})
 	}
 	s.StillMore = parked.more
 	for _, i := range parked.tasks {
 		s.Still = append(s.Still, text(i.Key))
 	}
-	for _, kind := range unhandled {
+	for _, kind := range handled.without(c) {
 		s.Unhandled = append(s.Unhandled, text(kind))
 	}
 	if late.tasks > 0 {
@@ -390,7 +401,8 @@ func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 
 const aboutNodes = `
 A late lease belongs to a node that has died or is cut off: other nodes take over its tasks. A
-drained node starts no further run, and shows no kinds once none of its runs is in progress.`
+drained node starts no further run, and shows no kinds once none of its runs is in progress. A
+node that is leaving waits for the ends of its runs. A kind is followed by its limits.`
 
 func defineNodes(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).defineDB, "write JSON lines",
@@ -458,9 +470,15 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 		kinds := make([]string, len(n.Kinds))
 		for i, kind := range n.Kinds {
 			kinds[i] = quoteText(kind)
+			if l := slices.IndexFunc(n.Limits, func(l durable.KindLimits) bool { return l.Kind == kind }); l >= 0 {
+				kinds[i] += " (" + n.Limits[l].String() + ")"
+			}
 		}
 		if n.Drained {
 			lease += ", drained"
+		}
+		if n.Leaving {
+			lease += ", leaving"
 		}
 		t.add(quoteText(n.Name), fmt.Sprint(n.ID), lease, number(n.Held), number(n.Waiting),
 			number(n.Running)+" of "+number(n.Workers), span(n.OldestWait), mostRuns(n.Busiest), p.when(n.Started), n.Version, strings.Join(kinds, ", "))

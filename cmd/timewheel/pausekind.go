@@ -142,12 +142,20 @@ type handling struct {
 	nodes int
 	kinds []string
 	more  bool // some nodes handle further kinds
+
+	limits map[string][]string // limits of the kinds in words; several if the nodes do not agree
 }
 
 // handledKinds returns the kinds that the nodes of a cluster handle. A store that no process has open has no nodes.
 func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err error) {
 	nodes, err := s.Nodes(ctx)
+	h.limits = make(map[string][]string)
 	for _, n := range nodes {
+		for _, l := range n.Limits {
+			if text := l.String(); !slices.Contains(h.limits[l.Kind], text) {
+				h.limits[l.Kind] = append(h.limits[l.Kind], text)
+			}
+		}
 		if n.ID != 0 {
 			h.nodes++
 			h.kinds, h.more = append(h.kinds, n.Kinds...), h.more || n.More

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ func spaced(d time.Duration) string {
 type watch struct {
 	config *pgxpool.Config
 	host   string
+	dial   func(ctx context.Context, network, addr string) (net.Conn, error) // makes connections that are not monitored
 
 	mu      sync.Mutex // protects the fields below
 	waiting int        // number of connections and connection attempts that are waiting for an answer
@@ -69,6 +71,10 @@ func newWatch(url string, dial func(ctx context.Context, network, addr string) (
 	w := &watch{config: config, host: config.ConnConfig.Host}
 	if dial == nil {
 		dial = config.ConnConfig.DialFunc
+	}
+	w.dial = dial
+	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
+		params["application_name"] = fmt.Sprintf("timewheel command %d", os.Getpid()) // as which it finds its locks
 	}
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		w.wait()
@@ -125,8 +131,8 @@ func (w *watch) silent() time.Duration {
 	return time.Since(w.since)
 }
 
-// over runs work and reports when the server does not answer. It cancels the work when the server has been silent for
-// timeout, or never if timeout is 0.
+// over runs work and reports when the server does not answer, or when the work waits for a lock. It cancels the work when
+// either has taken timeout, or never if timeout is 0.
 func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -135,11 +141,25 @@ func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, wor
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	said := false
+	locks := newLockWatch(w, timeout)
 	for {
 		select {
 		case err := <-result:
 			return err
 		case <-look.C:
+		}
+		switch l := locks.look(ctx); {
+		case l.by == "":
+		case timeout > 0 && l.d >= timeout:
+			cancel()
+			select {
+			case <-result:
+			case <-time.After(endGrace):
+			}
+			return l
+		case !locks.said:
+			locks.said = true
+			p.complain("%s", l.text())
 		}
 		d := w.silent()
 		if timeout > 0 && d >= timeout {

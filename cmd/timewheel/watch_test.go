@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // deaf connects to a server that accepts every connection and reads its input, but never answers.
@@ -148,4 +151,27 @@ func TestTimeout_ofAServerThatHangsLater(t *testing.T) {
 			t.Errorf("%q: exit code %d, and it writes %q", args, code, errOut.String())
 		}
 	}
+}
+
+// A table that another session has locked is named, with the session, although the server answers other statements.
+func TestTimeout_ofALockedTable(t *testing.T) {
+	r := inDatabase(t)
+	r.restore(fixture(t))
+	conn, err := pgx.Connect(t.Context(), server(t)+"&application_name=by-hand")
+	check(t, err)
+	defer conn.Close(t.Context())
+	table := pgx.Identifier{r.place[3], "task"}.Sanitize()
+	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE "+table)
+	check(t, err)
+	want := fmt.Sprintf("the table %s is locked by process %d of the database server (by-hand: BEGIN; LOCK TABLE %[1]s), "+
+		"and the command has waited for ", strings.ReplaceAll(table, `"task"`, "task"), conn.PgConn().PID())
+	for _, args := range [][]string{{"stats"}, {"ls"}, {"show", "mail:1"}, {"rm", "mail:1"}} {
+		got := r.do(args[0], append(args[1:], "-timeout", "500ms")...)
+		if got.code != failed || !strings.Contains(strings.ReplaceAll(got.err, `"task"`, "task"), want) || !strings.HasSuffix(got.err, "; -timeout sets how long\n") {
+			t.Errorf("%q: %+v, want %q", args, got, want)
+		}
+	}
+	_, err = conn.Exec(t.Context(), "ROLLBACK")
+	check(t, err)
+	r.must("stats")
 }

@@ -194,7 +194,7 @@ function setStatus(kind, text) {
 // setCame notes that the server answers.
 function setCame() {
   setLive(true);
-  setStatus("live", "connected");
+  setStatus("live", "page is live");
   for (const message of document.querySelectorAll(".message.gone")) say("", false, message);
 }
 
@@ -273,7 +273,10 @@ function go() {
     refresh();
   }
   if (view === "list") showList(list);
-  if (view === "scheduler") readFailures();
+  if (view === "scheduler") {
+    readFailures();
+    readSets();
+  }
   if (!moved) return;
   scrollTo(0, 0);
   $(Object.keys(views).find((id) => views[id] === view)).focus({ preventScroll: true });
@@ -700,7 +703,7 @@ function showNumbers(all, { stats, health, now }) {
     write(n.value, compact(stats[n.field]));
     n.value.title = stats[n.field].toLocaleString("en");
     write(n.under, n.about ? n.about(stats, page.tasks) : changeText(n));
-    const alarm = health.findings.some((f) => f.kind === n.alarm) && (!n.mine || n.mine(stats));
+    const alarm = health.findings.some((f) => [n.alarm].flat().includes(f.kind)) && (!n.mine || n.mine(stats));
     n.card.classList.toggle("alarm", alarm);
     chart(n, stats, now);
   }

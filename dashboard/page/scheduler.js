@@ -10,7 +10,7 @@ const toList = (values) => to({ list: "tasks", ...values });
 
 const tasksNumbers = [
   { name: "Pending", field: "pending", about: (s, state) => ageText("counted", state.read.counts, state.now) || "tasks" }, // of all nodes, as they were counted
-  { name: "Waiting", field: "waiting", alarm: "overloaded", mine: (s) => s.oldest_wait >= 1, about: waitingText },
+  { name: "Overdue", field: "overdue", alarm: ["overloaded", "unhandled", "backlog"], mine: (s) => s.overdue > 0, about: overdueText },
   { name: "Running", field: "running", about: (s) => s.workers ? `of ${compact(s.workers)} workers` : "handlers" },
   { name: "Parked", field: "parked", alarm: "parked", about: (s) => s.parked ? "waiting for an operator" : "none" },
   { name: "Started", field: "started", rate: true },
@@ -24,16 +24,28 @@ function ageText(verb, at, now) {
   return age > 15 ? `${verb} ${span(age)} ago` : "";
 }
 
-// waitingText says what waits. While workers are stuck a node has given back what it cannot start: then none waits here.
-function waitingText(s) {
-  if (s.unhandled) return `for a worker; ${compact(s.unhandled)} for a handler`;
-  return s.oldest_wait < 1 ? "due, for a worker" : `${s.waiting === 0 ? "here; " : ""}the oldest for ${span(s.oldest_wait)}`;
+// overdueText says for how long the oldest due task of all nodes has waited, whatever for.
+function overdueText(s, state) {
+  if (s.overdue === 0) return s.waiting > 0 ? `${compact(s.waiting)} due now` : "none";
+  return (s.overdue_more ? "at least; " : "") + (s.oldest ? `the oldest for ${ageOf(s.oldest, state.now)}` : "of all nodes");
 }
+
+// ageOf writes how long ago a time was.
+const ageOf = (at, now) => span(Math.max(Math.round((Date.parse(now) - Date.parse(at)) / 1000), 0));
 
 let polling = false;
 
+// sayAge says how old what is shown is while an answer takes long.
+function sayAge() {
+  const age = (performance.now() - page.came) / 1000;
+  if (!polling || !page.tasks || age < 3) return;
+  setLive(false);
+  setStatus("lost", `no answer yet; this is ${span(Math.round(age))} old`);
+}
+
 // poll asks for the state of the scheduler, with what is new of the history.
 async function poll() {
+  sayAge();
   if (polling || document.hidden || page.scheduler === "") return;
   const scheduler = page.scheduler, last = page.tasks && page.history.length > 0 ? String(page.history[page.history.length - 1].n) : "";
   polling = true;
@@ -78,6 +90,10 @@ function actsOn({ kind, about }) {
     location.hash = toList({ state: "parked", ...(about ? { kind: about } : {}) });
   }]];
   if (kind === "failing" && about && !page.tasks.kinds.some((k) => k.kind === about && k.paused)) return [[`Pause ${one}`, `Pause ${one}?`, () => pauseKinds(false, about)]];
+  if (kind === "drained") {
+    const there = page.tasks.nodes.filter((n) => n.left === null || n.left > 0), drained = there.filter((n) => n.drained);
+    return drained.length < there.length ? [] : [["Undrain all", "", () => drained.reduce((done, n) => done.then(() => drainNode(true, n.name)), Promise.resolve())]];
+  }
   if (kind === "paused") return [[`Resume ${one || "all kinds"}`, "", () => pauseKinds(true, about || undefined)]];
   return [];
 }
@@ -90,14 +106,17 @@ function showScheduler(state) {
   showStates(state);
   showKinds(state);
   showNodes(state);
+  showTuning(state);
   if (page.view === "scheduler") failuresChanged();
   if (page.view === "task") refresh();
 }
 
 function forgetScheduler() {
-  for (const id of ["failures", "listed", "kinds", "nodes"]) $(id).replaceChildren();
+  for (const id of ["failures", "listed", "kinds", "nodes", "sets"]) $(id).replaceChildren();
+  $("sets-card").hidden = true;
   for (const id of ["task", "list"]) forgetPast(id);
   for (const id of ["kinds", "nodes"]) say("", false, $(id + "-message"));
+  $("tune").hidden = true;
   readings.read = -Infinity;
   readings.failing = -1;
 }
@@ -106,14 +125,22 @@ function forgetScheduler() {
 
 const states = [
   { name: "All", list: {}, count: (s) => s.stats.pending },
-  { name: "Scheduled", list: { state: "scheduled" } },
+  { name: "Scheduled", list: { state: "scheduled" }, count: scheduledOf, about: true },
   { name: "Failing", list: { failing: "true" }, count: (s) => s.counts.at ? s.counts.failing : null }, // parked ones too
-  { name: "Waiting", list: { state: "waiting" } }, // for a worker, a handler or an earlier task; nothing counts them all
+  { name: "Waiting", list: { state: "waiting" }, count: (s) => s.read.catch_up ? s.stats.overdue : null }, // for a worker, a handler, a limit or the end of a pause
   { name: "Running", list: { state: "running" }, count: (s) => s.nodes.length > 1 ? null : s.stats.running },
   { name: "Parked", list: { state: "parked" }, count: (s) => s.stats.parked, alarm: "parked" },
   { name: "Paused", list: { state: "paused" }, count: (s) => s.counts.at ? s.counts.paused : null }, // not those of a paused kind
   { name: "Repeating", list: { repeating: "true" } },
 ];
+
+// scheduledOf returns how many tasks wait for their time: all of them but those that are counted elsewhere. That is not
+// exact, because the counts are of different times.
+function scheduledOf({ counts, stats, nodes, read }) {
+  if (!counts.at || !counts.whole || !read.catch_up || stats.overdue_more) return null;
+  const running = nodes.reduce((all, n) => all + n.running, 0);
+  return Math.max(counts.tasks - counts.failing - counts.paused - stats.overdue - running, 0);
+}
 
 for (const s of states) {
   const li = make("li");
@@ -129,7 +156,7 @@ function showStates(state) {
   for (const s of states) {
     const n = s.count(state);
     s.link.href = toList(s.list);
-    write(s.value, n === null ? "›" : compact(n));
+    write(s.value, n === null ? "›" : (s.about ? "≈ " : "") + compact(n));
     s.link.classList.toggle("alarm", state.health.findings.some((f) => f.kind === s.alarm));
   }
   const { at, whole } = state.counts;
@@ -150,21 +177,22 @@ function showKinds(state) {
     body.dataset.known = known;
     body.replaceChildren(...state.kinds.map(() => {
       const row = make("tr");
-      row.append(...["k", "n", "n", "n", "n", "n", "n two", "n two", "policy", "act"].map((c) => make("td", c)));
+      row.append(...["k", "n", "n due", "n", "n", "n", "n", "n two", "n two", "policy", "act"].map((c) => make("td", c)));
       [...row.children].forEach((td, i) => { if (i > 0 && kindColumns[i]) td.dataset.name = kindColumns[i]; });
-      row.firstChild.append(make("a"), make("small"));
-      for (const i of [2, 3]) row.children[i].append(make("a"));
-      row.children[8].append(make("span"), make("small"));
+      row.firstChild.append(make("a"), make("small"), foldButton(row));
+      for (const i of [2, 3, 4]) row.children[i].append(make("a"));
+      row.children[2].append(make("small"));
+      row.children[9].append(make("span"), make("small"));
       addPause(row);
       const below = make("tr", "below"), td = make("td");
-      td.colSpan = 10;
+      td.colSpan = 11;
       td.append(make("a"), make("span"));
       below.append(td);
       return [row, below];
     }).flat());
     if (names.length === 0) {
       const row = make("tr"), td = make("td", "none", "There are no tasks, and no handler here.");
-      td.colSpan = 10;
+      td.colSpan = 11;
       row.append(td);
       body.append(row);
     }
@@ -174,18 +202,24 @@ function showKinds(state) {
       return option;
     }));
   }
+  const common = commonPolicy(state.kinds);
+  write($("kinds-policy"), common && `Retries, unless a kind has its own: ${common}.`);
   state.kinds.forEach((k, i) => {
-    const [name, tasks, failing, parked, started, failed, run, late, policy, act] = body.children[2 * i].children;
+    const [name, tasks, overdue, failing, parked, started, failed, run, late, policy, act] = body.children[2 * i].children;
     inscribe(name.firstChild, k.kind).href = toList({ kind: k.kind });
     const nobody = !k.here && k.nodes === 0;
     const where = nobody ? "no handler" + (state.nodes.length > 1 ? " on any node" : " here") : !k.here ? `on ${k.nodes} other ${k.nodes === 1 ? "node" : "nodes"}` : "";
-    write(name.lastChild, [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where, runsText(k.here), k.here?.given_up ? `${compact(k.here.given_up)} given up` : ""].filter(Boolean).join("; "));
-    name.lastChild.classList.toggle("bad", nobody);
+    write(name.children[1], [k.paused ? "paused" : state.paused ? "paused with all kinds" : "", where, runsText(k.here), k.here?.given_up ? `${compact(k.here.given_up)} given up` : "", k.here?.interrupted ? `${compact(k.here.interrupted)} cut off` : ""].filter(Boolean).join("; "));
+    name.children[1].classList.toggle("bad", nobody);
+    name.lastChild.setAttribute("aria-label", `Details of kind ${k.kind}`);
     write(tasks, compact(k.tasks));
-    for (const [td, n, q] of [[failing, k.failing, { failing: "true" }], [parked, k.parked, { state: "parked" }]]) {
-      write(td.firstChild, compact(n));
+    write(overdue.lastChild, k.oldest ? `for ${ageOf(k.oldest, state.now)}` : "");
+    const due = k.overdue_more ? `≥ ${compact(k.overdue)}` : compact(k.overdue);
+    for (const [td, n, q, what] of [[overdue, due, { state: "waiting" }, "overdue"], [failing, compact(k.failing), { failing: "true" }, "failing"], [parked, compact(k.parked), { state: "parked" }, "parked"]]) {
+      write(td.firstChild, n);
+      td.firstChild.setAttribute("aria-label", `${n} ${what} tasks of kind ${k.kind}`);
       td.firstChild.href = toList({ kind: k.kind, ...q });
-      td.classList.toggle("alarm", td === parked && n > 0);
+      td.classList.toggle("alarm", td === parked && k.parked > 0);
     }
     const h = k.here;
     write(started, h ? rateText(h.started_rate) || "–" : "–");
@@ -196,12 +230,36 @@ function showKinds(state) {
     const pair = (q) => q && h.last.attempts > 0 ? `${short(q.p50)} · ${short(q.p99)}` : "–";
     write(run, pair(h?.last?.run));
     write(late, pair(h?.last?.late));
-    write(policy.firstChild, h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}${h.park_repeating ? "; parks repeating tasks" : ""}` : "–");
-    write(policy.lastChild, h ? limitsText(h) : "");
+    write(policy.firstChild, policyText(h) === common ? "" : policyText(h));
+    write(policy.lastChild, h ? limitsText(h) + (h.tuned ? setText(state, `kind ${k.kind}`) : "") : "");
+    act.lastChild.hidden = !h || !h.limit && !h.cluster;
+    act.lastChild.setAttribute("aria-label", `Limits of kind ${k.kind}`);
     label(act.firstChild, k.paused ? "Resume" : "Pause");
     act.firstChild.setAttribute("aria-label", `${k.paused ? "Resume" : "Pause"} kind ${k.kind}`);
     showLargest(body.children[2 * i + 1], k, state);
   });
+}
+
+// policyText says how often a kind is retried, and when.
+function policyText(h) {
+  return h ? `${h.attempts} ${h.attempts === 1 ? "attempt" : "attempts"}, after ${span(h.least)} to ${span(h.most)}${h.park_repeating ? "; parks repeating tasks" : ""}` : "–";
+}
+
+// commonPolicy returns the policy that most kinds share, which is shown once, or "".
+function commonPolicy(kinds) {
+  const many = new Map();
+  for (const { here } of kinds) if (here) many.set(policyText(here), (many.get(policyText(here)) || 0) + 1);
+  const [text, n] = [...many].sort((a, b) => b[1] - a[1])[0] || ["", 0];
+  return n > 1 ? text : "";
+}
+
+// foldButton returns the button that shows the details of a kind on a narrow page, where a kind takes one line.
+function foldButton(row) {
+  const b = make("button", "fold", "…");
+  b.type = "button";
+  b.setAttribute("aria-expanded", "false");
+  b.onclick = () => b.setAttribute("aria-expanded", String(row.classList.toggle("open")));
+  return b;
 }
 
 // showLargest shows below a kind which group has most of what waits for its limit, once that waits for a second.
@@ -225,7 +283,7 @@ function runsText(runs) {
   return runs.running === 1 ? `1 running for ${span(runs.longest)}` : `${compact(runs.running)} running, the longest for ${span(runs.longest)}`;
 }
 
-const kindColumns = ["kind", "tasks", "failing", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
+const kindColumns = ["kind", "tasks", "overdue", "failing", "parked", "started", "failed", "run p50 · p99", "late p50 · p99", "retry, limits"];
 
 // limitsText says how the runs of a kind are bounded, and how many wait for that. More may wait in the store or the engine.
 function limitsText({ limit, cluster, waiting }) {
@@ -252,7 +310,10 @@ function addPause(row) {
   const button = make("button"), kind = () => page.tasks.kinds[[...row.parentNode.children].indexOf(row) / 2];
   button.type = "button";
   twice(button, () => kind().paused ? "" : "Pause?", () => pauseKinds(kind().paused, kind().kind));
-  row.lastChild.append(button);
+  const limits = make("button", "", "Limits");
+  limits.type = "button";
+  limits.onclick = () => openLimits(kind());
+  row.lastChild.append(button, " ", limits);
 }
 
 twice($("pause-all"), () => page.tasks.paused ? "" : "Pause all of them?", () => pauseKinds(page.tasks.paused));
@@ -276,6 +337,63 @@ async function operate(action, form, message, done) {
   if (scheduler !== page.scheduler) return;
   say(done, false, message);
   poll();
+}
+
+// ---- numbers that operators set in place of the code
+
+// setText says who has set something, and why.
+function setText({ tuning, now }, key) {
+  const by = tuning.by[key];
+  return by ? ` (set ${ageOf(by.at, now)} ago${by.who ? ` by ${by.who}` : ""}${by.why ? `: ${by.why}` : ""})` : "";
+}
+
+// openLimits shows the form for the limits that the code of a kind has.
+function openLimits({ kind, here }) {
+  const form = $("tune"), { limit, cluster } = here;
+  form.dataset.kind = kind;
+  inscribe($("tune-kind"), kind);
+  for (const [name, of, field] of [["concurrency", limit, "concurrency"], ["rate", limit, "rate"], ["cluster_concurrency", cluster, "concurrency"], ["cluster_rate", cluster, "rate"]]) {
+    const input = form.elements[name], n = of ? of[field] : 0, label = input.closest("label");
+    label.hidden = !n;
+    input.value = n || "";
+    if (field === "rate" && of) write(label.querySelector("span"), `per ${span(of.per)}`);
+  }
+  form.elements.why.value = "";
+  form.hidden = false;
+  form.querySelector("label:not([hidden]) input").focus();
+}
+
+const tuneLimits = (values, done) => {
+  const { kind } = $("tune").dataset;
+  $("tune").hidden = true;
+  return operate("tune-limits", { kind, ...values }, $("kinds-message"), `${done} of kind ${kind}.`);
+};
+$("tune").addEventListener("submit", (e) => {
+  e.preventDefault();
+  tuneLimits(Object.fromEntries(new FormData($("tune"))), "Set the limits");
+});
+$("tune-reset").addEventListener("click", () => tuneLimits({}, "Reset the limits"));
+$("tune-cancel").addEventListener("click", () => { $("tune").hidden = true; });
+
+for (const [id, action, what] of [["tune-pool", "tune-pool", "the number of workers"], ["tune-catchup", "tune-catchup", "the catch-up rate"]]) {
+  const form = $(id);
+  form.addEventListener("submit", (e) => {
+    e.preventDefault();
+    if (form.elements.n.value) operate(action, { n: form.elements.n.value }, $("nodes-message"), `Set ${what}.`);
+  });
+  form.querySelector(".reset").addEventListener("click", () => operate(action, {}, $("nodes-message"), `Reset ${what}.`));
+}
+
+// showTuning shows the workers and the catch-up rate that are set, and the forms to set them.
+function showTuning(state) {
+  const { tuning } = state;
+  for (const [id, n, key] of [["tune-pool", tuning.pool_size, "pool size"], ["tune-catchup", tuning.catch_up, "catch-up"]]) {
+    const form = $(id);
+    form.hidden = !page.control && !n;
+    for (const e of form.querySelectorAll("button, input")) e.hidden = !page.control;
+    form.querySelector(".reset").hidden = !page.control || !n;
+    write(form.querySelector("span"), n ? `${compact(n)}${setText(state, key)}` : "as in the code");
+  }
 }
 
 // ---- nodes
@@ -308,7 +426,7 @@ function showNodes(state) {
     li.classList.toggle("late", n.late);
     write(lease.firstChild, n.left === null ? `lease: ${span(n.lease)}; the time left is unknown` : n.left <= 0 ? `${n.late ? "! " : ""}its lease expired ${span(-n.left)} ago` : `${n.late ? "! " : ""}lease: ${span(n.left)} of ${span(n.lease)} left`);
     lease.lastChild.lastChild.setAttribute("width", Math.max(Math.min(n.left / n.lease, 1), 0) * 100 || 0);
-    inscribe(work, [n.drained ? "drained" : "", n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
+    inscribe(work, [n.drained ? "drained" : "", n.leaving ? `leaving, ${compact(n.running)} ${n.running === 1 ? "run" : "runs"} left` : "", n.lease > 0 ? `holds ${compact(n.held)} ${n.held === 1 ? "task" : "tasks"}` : "", n.workers > 0 ? `${compact(n.running)} of ${compact(n.workers)} workers busy` : "", n.waiting > 0 ? `${compact(n.waiting)} wait` : "", n.oldest_wait >= 1 && n.since_start >= 1 ? `none has started for ${span(n.since_start)}` : "", n.busiest && runsText(n.busiest) ? `kind ${n.busiest.kind}: ${runsText(n.busiest)}` : ""].filter(Boolean).join(", "));
     inscribe(kinds, n.kinds.length > 0 ? "handles " + n.kinds.join(", ") : "");
     kinds.hidden = n.kinds.length === 0;
     write(version, [n.version, n.started ? "since " + stamp(new Date(n.started)) : ""].filter(Boolean).join(", "));
@@ -372,6 +490,34 @@ function showFailures({ now, groups, more, looked, cut }) {
     return li;
   }));
   if (groups.length === 0) $("failures").append(make("li", "none", "No current task has failed attempts."));
+}
+
+// ---- declared schedules
+
+// readSets shows the declared schedules. They are read when the page of the scheduler is opened.
+async function readSets() {
+  const { scheduler } = page;
+  if (scheduler === "") return;
+  let answer;
+  try {
+    answer = await ask("api/sets?" + query({ scheduler }));
+  } catch {
+    return; // the health says that the engine does not answer
+  }
+  if (scheduler !== page.scheduler) return;
+  const { sets, now } = answer;
+  $("sets-card").hidden = sets.length === 0;
+  write($("sets-read"), now ? `read at ${clock(new Date(now))}` : "");
+  $("sets").replaceChildren(...sets.map((s) => {
+    const li = make("li"), a = inscribe(make("a", "many"), s.prefix), mixed = s.unfinished >= 0;
+    a.href = toList({ prefix: s.prefix, repeating: "true" });
+    const done = s.version >= 0 ? `version ${compact(s.version)}` : "no version is applied in full";
+    const by = s.at ? `, declared ${stamp(new Date(s.at))}${s.by ? " by " : ""}` : "";
+    const rest = make("span", "rest");
+    rest.append(done + by, inscribe(make("span"), s.at ? s.by : ""));
+    li.append(a, make("span", mixed ? "why" : "", mixed ? `Version ${compact(s.unfinished)} is not applied in full: the tasks are a mixture until Schedule is called again.` : ""), rest);
+    return li;
+  }));
 }
 
 // ---- lists

@@ -239,6 +239,7 @@ type HealthReporter interface {
 type Health struct {
 	OldestTransaction time.Duration // age of the oldest transaction that holds back vacuum; 0 if no transaction does
 	DeadRows          int64         // estimated number of dead task rows waiting for vacuum
+	NoVacuum          string        // where autovacuum is off, for instance "on this server"; empty if it is on or unknown
 	Size              int64         // size of the tasks and their indexes, in bytes
 	Unflushed         bool          // a server crash may lose acknowledged tasks
 	Replicated        bool          // acknowledged tasks survive the loss of the server's machine

@@ -13,6 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 
 	"github.com/seed581295f1/timewheel/durable/postgres"
+	"github.com/seed581295f1/timewheel/internal/pgtest"
 )
 
 // A transaction that has written, or has a snapshot, holds back vacuum. One that waits for its user without either
@@ -119,5 +120,35 @@ func TestHealth_unloggedTables(t *testing.T) {
 		if h, err := e.Health(t.Context()); err != nil || !h.Unflushed || h.Replicated {
 			t.Errorf("with %s unlogged the health is %+v, %v", table, h, err)
 		}
+	}
+}
+
+// Autovacuum may be off for the server or for the table.
+func TestHealth_autovacuum(t *testing.T) {
+	own, err := pgtest.Start()
+	pgtest.Must(t, err)
+	defer own.Close()
+	conn := connect(t, own.URL())
+	e, err := postgres.Open(t.Context(), own.URL())
+	check(t, err)
+	defer e.Close()
+	for _, c := range []struct{ sql, want string }{
+		{"SELECT 1", ""},
+		{"ALTER TABLE timewheel.task SET (autovacuum_enabled = off)", "for the table of the tasks"},
+		{"ALTER TABLE timewheel.task SET (autovacuum_enabled = TRUE)", ""},
+		{"ALTER SYSTEM SET track_counts = off", "on this server"},
+		{"ALTER SYSTEM RESET track_counts", ""},
+		{"ALTER SYSTEM SET autovacuum = off", "on this server"},
+		{"ALTER SYSTEM RESET autovacuum", ""},
+	} {
+		exec(t, conn, c.sql)
+		exec(t, conn, "SELECT pg_reload_conf()")
+		await(t, func() error {
+			h, err := e.Health(t.Context())
+			if err == nil && h.NoVacuum != c.want {
+				err = fmt.Errorf("after %s it says %q, want %q", c.sql, h.NoVacuum, c.want)
+			}
+			return err
+		})
 	}
 }

@@ -183,7 +183,7 @@ func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error
 func (e *Engine) Health(ctx context.Context) (h engine.Health, err error) {
 	var age int64
 	err = unlocked(ctx, func() error {
-		return e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.Size, &h.Unflushed, &h.Replicated,
+		return e.verbs.QueryRow(ctx, e.sql.health).Scan(&age, &h.DeadRows, &h.NoVacuum, &h.Size, &h.Unflushed, &h.Replicated,
 			&h.Standbys)
 	})
 	h.Refused = e.primary.refusals()

@@ -345,6 +345,10 @@ SELECT coalesce((SELECT (extract(epoch FROM max(clock_timestamp() - began)) * 10
 		UNION ALL
 		SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()) t), 0),
 	coalesce((SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $tasks), 0),
+	CASE WHEN 'off' IN (current_setting('autovacuum'), current_setting('track_counts')) THEN 'on this server'
+		WHEN EXISTS (SELECT FROM pg_class, unnest(reloptions) o WHERE oid = $tasks
+			AND CASE WHEN o LIKE 'autovacuum_enabled=%' THEN NOT split_part(o, '=', 2)::boolean ELSE FALSE END) THEN 'for the table of the tasks'
+		ELSE '' END,
 	pg_total_relation_size($tasks),
 	'off' IN (current_setting('synchronous_commit'), current_setting('fsync')) OR $unlogged,
 	NOT $unlogged AND current_setting('synchronous_commit') NOT IN ('off', 'local') AND current_setting('synchronous_standby_names') <> ''

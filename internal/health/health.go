@@ -36,7 +36,8 @@ type Reading struct {
 	Time    time.Time
 	Running bool // whether the wheel is started and not stopped
 	Stats   timewheel.Stats
-	Panics  []time.Time // times of the last known panics, newest first
+	Panics  []time.Time   // times of the last known panics, newest first
+	CPUWait time.Duration // how long this process waits for a processor, if that is long
 }
 
 // A Finding describes a problem and when it began. Since is zero if unknown.
@@ -56,6 +57,20 @@ func Judge(now Reading, past []Reading) []Finding {
 		}
 	}
 	return all
+}
+
+// Notes returns a note if the process of the wheel gets too little CPU.
+func Notes(now Reading, past []Reading) []Finding {
+	return starvedFor(now.CPUWait, func() time.Time {
+		from := now.Time
+		for i := len(past) - 1; i >= 0; i-- {
+			if past[i].CPUWait == 0 {
+				return from
+			}
+			from = past[i].Time
+		}
+		return time.Time{}
+	})
 }
 
 // Well describes a reading without findings.

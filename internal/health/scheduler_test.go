@@ -29,6 +29,8 @@ func TestJudgeScheduler(t *testing.T) {
 	busy := r{Waiting: 492, Running: 8, Workers: 8, OldestWait: 5 * s}
 	behind := r{Left: Backlog{12400, ago(3 * h)}, Done: noon.Add(40 * s)}
 	restarted := NodeReading{Name: "b", ID: 3, Lease: 4 * s, Left: 4 * s, Started: ago(s)}
+	older := func(n NodeReading, by time.Duration) NodeReading { n.Started = n.Started.Add(-by); return n }
+	cut := func(kind string, n uint64) KindReading { return KindReading{Kind: kind, Interrupted: n} }
 	still := func(k KindReading) KindReading { k.Failing = true; return k }
 	drainedNode := func(name string, left time.Duration) NodeReading {
 		return NodeReading{Name: name, ID: int64(name[0]), Lease: 4 * s, Left: left, Drained: true}
@@ -139,8 +141,11 @@ func TestJudgeScheduler(t *testing.T) {
 				"none has started for 38 s; 7 workers run kind x, the longest for 41 s"},
 			{CatchingUp, time.Time{}, "Catching up: 438 overdue tasks left, the oldest due 41 s ago"}}},
 		{"many nodes are overloaded", nodes(0, stuckNode, stuckNode, stuckNode, stuckNode), nil, []Finding{
-			{Overloaded, ago(30 * s), stuckText}, {Overloaded, ago(30 * s), stuckText},
-			{Overloaded, ago(30 * s), stuckText + " (and more: nodes are overloaded)"}}},
+			{Overloaded, ago(30 * s), "4 nodes are overloaded: b, b, b and 1 other"}}},
+		{"many nodes are late", nodes(0, node("a", 1, 0), node("b", 2, 0), node("c", 3, s), node("d", 4, 0), node("e", 5, 0)), nil, []Finding{
+			{NodeLate, ago(4 * s), "5 nodes have not renewed their leases in time: a, b, c and 2 others"}}},
+		{"all of many nodes are late", nodes(0, node("a", 1, 0), node("b", 2, 0), node("c", 3, -s), node("d", 4, 0)), nil, []Finding{
+			{NodeLate, ago(5 * s), "4 nodes have not renewed their leases in time, and no other node takes over their tasks: a, b, c and 1 other"}}},
 		{"a node that is late says nothing new", nodes(0, lateNode), nil, []Finding{
 			{NodeLate, ago(3 * s), "Node b has not renewed its lease for 3 s"}}},
 		{"busy, and nothing waits", at(0, r{Running: 8, Workers: 8}), []r{at(m, r{Running: 8, Workers: 8})}, nil},
@@ -199,7 +204,11 @@ func TestJudgeScheduler(t *testing.T) {
 		{"it has been back for long", at(0, r{Nodes: []NodeReading{again}, Lost: []LostNode{{"b", ago(6 * s)}}}), nil, nil},
 		{"it was back, and has left", at(0, r{Lost: []LostNode{{"b", ago(20 * s)}}}), []r{nodes(9*s, again)}, nil},
 		{"it was taken over, and started again", at(0, r{Nodes: []NodeReading{restarted}, Lost: []LostNode{{"b", ago(m)}}}), nil,
-			[]Finding{{NodeLost, ago(m), "Node b was lost 1 m ago: its lease expired, and other nodes took over its tasks"}}},
+			[]Finding{{NodeLost, ago(m), "Node b was lost 1 m ago: its lease expired, and other nodes took over its tasks; it is back"}}},
+		{"it was started again long ago", at(0, r{Nodes: []NodeReading{restarted}, Lost: []LostNode{{"b", ago(m)}}}), []r{at(9*s, r{Nodes: []NodeReading{older(restarted, 9*s)}})}, nil},
+		{"runs that a loss has cut off", at(0, r{Nodes: []NodeReading{node("a", 1, 4*s)}, Lost: []LostNode{{"b", ago(s)}}, Kinds: []KindReading{cut("mail", 5), cut("sms", 1)}}),
+			[]r{at(9*s, r{Kinds: []KindReading{cut("mail", 2), cut("sms", 1)}}), at(2*s, r{Kinds: []KindReading{cut("mail", 4), cut("sms", 1)}})},
+			[]Finding{{NodeLost, ago(s), "Node b was lost 1 s ago: its lease expired, and other nodes took over its tasks; cut off: 3 of kind mail"}}},
 		{"late leases that are not known any more", at(0, r{Nodes: []NodeReading{node("a", 1, -s)}, NodesOld: true, Lost: []LostNode{{"b", noon}}}), nil, nil},
 		{"no lease could be renewed", nodes(0, node("a", 1, -9*s)), []r{nodes(20*s, node("a", 1, 4*s)), at(5*s, r{Unread: "refused"}), nodes(s, node("a", 1, -8*s))}, nil},
 		{"it could be renewed by now", nodes(0, node("a", 1, -9*s), node("b", 2, s)), []r{at(5*s, r{Unread: "refused"}), nodes(2*s, node("a", 1, -7*s))}, []Finding{
@@ -287,8 +296,14 @@ func TestNotesOfScheduler(t *testing.T) {
 			[]Finding{{Drained, noon.Add(-5 * time.Second), "Node web-1 is drained; runs in progress: 3"}}},
 		"drained nodes": {SchedulerReading{Time: noon, Nodes: []NodeReading{{Name: "a", ID: 1, Drained: true}, {Name: "b", ID: 2, Drained: true},
 			{Name: "c", ID: 3, Drained: true}, {Name: "d", ID: 4, Drained: true}}}, nil, []Finding{
-			{Drained, time.Time{}, "Node a is drained and can be stopped"}, {Drained, time.Time{}, "Node b is drained and can be stopped"},
-			{Drained, time.Time{}, "Node c is drained and can be stopped (and more: nodes are drained)"}}},
+			{Drained, time.Time{}, "4 nodes are drained: a, b, c and 1 other"}}},
+		"nodes that leave": {SchedulerReading{Time: noon, Nodes: []NodeReading{{Name: "a", ID: 1, Leaving: true, Running: 8}, {Name: "b", ID: 2, Leaving: true}, {Name: "c", ID: 3}}},
+			[]SchedulerReading{{Time: noon.Add(-9 * time.Second), Nodes: []NodeReading{{ID: 1, Running: 8}}}, {Time: noon.Add(-5 * time.Second), Nodes: []NodeReading{{ID: 1, Leaving: true, Running: 9}}}},
+			[]Finding{{Leaving, noon.Add(-5 * time.Second), "Node a is leaving: 8 runs left"}}},
+		"too little CPU": {SchedulerReading{Time: noon, CPUWait: 340 * time.Millisecond}, []SchedulerReading{at(-9), {Time: noon.Add(-5 * time.Second), CPUWait: time.Second}},
+			[]Finding{{Starved, noon.Add(-5 * time.Second), "This process gets too little CPU: it waits up to 340 ms for a processor, and its timers are that late"}}},
+		"no autovacuum": {SchedulerReading{Time: noon, NoVacuum: "on this server", DeadRows: 1204}, []SchedulerReading{at(-5)},
+			[]Finding{{Dirty, noon, "Autovacuum is off on this server: 1,204 dead rows"}}},
 		"a disk without a byte": {SchedulerReading{Time: noon, DiskSize: 999_960_000}, nil,
 			[]Finding{{DiskLow, time.Time{}, "The disk of the store is nearly full: 0 B of 1.0 GB are free"}}},
 		"a disk with room": {SchedulerReading{Time: noon, DiskFree: 2e9, DiskSize: 4e10}, nil, nil},

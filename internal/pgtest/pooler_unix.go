@@ -27,7 +27,7 @@ func (s *Server) Pooler(settings ...string) (_ *Pooler, err error) {
 	if p.program, err = pgbouncer(); err != nil {
 		return nil, err
 	}
-	if p.place, err = newPlace(); err != nil {
+	if p.place, err = newPlace(""); err != nil {
 		return nil, err
 	}
 	lines := append([]string{

@@ -10,6 +10,9 @@ type Server struct{}
 // Start returns ErrNotInstalled.
 func Start(...string) (*Server, error) { return nil, ErrNotInstalled }
 
+// StartIn returns ErrNotInstalled.
+func StartIn(string, ...string) (*Server, error) { return nil, ErrNotInstalled }
+
 // Standby returns ErrNotInstalled.
 func (s *Server) Standby(...string) (*Server, error) { return nil, ErrNotInstalled }
 

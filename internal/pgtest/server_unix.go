@@ -55,8 +55,11 @@ const starts = time.Minute
 
 // Start creates a database and starts a server for it. Each setting has the form name=value. The caller must call
 // Close.
-func Start(settings ...string) (s *Server, err error) {
-	s = &Server{extra: settings}
+func Start(settings ...string) (*Server, error) { return StartIn("", settings...) }
+
+// StartIn is Start for a server whose files are in a new folder in dir.
+func StartIn(dir string, settings ...string) (s *Server, err error) {
+	s = &Server{extra: settings, place: place{dir: dir}}
 	if s.bin, err = programs(os.Getenv("PGBIN")); err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func account() (*syscall.Credential, error) {
 
 // create creates the server's files with a PostgreSQL program, and starts the server.
 func (s *Server) create(program string, args ...string) (_ *Server, err error) {
-	if s.place, err = newPlace(); err != nil {
+	if s.place, err = newPlace(s.dir); err != nil {
 		return nil, err
 	}
 	cmd := s.command(filepath.Join(s.bin, program), append(args, "-D", filepath.Join(s.dir, "data"))...)
@@ -113,15 +116,15 @@ func (s *Server) create(program string, args ...string) (_ *Server, err error) {
 	return s, nil
 }
 
-// newPlace returns a new directory and a free port.
-func newPlace() (p place, err error) {
+// newPlace returns a new directory in dir, or in the system's one for temporary files, and a free port.
+func newPlace(dir string) (p place, err error) {
 	if p.as, err = account(); err != nil {
 		return p, err
 	}
 	if p.port, err = freePort(); err != nil {
 		return p, err
 	}
-	if p.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
+	if p.dir, err = os.MkdirTemp(dir, "pgtest"); err != nil {
 		return p, err
 	}
 	if p.as != nil {

@@ -30,12 +30,15 @@ import (
 type Backlog struct {
 	Config
 	queued atomic.Int64 // length of queue, so that workers can skip an empty queue without locking
+	pool   atomic.Int64 // number of workers
+	room   atomic.Int64 // maximum number of tasks of kinds without a limit
 
 	mu      sync.Mutex           // protects below
 	queue   Queue                // fair queue of the kinds
 	n       int                  // queued tasks of kinds without a limit; limiters bound the other kinds
 	size    int                  // approximate bytes of the tasks counted by n
 	full    map[string]time.Time // kinds that have filled their share, and when; removed once half of it has begun
+	nodes   int                  // see Share
 	each    time.Duration        // interval between runs that the rate allows
 	most    int                  // maximum of n, not counting the kinds in full
 	asked   int                  // workers that were asked for and have not begun
@@ -70,6 +73,8 @@ const (
 // NewBacklog returns an empty backlog.
 func NewBacklog(c Config) *Backlog {
 	b := &Backlog{Config: c, queue: NewQueue(ByKind), full: make(map[string]time.Time)}
+	b.room.Store(int64(c.Queue))
+	b.Resize(c.Size)
 	b.Share(1)
 	return b
 }
@@ -79,17 +84,6 @@ func (b *Backlog) Start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paid = time.Now().Add(-min(b.each, HireEvery))
-}
-
-// Share sets the rate to this node's share. If there are several nodes, the backlog is limited to the number of tasks
-// that can begin within shareFor, or to two if that is more.
-func (b *Backlog) Share(nodes int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.each = time.Second * time.Duration(max(nodes, 1)) / time.Duration(b.Rate)
-	if b.most = b.Queue; nodes > 1 {
-		b.most = min(b.Queue, max(2, int(shareFor/b.each)))
-	}
 }
 
 // Add adds an overdue task.
@@ -175,7 +169,7 @@ func (b *Backlog) usedLocked() (n, size int) {
 
 // SlowMost returns the maximum number of tasks in the backlog of each kind that is not known to be quick. The backlog
 // holds fewer if they reach SlowBytes.
-func (b *Backlog) SlowMost() int { return max(b.Queue/8, 1) }
+func (b *Backlog) SlowMost() int { return max(int(b.room.Load())/8, 1) }
 
 // Takes reports whether the backlog accepts another task of the kind. If it does not, Wake receives a value when it
 // does again. A kind with a limiter is always accepted, because the limiter has its own bounds.
@@ -296,7 +290,7 @@ func (b *Backlog) take() (t *Task, of *Kind) {
 		}
 		return waiting > 0
 	}
-	if now.Sub(b.looked) >= LookEvery && waits() {
+	if now.Sub(b.looked) >= LookEvery && (waits() || running > b.Pool()) { // the pool may have shrunk
 		return nil, nil
 	}
 	t = b.queue.NextOf(func(first *Task) bool {
@@ -309,7 +303,7 @@ func (b *Backlog) take() (t *Task, of *Kind) {
 		case running == 0 && waits():
 			return false
 		}
-		return running <= b.Size-b.reserve()
+		return running <= b.Pool()-b.reserve()
 	})
 	if t == nil {
 		return nil, nil
@@ -346,7 +340,7 @@ func (b *Backlog) Hire() time.Duration {
 		return max(HireEvery, time.Until(b.paid.Add(b.each)))
 	}
 	running, waiting := b.Workers.Load()
-	free := b.Size - running - max(b.asked, waiting)
+	free := b.Pool() - running - max(b.asked, waiting)
 	for range min(b.neededLocked(free), allowed) {
 		b.asked++
 		b.Workers.After(0, b.begin)
@@ -381,29 +375,30 @@ func (b *Backlog) allowedLocked(now time.Time) int {
 // roomOf returns how many more workers the overdue tasks of a kind may use if the kind is not known to be quick. They
 // may use half of all workers in total. There is no limit if the kind's own bounds are at least as strict.
 func (b *Backlog) roomOf(kind *Kind) int {
-	half := max(1, b.Size/2)
+	half := max(1, b.Pool()/2)
 	if !kind.allows(half) {
-		return b.Size
+		return b.Pool()
 	}
 	return max(half-int(kind.workers.Load()), 0)
 }
 
 // reserve returns how many workers must stay free of kinds that are not known to be quick. A single worker cannot be
 // reserved.
-func (b *Backlog) reserve() int { return min(max(1, b.Size/8), b.Size-1) }
+func (b *Backlog) reserve() int { return min(max(1, b.Pool()/8), b.Pool()-1) }
 
 // ShutFor returns how long ago a worker was last free for an overdue task of the kind, or took one. It returns 0 if a
 // worker is free now. running is the number of runs in progress.
 func (b *Backlog) ShutFor(kind *Kind, running int) time.Duration {
 	now := time.Now()
-	if kind.IsQuick() && running < b.Size || running < b.Size-b.reserve() && b.roomOf(kind) > 0 {
+	if kind.IsQuick() && running < b.Pool() || running < b.Pool()-b.reserve() && b.roomOf(kind) > 0 {
 		kind.open.Store(now.UnixNano())
 	}
 	return time.Duration(now.UnixNano() - kind.open.Load())
 }
 
-// Oldest returns the earliest due time of the tasks that no limit holds back, and whether there is such a task.
-func (b *Backlog) Oldest() (due int64, ok bool) {
+// Oldest returns since when a task has waited that no limit holds back, and whether there is such a task. It has waited
+// since it was due, or since the time that the function returns for its kind, whichever is later.
+func (b *Backlog) Oldest(since func(kind string) int64) (at int64, ok bool) {
 	b.mu.Lock()
 	var firsts []*Task
 	for first := range b.queue.Groups() {
@@ -412,11 +407,12 @@ func (b *Backlog) Oldest() (due int64, ok bool) {
 	b.mu.Unlock()
 	for _, first := range firsts { // not under b.mu, because a locked limiter may lock the backlog
 		l := b.Kinds.Limiter(first.Rec)
-		if b.Kinds.Runs(first.Rec) && (l == nil || !l.IsFull()) && (!ok || first.Rec.Due < due) {
-			due, ok = first.Rec.Due, true
+		began := max(first.Rec.Due, since(first.Rec.Kind))
+		if b.Kinds.Runs(first.Rec) && (l == nil || !l.IsFull()) && (!ok || began < at) {
+			at, ok = began, true
 		}
 	}
-	return due, ok
+	return at, ok
 }
 
 // Stop prevents further runs.

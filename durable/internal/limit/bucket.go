@@ -3,16 +3,28 @@
 package limit
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
 
 // A Bound bounds the runs of a kind. The zero value means no bound.
 type Bound struct {
-	Concurrency int           // maximum number of concurrent runs; 0 means no bound
-	Rate        int           // maximum number of runs that start within Per; 0 means no bound
-	Per         time.Duration // period of Rate
-	Burst       int           // maximum number of runs that may start at once after an idle period
+	Concurrency int           `json:"concurrency,omitempty"` // maximum number of concurrent runs; 0 means no bound
+	Rate        int           `json:"rate,omitempty"`        // maximum number of runs that start within Per; 0 means no bound
+	Per         time.Duration `json:"per,omitempty"`         // period of Rate
+	Burst       int           `json:"burst,omitempty"`       // maximum number of runs that may start at once after an idle period
+}
+
+// With returns the bound with the other's numbers in place of its own, where both have one.
+func (b Bound) With(o Bound) Bound {
+	if b.Concurrency > 0 && o.Concurrency > 0 {
+		b.Concurrency = o.Concurrency
+	}
+	if b.Rate > 0 && o.Rate > 0 {
+		b.Rate, b.Per, b.Burst = o.Rate, cmp.Or(o.Per, b.Per), cmp.Or(o.Burst, b.Burst)
+	}
+	return b
 }
 
 // A Part is a node's part of a bound for all nodes: the node's rank and the number of nodes. The zero value means no

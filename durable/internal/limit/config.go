@@ -8,14 +8,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// A Config configures a backlog and its limiters. It never changes.
+// A Config configures a backlog and its limiters.
 type Config struct {
 	Kinds   Kinds
 	Workers Workers
-	Size    int             // number of workers
+	Size    int             // number of workers; see Resize
 	Tick    time.Duration   // resolution of the workers' timers
-	Rate    int             // overdue runs that may begin per second on all nodes together
-	Queue   int             // maximum number of overdue tasks in the backlog whose kinds have no limit
+	Rate    int             // overdue runs that may begin per second on all nodes together; see SetRate
+	Queue   int             // maximum number of overdue tasks in the backlog whose kinds have no limit; see SetQueue
 	Wake    chan<- struct{} // receives a value when there is room again
 }
 

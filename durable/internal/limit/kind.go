@@ -43,11 +43,4 @@ func (k *Kind) Took(d time.Duration) {
 }
 
 // allows reports whether the kind's bounds may permit more than n concurrent runs on this scheduler.
-func (k *Kind) allows(n int) bool {
-	for _, b := range []Bound{k.Here, k.Cluster} {
-		if b.Concurrency > 0 && b.Concurrency <= n {
-			return false
-		}
-	}
-	return true
-}
+func (k *Kind) allows(n int) bool { return k.Limiter == nil || k.Limiter.fewest.Load() > int64(n) }

@@ -371,13 +371,24 @@ func TestBacklog_oldest(t *testing.T) {
 	b.kind("limited", Bound{}, Bound{Concurrency: 1}, Part{})
 	b.Add(&b.job("unknown", "a", 1).Task)
 	b.Add(&b.job("limited", "a", 2).Task)
-	if due, ok := b.Oldest(); ok {
-		t.Errorf("the oldest task was due at %d, and none can run", due)
+	since := map[string]int64{}
+	oldest := func() (int64, bool) { return b.Oldest(func(kind string) int64 { return since[kind] }) }
+	if at, ok := oldest(); ok {
+		t.Errorf("the oldest task has waited since %d, and none can run", at)
 	}
 	b.Add(&b.job("free", "a", 4).Task)
 	b.Add(&b.job("free", "a", 3).Task)
-	if due, ok := b.Oldest(); !ok || due != 3 {
-		t.Errorf("the oldest task was due at %d, want 3", due)
+	if at, ok := oldest(); !ok || at != 3 {
+		t.Errorf("the oldest task has waited since %d, want 3", at)
+	}
+	since["free"] = 9
+	if at, ok := oldest(); !ok || at != 9 {
+		t.Errorf("the oldest task of a kind that was resumed at 9 has waited since %d", at)
+	}
+	b.kind("other", Bound{}, Bound{}, Undivided)
+	b.Add(&b.job("other", "a", 5).Task)
+	if at, ok := oldest(); !ok || at != 5 {
+		t.Errorf("next to a task due at 5 the oldest has waited since %d", at)
 	}
 }
 
@@ -415,7 +426,7 @@ func TestBacklog_workersOfSlowKinds(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench()
-			b.Size = c.size
+			b.Resize(c.size)
 			k := b.kind("k", Bound{}, Bound{}, Undivided)
 			if c.quick {
 				k.Took(1)
@@ -450,8 +461,7 @@ func TestBacklog_workersOfSlowKinds(t *testing.T) {
 func TestBacklog_lowRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench()
-		b.Rate = 1
-		b.Share(1)
+		b.SetRate(1)
 		b.kind("k", Bound{}, Bound{}, Undivided).Took(1)
 		for due := range int64(4) {
 			b.Add(&b.job("k", "a", due).Task)

@@ -5,6 +5,7 @@ package limit
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/btree"
@@ -33,14 +34,18 @@ type Limiter struct {
 	queue   Queue                // held tasks that wait for the limiter
 	running int                  // tasks with a place: their runs have begun, or are about to
 	begun   int                  // runs that have begun
-	part    Part                 // this node's part of the bound for all nodes
-	most    int                  // maximum number of concurrent runs
-	rates   []bucket             // each run takes a token from every bucket when its handler is called
-	rated   int                  // running tasks with a reserved token
-	asked   int                  // workers that were asked for and have not begun
-	waking  Timer                // asks for a worker when the next token is added; nil if none is needed
-	wanted  bool                 // a wake-up is wanted when half of the held tasks have begun
+	here    Bound                // the kind's bounds, or an operator's in their place
+	cluster Bound
+	part    Part     // this node's part of the bound for all nodes
+	most    int      // maximum number of concurrent runs
+	rates   []bucket // each run takes a token from every bucket when its handler is called
+	rated   int      // running tasks with a reserved token
+	asked   int      // workers that were asked for and have not begun
+	waking  Timer    // asks for a worker when the next token is added; nil if none is needed
+	wanted  bool     // a wake-up is wanted when half of the held tasks have begun
 	looked  time.Time
+
+	fewest atomic.Int64 // the smaller bound on concurrent runs, here or on all nodes; math.MaxInt64 if there is none
 }
 
 const (
@@ -58,7 +63,8 @@ const (
 
 // NewLimiter returns the limiter of a bounded kind for this node's part of the bound for all nodes.
 func NewLimiter(k *Kind, b *Backlog, p Part) *Limiter {
-	l := &Limiter{kind: k, backlog: b, overdue: NewQueue(ByGroup), held: NewTree(NewFreeList()), queue: NewQueue(ByGroup)}
+	l := &Limiter{kind: k, backlog: b, overdue: NewQueue(ByGroup), held: NewTree(NewFreeList()), queue: NewQueue(ByGroup),
+		here: k.Here, cluster: k.Cluster}
 	l.setPartLocked(p)
 	return l
 }
@@ -83,19 +89,21 @@ func (l *Limiter) HasPart() bool {
 func (l *Limiter) setPartLocked(p Part) {
 	l.part = p
 	now := time.Now()
+	fewest := int64(math.MaxInt64)
 	l.most = math.MaxInt
-	if n := l.kind.Here.Concurrency; n > 0 {
-		l.most = n
+	if n := l.here.Concurrency; n > 0 {
+		l.most, fewest = n, int64(n)
 	}
-	if n := l.kind.Cluster.Concurrency; n > 0 {
-		l.most = min(l.most, p.of(n))
+	if n := l.cluster.Concurrency; n > 0 {
+		l.most, fewest = min(l.most, p.of(n)), min(fewest, int64(n))
 	}
+	l.fewest.Store(fewest)
 	var rates []bucket
-	if l.kind.Here.Rate > 0 {
-		rates = append(rates, newBucket(l.kind.Here, Undivided, l.backlog.Tick))
+	if l.here.Rate > 0 {
+		rates = append(rates, newBucket(l.here, Undivided, l.backlog.Tick))
 	}
-	if l.kind.Cluster.Rate > 0 {
-		rates = append(rates, newBucket(l.kind.Cluster, p, l.backlog.Tick))
+	if l.cluster.Rate > 0 {
+		rates = append(rates, newBucket(l.cluster, p, l.backlog.Tick))
 	}
 	for i := range l.rates {
 		l.rates[i].become(rates[i], now)
@@ -180,7 +188,8 @@ func (l *Limiter) next() *Task {
 		return nil
 	}
 	if now.Sub(l.looked) >= LookEvery {
-		if running, waiting := l.backlog.Workers.Load(); waiting > 0 && running >= l.backlog.Size {
+		running, waiting := l.backlog.Workers.Load()
+		if pool := l.backlog.Pool(); running > pool || waiting > 0 && running >= pool {
 			l.hireLocked(now)
 			return nil
 		}

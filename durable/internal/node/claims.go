@@ -221,7 +221,7 @@ func (n *Node) leavesLocked() bool { return n.stopping || n.drained || n.Err() !
 // roomLocked returns how many tasks the node may claim now. It returns 0 if the remaining tasks should be left to other
 // nodes.
 func (n *Node) roomLocked() int {
-	if n.bytes >= heldBytes || n.loadLocked().Waiting-waitingMore > n.cfg.PoolSize || n.stuckLocked() {
+	if n.bytes >= heldBytes || n.loadLocked().Waiting-waitingMore > n.backlog.Pool() || n.stuckLocked() {
 		return 0
 	}
 	return min(mostHeld-n.tasks, claimMost, max((heldBytes-n.bytes)/n.each, 1))
@@ -246,7 +246,7 @@ const (
 // stuckLocked reports whether all workers are busy with long runs and other nodes exist.
 func (n *Node) stuckLocked() bool {
 	return n.members > 1 && n.cfg.age(time.Now())-n.count.lastStart.Load() > int64(stuckAfter) &&
-		n.loadLocked().Running >= n.cfg.PoolSize
+		n.loadLocked().Running >= n.backlog.Pool()
 }
 
 // isStuckOnLocked reports whether overdue tasks of the kind can start only on other nodes, because the workers

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -67,3 +68,18 @@ func (e *RunningError) Error() string {
 func (e *RunningError) Unwrap() error { return e.Err }
 
 func notFound(key string) error { return fmt.Errorf("%w: %q", ErrTaskKeyNotFound, key) }
+
+// unavailable returns the error of a verb whose engine call has failed. A read of the node's own engine that fails
+// without damage fails only the verb.
+func (n *Node) unavailable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if broken := n.brokenBy(err); broken != nil {
+		return broken
+	}
+	if !n.alone {
+		n.trouble(err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}

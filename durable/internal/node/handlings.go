@@ -43,28 +43,6 @@ type Ending struct {
 	Written atomic.Bool            // a user's write completes the run
 }
 
-// Result returns the result of the attempt at the given time, by the engine's clock.
-func (h *Run) Result(o task.Outcome, now int64) Result {
-	h.outcome = o
-	r := Result{Next: h.after(now), run: h}
-	if r.Next != nil {
-		r.asof = now
-	}
-	r.Tally = attempted(o, h.Rec, r.Next)
-	return r
-}
-
-// after returns the task as it is after the attempt.
-func (h *Run) after(now int64) *task.Record {
-	return h.Rec.After(h.outcome, &h.kind.Policy, now, h.of.by.cfg.Draw())
-}
-
-// End writes the result, which Result has returned.
-func (h *Run) End(r Result) {
-	o := &h.outcome
-	h.of.by.conclude(h.of, r, o.Failure == "" && !o.Snooze && h.Ending.Written.Load())
-}
-
 func (r *handlings) begin(of *live) *Run {
 	h := &Run{of: of}
 	r.mu.Lock()

@@ -59,6 +59,14 @@ func (k *Kinds) Get(name string) *Kind {
 	return k.named[name]
 }
 
+// since returns when the kind got its handler, or was last resumed, after Start; 0 if that is unknown.
+func (k *Kinds) since(name string) int64 {
+	if kind := k.Get(name); kind != nil {
+		return kind.since.Load()
+	}
+	return 0
+}
+
 // Of returns the task's kind, or nil if the kind is paused or has no handler here that accepts the payload.
 func (k *Kinds) Of(r *task.Record) *Kind {
 	k.mu.RLock()

@@ -30,10 +30,10 @@ func (w workers) Load() (running, waiting int) {
 	return s.Running, s.Waiting
 }
 
-// oldest returns the earliest due time of an overdue task that no limit holds back, or None if there is none.
-func oldest(b *limit.Backlog) int64 {
-	if due, ok := b.Oldest(); ok {
-		return due
+// oldest returns since when an overdue task has waited that no limit holds back, or None if there is none.
+func (n *Node) oldest() int64 {
+	if at, ok := n.backlog.Oldest(n.kinds.since); ok {
+		return at
 	}
 	return engine.None
 }

@@ -165,13 +165,13 @@ func (n *Node) renew(t *term) bool {
 	n.mu.Lock()
 	n.unreported = false
 	n.renewals++
-	count, takenOver, held, drained, started := n.renewals, n.takenOver, len(n.held), n.drained, n.started
+	count, takenOver, held, drained, started, stopping := n.renewals, n.takenOver, len(n.held), n.drained, n.started, n.stopping
 	n.mu.Unlock()
 	report := n.cfg.report(n.Work(), n.kinds, held)
-	report.TakenOver, report.Idle = takenOver, !started
+	report.TakenOver, report.Idle, report.Leaving = takenOver, !started, stopping
 	limited := n.kinds.shared()
 	if report.Drained = drained; drained && report.Running == 0 && n.undivide() {
-		report.Kinds, limited = nil, nil // the other nodes use its part of the limits
+		report.Kinds, report.Limits, limited = nil, nil, nil // the other nodes use its part of the limits
 	}
 	sent := n.own()
 	n.count.needs.Asked(need.Renewals, sent)

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -108,6 +107,7 @@ type membership struct {
 	started    bool
 	stopping   bool
 	drained    bool   // the node starts no further run: see Drain
+	undrained  int64  // when that was last over, by the engine's clock
 	since      int64  // the time of Start, by the engine's clock
 	term       *term  // nil while the node is not a member
 	members    int    // number of members with a lease, as of the last renewal
@@ -149,7 +149,7 @@ type holding struct {
 
 	ending  atomic.Int64 // number of runs whose ends are being written
 	transit atomic.Int64 // how long the last commit took that came too late, until one is quicker; see engine.Write
-	free    atomic.Int64 // the earliest due time of an overdue task that is waiting for a worker on any node, or None
+	free    atomic.Int64 // since when an overdue task has waited for a worker that no node holds, or None
 }
 
 // An adoption describes the settings that are in force on a node.
@@ -159,6 +159,7 @@ type adoption struct {
 	settled   int64               // when the last received settings were requested
 	settledAt int64               // the same, by the engine's clock, at the earliest
 	puzzled   bool                // the settings cannot be read
+	tuning    Tuning              // the numbers in force that operators have set
 	reading   estimate            // how long the settings take to read; owned by the goroutine that reads them
 	answering map[string]*inquiry // other nodes' questions, by ID; owned by the same goroutine
 }
@@ -230,6 +231,9 @@ func (n *Node) Handle(k *Kind, begin func()) error {
 			part = limit.Undivided
 		}
 		k.Limiter = limit.NewLimiter(&k.Kind, n.backlog, part)
+		n.mu.Lock()
+		n.tuneKindLocked(k) // before a task of the kind can run
+		n.mu.Unlock()
 	}
 	if err := n.kinds.add(k, begin); err != nil {
 		return err
@@ -240,6 +244,7 @@ func (n *Node) Handle(k *Kind, begin func()) error {
 
 func (n *Node) handled(k *Kind) {
 	n.mu.Lock()
+	n.tuneKindLocked(k)
 	if n.started {
 		k.since.Store(n.clock.Earliest(n.own()))
 	}
@@ -363,21 +368,6 @@ func (n *Node) allRunning(ctx context.Context) (all []View, err error) {
 	return all, nil
 }
 
-// unavailable returns the error of a verb whose engine call has failed. A read of the node's own engine that fails
-// without damage fails only the verb.
-func (n *Node) unavailable(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if broken := n.brokenBy(err); broken != nil {
-		return broken
-	}
-	if !n.alone {
-		n.trouble(err)
-	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
-}
-
 // OverdueUntil returns the due time up to which tasks are claimed as overdue.
 func (n *Node) OverdueUntil() int64 { return n.clock.Earliest(n.own()) - int64(overdueAfter) }
 
@@ -413,7 +403,7 @@ func (b notebook) Read(ctx context.Context, over engine.Range) iter.Seq2[engine.
 // Stop prevents further runs from starting.
 func (n *Node) Stop() {
 	n.mu.Lock()
-	n.stopping = true
+	n.stopping, n.unreported = true, true
 	n.mu.Unlock()
 	n.backlog.Stop()
 	call(n.look)

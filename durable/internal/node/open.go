@@ -94,15 +94,24 @@ func newNode(e engine.Engine, wheel *timewheel.TimeWheel, kinds *Kinds, cfg Conf
 	n.sends, n.endSends = context.WithCancel(n.life)
 	n.asks, n.endAsks = context.WithCancel(n.life)
 	n.runs, n.endRuns = context.WithCancelCause(context.Background())
-	pool := min(cfg.PoolSize, mostHeld/4)
-	queue, few := min(limit.MostQueued, 2*pool), fewWait // another node can run the remaining tasks
+	few := fewWait
 	if n.possess(); n.alone {
-		queue, few = max(limit.MostQueued, 4*pool), 1
+		few = 1
 	}
 	n.writes = lane.New(few, splitChanges, n.commit)
 	n.starts = lane.New(1, splitStarts, n.confirm)
-	n.backlog = newBacklog(wheel, kinds, cfg, queue, n.wake)
+	n.backlog = newBacklog(wheel, kinds, cfg, n.queueOf(cfg.PoolSize), n.wake)
 	n.free.Store(engine.None)
 	n.hears(errNoSignals) // until it listens
 	return n
+}
+
+// queueOf returns the maximum number of overdue tasks in the backlog for a number of workers. Another node can run the
+// remaining tasks.
+func (n *Node) queueOf(workers int) int {
+	pool := min(workers, mostHeld/4)
+	if n.alone {
+		return max(limit.MostQueued, 4*pool)
+	}
+	return min(limit.MostQueued, 2*pool)
 }

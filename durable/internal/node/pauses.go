@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -98,7 +99,10 @@ func (n *Node) learn(note engine.Stored, asked int64) (s Settings, revision int6
 	n.puzzled = err != nil
 	n.mu.Unlock()
 	if err != nil {
-		n.adopt(Settings{Pauses: Pauses{All: true}}, revision, asked)
+		n.mu.Lock()
+		tuning := n.tuning
+		n.mu.Unlock()
+		n.adopt(Settings{Pauses: Pauses{All: true}, Tuning: tuning}, revision, asked)
 		if puzzled {
 			n.report.note(func(n *notices) { n.settings = err })
 		}
@@ -131,10 +135,17 @@ func (n *Node) adopt(s Settings, revision, asked int64) {
 		n.settled, n.settledAt = asked, n.clock.Earliest(asked)
 	}
 	n.backLocked()
+	if !n.tuning.equal(s.Tuning) {
+		n.tuneLocked(s.Tuning)
+	}
+	n.tuning.By = s.Tuning.By
 	was, drained := n.kinds.pause(s.Pauses, n.clock.Earliest(now)), s.Drained[n.cfg.Name] != 0
 	if !was.equal(s.Pauses) || drained != n.drained {
 		n.unreported = n.unreported || drained != n.drained
 		n.attend()
+		if n.drained && !drained {
+			n.undrained = n.clock.Earliest(now)
+		}
 		n.drained = drained
 		n.returnedLocked()
 		call(n.wake)
@@ -176,6 +187,37 @@ func (n *Node) releasePaused() {
 func (n *Node) Paused(ctx context.Context) (Pauses, error) {
 	s, _, err := n.readSettings(ctx)
 	return s.Pauses, n.settingsError(ctx, err)
+}
+
+// Tuned reads the numbers that operators have set from the engine.
+func (n *Node) Tuned(ctx context.Context) (Tuning, error) {
+	s, _, err := n.readSettings(ctx)
+	return s.Tuning, n.settingsError(ctx, err)
+}
+
+// tuneLocked sets the numbers on this node.
+func (n *Node) tuneLocked(t Tuning) {
+	n.tuning = t
+	pool := cmp.Or(t.PoolSize, n.cfg.PoolSize)
+	_ = n.wheel.ResizePool(pool) // which is positive, and the wheel has a pool
+	n.backlog.Resize(pool)
+	n.backlog.SetQueue(n.queueOf(pool))
+	n.backlog.SetRate(cmp.Or(t.CatchUp, n.cfg.CatchUp))
+	for _, k := range n.kinds.AllLimited() {
+		n.tuneKindLocked(k)
+	}
+	n.unreported = true
+	call(n.look)
+	call(n.wake)
+	call(n.hire)
+}
+
+// tuneKindLocked sets the numbers of a kind's limits.
+func (n *Node) tuneKindLocked(k *Kind) {
+	if k.Limiter != nil {
+		l := n.tuning.Limits[k.Name]
+		k.Limiter.SetBounds(l.Here, l.Cluster)
+	}
 }
 
 // settingsError returns the error of a verb that failed to read the settings.

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
 // An Info describes a node as the other nodes see it. It is the NodeInfo of package durable.
@@ -38,6 +39,7 @@ type Report struct {
 	Workers int       `json:"workers"`
 	Drained bool      `json:"drained,omitempty"`
 	Idle    bool      `json:"idle,omitempty"` // Start has not been called
+	Leaving bool      `json:"leaving,omitempty"`
 	Started time.Time `json:"started"`
 
 	TakenOver []Takeover `json:"taken_over,omitempty"`
@@ -46,6 +48,15 @@ type Report struct {
 	SinceStart time.Duration `json:"since_start,omitempty"`
 
 	Busiest KindRuns `json:"busiest,omitzero"`
+
+	Limits []KindLimits `json:"limits,omitempty"`
+}
+
+// KindLimits holds the limits of a kind on a node.
+type KindLimits struct {
+	Kind    string      `json:"kind"`
+	Here    limit.Bound `json:"here,omitzero"`
+	Cluster limit.Bound `json:"cluster,omitzero"`
 }
 
 // KindRuns describes a kind's runs in progress.
@@ -68,19 +79,26 @@ const MaxName = 200
 func (c *Config) report(w Workload, kinds *Kinds, held int) Report {
 	names := kinds.Names()
 	slices.Sort(names)
+	var limits []KindLimits
+	for _, k := range kinds.AllLimited() {
+		here, cluster := k.Limiter.Bounds()
+		limits = append(limits, KindLimits{k.Name, here, cluster})
+	}
 	return Report{
+		Limits:  limits,
 		Version: c.Version, Kinds: names, Held: held, Waiting: w.Waiting, Running: w.Running, Workers: w.Workers, Started: c.Made,
 		OldestWait: w.OldestWait, SinceStart: w.SinceStart, Busiest: w.busiest(),
 	}
 }
 
 // encode returns the report in the format that an engine stores. For each node, only the report with the greatest count
-// is valid. encode omits kinds that do not fit and names that JSON cannot represent.
+// is valid. encode omits limits and kinds that do not fit, and names that JSON cannot represent.
 func (r Report) encode(count uint64) []byte {
 	wild := func(kind string) bool { return !utf8.ValidString(kind) }
 	if slices.ContainsFunc(r.Kinds, wild) {
 		r.Kinds, r.More = slices.DeleteFunc(slices.Clone(r.Kinds), wild), true
 	}
+	r.Limits = slices.DeleteFunc(slices.Clone(r.Limits), func(l KindLimits) bool { return wild(l.Kind) })
 	for {
 		b, err := json.Marshal(struct {
 			Renewal string `json:"renewal"` // the first field, with a fixed width
@@ -94,6 +112,8 @@ func (r Report) encode(count uint64) []byte {
 			return b
 		case len(r.TakenOver) > 1:
 			r.TakenOver = r.TakenOver[1:]
+		case len(r.Limits) > 0:
+			r.Limits = r.Limits[:len(r.Limits)/2]
 		default:
 			r.Kinds, r.More = r.Kinds[:len(r.Kinds)/2], true
 		}

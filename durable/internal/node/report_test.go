@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
@@ -24,6 +25,22 @@ func TestReport_withoutRoom_mayHaveAnyKind(t *testing.T) {
 	r.Kinds = r.Kinds[:3]
 	if whole := reportOf(engine.Membership{Report: r.encode(1)}); whole.More || whole.has("missing") || !whole.has(r.Kinds[0]) {
 		t.Errorf("%+v", whole)
+	}
+}
+
+// Limits that do not fit are left out before kinds are.
+func TestReport_ofLimits(t *testing.T) {
+	r := Report{Kinds: []string{"mail"}, Limits: []KindLimits{{"mail", limit.Bound{}, limit.Bound{Concurrency: 1}}, {"\xff", limit.Bound{Rate: 1}, limit.Bound{}}}}
+	got := reportOf(engine.Membership{Report: r.encode(1)})
+	if !slices.Equal(got.Limits, r.Limits[:1]) || got.More {
+		t.Errorf("%+v", got)
+	}
+	for range 50 {
+		r.Limits = append(r.Limits, KindLimits{Kind: strings.Repeat("x", 100)})
+	}
+	got = reportOf(engine.Membership{Report: r.encode(1)})
+	if n := len(got.Limits); n == 0 || n >= 50 || got.More || !got.has("mail") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -39,6 +39,8 @@ type declaredSet struct {
 	Applying *int64 `json:"applying,omitempty"` // the version that was begun since and is not finished; nil if none was
 	Holder   uint64 `json:"holder,omitempty"`   // random number of the hold; 0 if no call holds the note
 	Until    int64  `json:"until,omitempty"`    // when the hold expires, by the engine's clock
+	At       int64  `json:"at,omitempty"`       // when the version was applied first, by the engine's clock
+	By       string `json:"by,omitempty"`       // by the node of this name
 }
 
 const noVersion = -1
@@ -159,7 +161,7 @@ func (n *Node) declareHeld(ctx context.Context, c *declaring) (again bool, err e
 	held, cancel := context.WithTimeout(ctx, declareFor-declareMargin)
 	defer cancel()
 	revision, err := n.putSet(held, name, stored.Revision,
-		declaredSet{was.Version, &c.Version, c.holder, n.Now() + int64(declareFor)})
+		declaredSet{was.Version, &c.Version, c.holder, n.Now() + int64(declareFor), was.At, was.By})
 	if err != nil && held.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -177,9 +179,12 @@ func (n *Node) declareHeld(ctx context.Context, c *declaring) (again bool, err e
 	if !sure {
 		return false, err
 	}
-	next := declaredSet{Version: c.Version}
+	next := declaredSet{Version: c.Version, At: n.Now(), By: strings.ToValidUTF8(n.cfg.Name, "\uFFFD")}
+	if err != nil || c.again && was.At != 0 {
+		next.At, next.By = was.At, was.By
+	}
 	if err != nil {
-		next = declaredSet{Version: was.Version, Applying: &c.Version}
+		next.Version, next.Applying = was.Version, &c.Version
 	}
 	brief, cancel := n.callContext()
 	defer cancel()
@@ -188,6 +193,37 @@ func (n *Node) declareHeld(ctx context.Context, c *declaring) (again bool, err e
 		return true, nil // it is not known that the version is finished
 	}
 	return false, err // if the note is not released, the hold expires
+}
+
+// A SetInfo describes a declared set, as the type SetInfo of package durable.
+type SetInfo struct {
+	Prefix              string
+	Version, Unfinished int64 // -1 if there is none
+	At                  int64 // 0 if unknown
+	By                  string
+}
+
+// Sets returns the declared sets, by prefix.
+func (n *Node) Sets(ctx context.Context) (all []SetInfo, err error) {
+	for note, err := range n.engine.Walk(ctx, engine.Range{Order: engine.Notes, From: declaredNote}) {
+		if err != nil {
+			return nil, n.unavailable(ctx, err)
+		}
+		prefix, is := strings.CutPrefix(note.Key, declaredNote)
+		if !is {
+			break
+		}
+		set := declaredSet{Version: noVersion}
+		if err := json.Unmarshal(note.Data, &set); err != nil {
+			return nil, fmt.Errorf("%w: version of set %q: %w", ErrCorrupt, prefix, err)
+		}
+		i := SetInfo{prefix, set.Version, noVersion, set.At, set.By}
+		if set.Applying != nil {
+			i.Unfinished = *set.Applying
+		}
+		all = append(all, i)
+	}
+	return all, nil
 }
 
 // isHeld reports whether a call holds the note. A hold that expires later than declareFor from now was taken while the

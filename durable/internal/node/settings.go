@@ -9,12 +9,51 @@ import (
 	"slices"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/limit"
 )
 
 // Settings apply to all schedulers on an engine. Their slices and maps are replaced and never modified.
 type Settings struct {
 	Pauses  Pauses
 	Drained map[string]int64 // when nodes were drained, by name
+	Tuning  Tuning
+}
+
+// A Tuning holds the numbers that operators have set in place of those in the code, as the type Tuning of package durable.
+// A number of 0 is that of the code.
+type Tuning struct {
+	PoolSize, CatchUp int
+	Limits            map[string]KindLimits // by kind
+	By                map[string]Pause      // by TunedPool, TunedCatchUp, or TunedKind and the kind
+}
+
+// MostCatchUp is the greatest catch-up rate.
+const MostCatchUp = 1_000_000
+
+// The keys of Tuning.By.
+const (
+	TunedPool    = "pool size"
+	TunedCatchUp = "catch-up"
+	TunedKind    = "kind "
+)
+
+func (t Tuning) equal(u Tuning) bool {
+	return t.PoolSize == u.PoolSize && t.CatchUp == u.CatchUp && maps.Equal(t.Limits, u.Limits)
+}
+
+// Set sets what the key names by the function, on copies of the maps. is reports whether a number is set.
+func (t *Tuning) Set(key string, by Pause, is bool, set func(t *Tuning)) {
+	t.Limits, t.By = maps.Clone(t.Limits), maps.Clone(t.By)
+	if t.Limits == nil {
+		t.Limits = make(map[string]KindLimits)
+	}
+	if t.By == nil {
+		t.By = make(map[string]Pause)
+	}
+	set(t)
+	if delete(t.By, key); is {
+		t.By[key] = by
+	}
 }
 
 // Pauses describes the paused kinds, as the type Pauses of package durable.
@@ -71,7 +110,7 @@ func (p Pauses) Has(kind string) bool {
 func (p Pauses) equal(q Pauses) bool { return p.All == q.All && slices.Equal(p.Kinds, q.Kinds) }
 
 func (s Settings) equal(as Settings) bool {
-	return s.Pauses.equal(as.Pauses) && maps.Equal(s.Drained, as.Drained)
+	return s.Pauses.equal(as.Pauses) && maps.Equal(s.Drained, as.Drained) && s.Tuning.equal(as.Tuning)
 }
 
 // storedSettings is the JSON form of settings. Kinds and names are byte slices because they need not be
@@ -83,6 +122,22 @@ type storedSettings struct {
 	AllBy   *storedPause  `json:"all_by,omitempty"`
 	By      []storedPause `json:"by,omitempty"` // in the order of Kinds
 	Drained []drainedNode `json:"drained,omitempty"`
+
+	PoolSize *tunedNumber `json:"pool_size,omitempty"`
+	CatchUp  *tunedNumber `json:"catch_up,omitempty"`
+	Limits   []tunedKind  `json:"limits,omitempty"`
+}
+
+type tunedNumber struct {
+	Number int `json:"number"`
+	storedPause
+}
+
+type tunedKind struct {
+	Kind    []byte      `json:"kind"`
+	Here    limit.Bound `json:"here,omitzero"`
+	Cluster limit.Bound `json:"cluster,omitzero"`
+	storedPause
 }
 
 type storedPause struct {
@@ -111,10 +166,22 @@ func (s Settings) encode() ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.Drained)) {
 		stored.Drained = append(stored.Drained, drainedNode{[]byte(name), s.Drained[name]})
 	}
+	t := s.Tuning
+	number := func(n int, key string) *tunedNumber {
+		if n == 0 {
+			return nil
+		}
+		return &tunedNumber{n, storedPause(t.By[key])}
+	}
+	stored.PoolSize, stored.CatchUp = number(t.PoolSize, TunedPool), number(t.CatchUp, TunedCatchUp)
+	for _, kind := range slices.Sorted(maps.Keys(t.Limits)) {
+		l := t.Limits[kind]
+		stored.Limits = append(stored.Limits, tunedKind{[]byte(kind), l.Here, l.Cluster, storedPause(t.By[TunedKind+kind])})
+	}
 	data, err := json.Marshal(stored)
 	if err == nil && len(data) > engine.MaxNote {
-		err = fmt.Errorf("%w: %d paused kinds and %d drained nodes take %d bytes; %d are allowed",
-			ErrInvalidTask, len(s.Pauses.Kinds), len(s.Drained), len(data), engine.MaxNote)
+		err = fmt.Errorf("%w: %d paused kinds, %d drained nodes and the limits of %d kinds take %d bytes; %d are allowed",
+			ErrInvalidTask, len(s.Pauses.Kinds), len(s.Drained), len(t.Limits), len(data), engine.MaxNote)
 	}
 	return data, err
 }
@@ -130,6 +197,11 @@ func decodeSettings(data []byte) (s Settings, err error) {
 	}
 	if stored.Version != settingsVersion {
 		return s, fmt.Errorf("%w: settings of version %d; this program reads %d", ErrVersion, stored.Version, settingsVersion)
+	}
+	for _, n := range []*tunedNumber{stored.PoolSize, stored.CatchUp} {
+		if n != nil && (n.Number <= 0 || n == stored.CatchUp && n.Number > MostCatchUp) {
+			return s, fmt.Errorf("%w: settings: the number %d", ErrCorrupt, n.Number)
+		}
 	}
 	s.Pauses.All = stored.All
 	for _, kind := range stored.Kinds {
@@ -148,6 +220,16 @@ func decodeSettings(data []byte) (s Settings, err error) {
 			s.Drained = make(map[string]int64)
 		}
 		s.Drained[string(d.Name)] = d.At
+	}
+	if n := stored.PoolSize; n != nil {
+		s.Tuning.Set(TunedPool, Pause(n.storedPause), true, func(t *Tuning) { t.PoolSize = n.Number })
+	}
+	if n := stored.CatchUp; n != nil {
+		s.Tuning.Set(TunedCatchUp, Pause(n.storedPause), true, func(t *Tuning) { t.CatchUp = n.Number })
+	}
+	for _, l := range stored.Limits {
+		kind := string(l.Kind)
+		s.Tuning.Set(TunedKind+kind, Pause(l.storedPause), true, func(t *Tuning) { t.Limits[kind] = KindLimits{kind, l.Here, l.Cluster} })
 	}
 	return s, nil
 }

@@ -157,7 +157,7 @@ func (n *Node) aheadLocked(some []*live) (ahead []*live) {
 	if !n.claimsLocked() {
 		return nil
 	}
-	free := n.cfg.PoolSize - n.loadLocked().Running
+	free := n.backlog.Pool() - n.loadLocked().Running
 	places := make(map[*Kind]int)
 	slices.SortFunc(some, func(a, b *live) int { return cmp.Compare(a.Rec.Due, b.Rec.Due) })
 	for _, l := range some {
@@ -206,14 +206,14 @@ func (n *Node) runTask(l *live) {
 		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
 		return
 	}
-	rec := l.Rec
+	rec, cutOff := l.Rec, Settled(nil)
 	if l.claim.starts > 0 {
 		ended := n.interrupted(l, kind)
 		if ended.Tally.IsLast() {
 			n.conclude(l, ended, false)
 			return
 		}
-		rec = ended.Next
+		rec, cutOff = ended.Next, ended.Settled
 	}
 	if n.skips(l, rec, kind) {
 		return
@@ -253,6 +253,7 @@ func (n *Node) runTask(l *live) {
 		n.back(l, startAgain)
 		return
 	}
+	cutOff.call(true) // the task is not written, because this attempt follows
 	began := time.Now()
 	n.count.start(rec, n.cfg.age(began))
 	h.kind, h.Rec, h.Fence, h.Called = kind, rec, l.claim.revision, n.Now()
@@ -403,4 +404,26 @@ func (n *Node) leaves() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.leavesLocked()
+}
+
+// Result returns the result of the attempt at the given time, by the engine's clock.
+func (h *Run) Result(o task.Outcome, now int64) Result {
+	h.outcome = o
+	r := Result{Next: h.after(now), run: h}
+	if r.Next != nil {
+		r.asof = now
+	}
+	r.Tally = attempted(o, h.Rec, r.Next)
+	return r
+}
+
+// after returns the task as it is after the attempt.
+func (h *Run) after(now int64) *task.Record {
+	return h.Rec.After(h.outcome, &h.kind.Policy, now, h.of.by.cfg.Draw())
+}
+
+// End writes the result, which Result has returned.
+func (h *Run) End(r Result) {
+	o := &h.outcome
+	h.of.by.conclude(h.of, r, o.Failure == "" && !o.Snooze && h.Ending.Written.Load())
 }

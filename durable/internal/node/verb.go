@@ -37,24 +37,6 @@ const (
 	toRight              // gives the task with the key the due time that it has by the clock of today
 )
 
-// timed computes the times of the verb from the time of the call. If the time turns out to be wrong, because the machine
-// was suspended, the verb is timed once more.
-func (v *Verb) timed(now int64) {
-	v.asof = now
-	if v.Numbered {
-		for i, rec := range v.Records {
-			v.Records[i] = rec.Righted(now)
-		}
-	}
-	if v.Make == nil {
-		return
-	}
-	v.Records = v.Make(now)
-	if v.What == ToAdd {
-		v.Records, v.Twice = Distinct(v.Records)
-	}
-}
-
 // Distinct returns the first record of each key, and the keys with more than one record.
 func Distinct(recs []*task.Record) (first []*task.Record, twice map[string]bool) {
 	if len(recs) == 1 {
@@ -110,14 +92,4 @@ func (v *Verb) fits(old *task.Record) bool {
 	}
 	return v.Found.Rec.Token() == old.Token() &&
 		(v.What == ToRemove || v.What == toRight || (old.Paused != 0) == (v.What == ToResume))
-}
-
-// number assigns consecutive generations to the records, unless they already have generations.
-func (v *Verb) number(first uint64) {
-	if v.Numbered {
-		return
-	}
-	for i, rec := range v.Records {
-		rec.Generation = first + uint64(i)
-	}
 }

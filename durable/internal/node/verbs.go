@@ -368,3 +368,31 @@ func (n *Node) Together(ctx context.Context, page []View, verb func(*View) *Verb
 	all.Wait()
 	return done, err
 }
+
+// timed computes the times of the verb from the time of the call. If the time turns out to be wrong, because the machine
+// was suspended, the verb is timed once more.
+func (v *Verb) timed(now int64) {
+	v.asof = now
+	if v.Numbered {
+		for i, rec := range v.Records {
+			v.Records[i] = rec.Righted(now)
+		}
+	}
+	if v.Make == nil {
+		return
+	}
+	v.Records = v.Make(now)
+	if v.What == ToAdd {
+		v.Records, v.Twice = Distinct(v.Records)
+	}
+}
+
+// number assigns consecutive generations to the records, unless they already have generations.
+func (v *Verb) number(first uint64) {
+	if v.Numbered {
+		return
+	}
+	for i, rec := range v.Records {
+		rec.Generation = first + uint64(i)
+	}
+}

@@ -47,10 +47,10 @@ func (w *Workload) isStuck(overdue bool) bool {
 		overdue && w.Running > 0 && w.SinceStart >= nothingStarts
 }
 
-// waits records that a task with the given due time is waiting for a worker. The task cannot have waited longer than
-// the scheduler has existed.
-func (w *Workload) waits(due, now int64) {
-	w.OldestWait = max(w.OldestWait, min(time.Duration(now-due), w.age))
+// waits records that a task has waited for a worker since the given time. The task cannot have waited longer than the
+// scheduler has existed.
+func (w *Workload) waits(since, now int64) {
+	w.OldestWait = max(w.OldestWait, min(time.Duration(now-since), w.age))
 }
 
 // busiest returns the kind with the most runs in progress, among the kinds whose names JSON can represent. If several
@@ -68,14 +68,20 @@ func (w *Workload) busiest() (most KindRuns) {
 // Work returns what the workers are doing.
 func (n *Node) Work() Workload {
 	w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg)
-	due := oldest(n.backlog)
-	if !n.isStuck(&w, due != engine.None) {
+	oldest := n.oldest()
+	if !n.isStuck(&w, oldest != engine.None) {
+		return w
+	}
+	n.mu.Lock()
+	began, drained := max(n.since, n.undrained), n.drained
+	n.mu.Unlock()
+	if drained {
 		return w
 	}
 	now := n.clock.Earliest(n.own())
-	for _, due := range []int64{due, n.free.Load()} {
-		if due != engine.None {
-			w.waits(due, now)
+	for _, since := range []int64{oldest, n.free.Load()} {
+		if since != engine.None {
+			w.waits(max(since, began), now)
 		}
 	}
 	return w
@@ -115,14 +121,14 @@ const (
 // tasks, and has released any that it held, because other nodes may have a worker. If no other node has a worker,
 // nothing else shows that tasks are waiting. keepLookout returns how long to wait before the next call.
 func (n *Node) keepLookout() time.Duration {
-	began, due := time.Now(), int64(engine.None)
-	if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, oldest(n.backlog) != engine.None) {
-		due = n.firstFree()
+	began, oldest := time.Now(), int64(engine.None)
+	if w := newWorkload(n.wheel, &n.handlings, &n.count, &n.cfg); n.isStuck(&w, n.oldest() != engine.None) {
+		oldest = n.oldestFree()
 	}
-	n.free.Store(due)
+	n.free.Store(oldest)
 	every := freeEvery
 	switch {
-	case n.alone && due != engine.None: // it stays the first one until a worker is free
+	case n.alone && oldest != engine.None: // it stays the first one until a worker is free
 		every = freeMost
 	case n.alone:
 		every = n.cfg.Lease
@@ -130,21 +136,25 @@ func (n *Node) keepLookout() time.Duration {
 	return min(max(freeShare*time.Since(began), every), freeMost)
 }
 
-// firstFree returns the earliest due time of a free overdue task that this node could run, or None.
-func (n *Node) firstFree() int64 {
+// oldestFree returns since when a free overdue task has waited that this node could run, or None. The tasks of a kind that
+// was paused have waited since it was resumed, so another kind's task that was due later may have waited longer.
+func (n *Node) oldestFree() int64 {
 	ctx, cancel := context.WithTimeout(n.life, claimTimeout)
 	defer cancel()
 	ctx, begin, end := Within(ctx, freeFor)
 	defer end()
+	oldest := int64(engine.None)
 	for v, err := range n.Walk(ctx, Stretch{After: engine.Position{Due: engine.None}, Until: n.OverdueUntil()}) {
-		if err != nil {
-			return engine.None
+		if err != nil || oldest != engine.None && v.Rec.Due >= oldest {
+			return oldest
 		}
 		begin()
 		kind := n.kinds.Of(v.Rec)
 		if v.Node == "" && kind != nil && (kind.Limiter == nil || !kind.Limiter.IsFull()) {
-			return v.Rec.Due
+			if since := max(v.Rec.Due, kind.since.Load()); oldest == engine.None || since < oldest {
+				oldest = since
+			}
 		}
 	}
-	return engine.None
+	return oldest
 }
