@@ -33,7 +33,7 @@ func defineTune(p *program, f *flag.FlagSet) action {
 	f.StringVar(&l.Kind, "kind", "", "the `KIND` whose limits to set")
 	for name, of := range map[string]*durable.Limit{"": &l.Here, "cluster-": &l.Cluster} {
 		where := map[string]string{"": "on each node", "cluster-": "on all nodes together"}[name]
-		f.IntVar(&of.Concurrency, name+"concurrency", 0, "the greatest `NUMBER` of runs at once "+where)
+		f.IntVar(&of.Concurrency, name+"concurrency", 0, "the greatest number of runs at once "+where+"``") // no placeholder: the line would be too long
 		f.Func(name+"rate", "the greatest `N/TIME` of starts "+where+", such as 100/1m", func(text string) error {
 			return parseRate(of, text)
 		})
