@@ -44,8 +44,6 @@ func TestJudgeScheduler(t *testing.T) {
 	stuckNode := node("b", 2, 4*s)
 	stuckNode.Running, stuckNode.Workers, stuckNode.OldestWait, stuckNode.SinceStart = 4, 4, 30*s, 29*s
 	stuckNode.Busiest = KindRuns{"y", 4, 30 * s, 0}
-	const stuckText = "Node b is overloaded: 4 of 4 workers busy, due tasks wait, the oldest for 30 s; " +
-		"none has started for 29 s; 4 workers run kind y, the longest for 30 s"
 	lateNode, self := stuckNode, stuckNode
 	lateNode.Left, self.Self = s, true
 	both, onlyThis := at(0, stuck), at(0, stuck)
