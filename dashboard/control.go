@@ -275,15 +275,10 @@ func (b *board) tune(ctx context.Context, what string, form url.Values, who stri
 		return n
 	}
 	by := durable.By(who, form.Get("why"))
-	switch what {
-	case "pool":
+	set := map[string]func(context.Context, int, ...durable.PauseOption) error{"pool": b.s.TunePoolSize, "catchup": b.s.TuneCatchUp}[what]
+	if set != nil {
 		if n := number("n"); err == nil {
-			err = b.s.TunePoolSize(ctx, n, by)
-		}
-		return err
-	case "catchup":
-		if n := number("n"); err == nil {
-			err = b.s.TuneCatchUp(ctx, n, by)
+			err = set(ctx, n, by)
 		}
 		return err
 	}

@@ -32,9 +32,13 @@ type Pause struct {
 func (p Pauses) Has(kind string) bool { return node.Pauses{All: p.All, Kinds: p.Kinds}.Has(kind) }
 
 func newPauses(p node.Pauses) Pauses {
-	all := Pauses{All: p.All, Kinds: slices.Clone(p.Kinds), By: make(map[string]Pause)}
-	for kind, by := range p.By {
-		all.By[kind] = Pause{time.Unix(0, by.At), by.Who, by.Why}
+	return Pauses{All: p.All, Kinds: slices.Clone(p.Kinds), By: newBy(p.By)}
+}
+
+func newBy(of map[string]node.Pause) map[string]Pause {
+	all := make(map[string]Pause, len(of))
+	for key, by := range of {
+		all[key] = Pause{time.Unix(0, by.At), by.Who, by.Why}
 	}
 	return all
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed581295f1/timewheel/durable/internal/limit"
 	"github.com/seed581295f1/timewheel/durable/internal/node"
@@ -35,13 +34,10 @@ func (s *Scheduler) Tuned(ctx context.Context) (Tuning, error) {
 	}
 	defer s.reads.Leave()
 	t, err := s.node.Tuned(ctx)
-	all := Tuning{PoolSize: t.PoolSize, CatchUp: t.CatchUp, By: make(map[string]Pause, len(t.By))}
+	all := Tuning{PoolSize: t.PoolSize, CatchUp: t.CatchUp, By: newBy(t.By)}
 	for _, kind := range slices.Sorted(maps.Keys(t.Limits)) {
 		l := t.Limits[kind]
 		all.Limits = append(all.Limits, KindLimits{kind, Limit(l.Here), Limit(l.Cluster)})
-	}
-	for key, by := range t.By {
-		all.By[key] = Pause{time.Unix(0, by.At), by.Who, by.Why}
 	}
 	return all, err
 }

@@ -32,6 +32,11 @@ func asRole(s *scene) error {
 	}
 	as.User = url.User(s.schema)
 	s.url = as.String()
+	return s.replaceAll()
+}
+
+// replaceAll stops all processes, and starts others.
+func (s *scene) replaceAll() error {
 	for _, p := range s.all() {
 		if err := s.stop(p); err != nil {
 			return err
@@ -72,13 +77,8 @@ func onSmallDisk(s *scene) error {
 	}
 	s.server = small
 	s.tasks = filepath.Join(dir, "tasks") // for fill
-	for _, p := range s.all() {
-		if err := s.stop(p); err != nil {
-			return err
-		}
-	}
 	s.proxy.To(small)
-	return s.start()
+	return s.replaceAll()
 }
 
 // fillDatabase fills up the disk of the server and writes until the server cannot, at its next segment of the log.

@@ -171,14 +171,7 @@ func (p *program) writePauses(paused durable.Pauses) {
 		if !known {
 			return ""
 		}
-		text := ", " + when(b.At, p.now())
-		if b.Who != "" {
-			text += ", by " + quoteText(b.Who)
-		}
-		if b.Why != "" {
-			text += ": " + quoteText(b.Why)
-		}
-		return text
+		return ", " + when(b.At, p.now()) + reason(b, ", by ")
 	}
 	if paused.All {
 		fmt.Fprintf(p.out, "All kinds are paused%s.\n", by(""))
@@ -186,6 +179,17 @@ func (p *program) writePauses(paused durable.Pauses) {
 	for _, kind := range paused.Kinds {
 		fmt.Fprintf(p.out, "Kind %s is paused%s.\n", quoteText(kind), by(kind))
 	}
+}
+
+// reason returns who did something, after by, and why.
+func reason(b durable.Pause, by string) (text string) {
+	if b.Who != "" {
+		text = by + quoteText(b.Who)
+	}
+	if b.Why != "" {
+		text += ": " + quoteText(b.Why)
+	}
+	return text
 }
 
 type pausesJSON struct {

@@ -107,13 +107,7 @@ func (p *program) writeTuning(t durable.Tuning) {
 	line := func(key, format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		if by, known := t.By[key]; known {
-			text += ", set " + when(by.At, p.now())
-			if by.Who != "" {
-				text += " by " + quoteText(by.Who)
-			}
-			if by.Why != "" {
-				text += ": " + quoteText(by.Why)
-			}
+			text += ", set " + when(by.At, p.now()) + reason(by, " by ")
 		}
 		fmt.Fprintf(p.out, "%s.\n", text)
 	}

@@ -142,6 +142,14 @@ func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, wor
 	defer look.Stop()
 	said := false
 	locks := newLockWatch(w, timeout)
+	giveUp := func(why error) error {
+		cancel()
+		select {
+		case <-result:
+		case <-time.After(endGrace):
+		}
+		return why
+	}
 	for {
 		select {
 		case err := <-result:
@@ -151,24 +159,14 @@ func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, wor
 		switch l := locks.look(ctx); {
 		case l.by == "":
 		case timeout > 0 && l.d >= timeout:
-			cancel()
-			select {
-			case <-result:
-			case <-time.After(endGrace):
-			}
-			return l
+			return giveUp(l)
 		case !locks.said:
 			locks.said = true
 			p.complain("%s", l.text())
 		}
 		d := w.silent()
 		if timeout > 0 && d >= timeout {
-			cancel()
-			select {
-			case <-result:
-			case <-time.After(endGrace):
-			}
-			return silence{w.host, timeout}
+			return giveUp(silence{w.host, timeout})
 		}
 		if d >= sayAfter && !said {
 			p.complain("the database at %s has not answered for %s", w.host, spaced(sayAfter))

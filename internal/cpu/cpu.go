@@ -34,28 +34,30 @@ type Watch struct {
 // Wait returns how long goroutines wait for a processor, if that is long, and else 0. One wait in a hundred is longer. The
 // waits are those since the last call that is at least five seconds old.
 func (w *Watch) Wait() time.Duration {
-	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
-	metrics.Read(sample)
-	if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return 0
-	}
-	h := sample[0].Value.Float64Histogram()
-	return w.read(time.Now(), h.Counts, h.Buckets)
+	return w.read(time.Now(), func() (counts []uint64, bounds []float64) {
+		sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+		if metrics.Read(sample); sample[0].Value.Kind() != metrics.KindFloat64Histogram {
+			return nil, nil
+		}
+		h := sample[0].Value.Float64Histogram()
+		return h.Counts, h.Buckets
+	})
 }
 
-// read is Wait with the time, the counts so far, and the bounds of their buckets in seconds.
-func (w *Watch) read(now time.Time, counts []uint64, bounds []float64) time.Duration {
+// read is Wait with the time, and a function that returns the counts so far, and the bounds of their buckets in seconds.
+func (w *Watch) read(now time.Time, count func() (counts []uint64, bounds []float64)) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.counts == nil || now.Before(w.at) {
-		w.at, w.counts = now, counts
+	if age := now.Sub(w.at); w.counts != nil && age >= 0 && age < over {
 		return w.wait
 	}
-	if now.Sub(w.at) < over {
-		return w.wait
-	}
-	wait := quantile(w.counts, counts, bounds)
+	counts, bounds := count()
+	before, again := w.counts, !now.Before(w.at)
 	w.at, w.counts = now, counts
+	if before == nil || !again || counts == nil {
+		return w.wait
+	}
+	wait := quantile(before, counts, bounds)
 	if w.wait > 0 && wait >= least || wait >= most {
 		w.wait = wait
 	} else {

@@ -30,7 +30,7 @@ func TestWatch_read(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var w Watch
 			for _, s := range steps {
-				if got := w.read(time.Unix(0, int64(s.at)), s.counts, bounds); got != s.want {
+				if got := w.read(time.Unix(0, int64(s.at)), func() ([]uint64, []float64) { return s.counts, bounds }); got != s.want {
 					t.Errorf("after %v it is %v, want %v", s.at, got, s.want)
 				}
 			}

@@ -72,10 +72,8 @@ const (
 
 // NewBacklog returns an empty backlog.
 func NewBacklog(c Config) *Backlog {
-	b := &Backlog{Config: c, queue: NewQueue(ByKind), full: make(map[string]time.Time)}
-	b.room.Store(int64(c.Queue))
-	b.Resize(c.Size)
-	b.Share(1)
+	b := &Backlog{Config: c, queue: NewQueue(ByKind), full: make(map[string]time.Time), nodes: 1}
+	b.Resize(c.Size, c.Queue)
 	return b
 }
 

@@ -15,7 +15,7 @@ type Config struct {
 	Size    int             // number of workers; see Resize
 	Tick    time.Duration   // resolution of the workers' timers
 	Rate    int             // overdue runs that may begin per second on all nodes together; see SetRate
-	Queue   int             // maximum number of overdue tasks in the backlog whose kinds have no limit; see SetQueue
+	Queue   int             // maximum number of overdue tasks in the backlog whose kinds have no limit; see Resize
 	Wake    chan<- struct{} // receives a value when there is room again
 }
 

@@ -426,7 +426,7 @@ func TestBacklog_workersOfSlowKinds(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench()
-			b.Resize(c.size)
+			b.Resize(c.size, b.Queue)
 			k := b.kind("k", Bound{}, Bound{}, Undivided)
 			if c.quick {
 				k.Took(1)

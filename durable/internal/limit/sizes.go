@@ -21,14 +21,12 @@ func (b *Backlog) SetRate(rate int) {
 	b.shareLocked()
 }
 
-// Resize sets the number of workers.
-func (b *Backlog) Resize(workers int) { b.pool.Store(int64(workers)) }
-
-// SetQueue sets the maximum number of overdue tasks whose kinds have no limit.
-func (b *Backlog) SetQueue(n int) {
+// Resize sets the number of workers, and the maximum number of overdue tasks whose kinds have no limit.
+func (b *Backlog) Resize(workers, queue int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.room.Store(int64(n))
+	b.pool.Store(int64(workers))
+	b.room.Store(int64(queue))
 	b.shareLocked()
 }
 

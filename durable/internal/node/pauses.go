@@ -200,8 +200,7 @@ func (n *Node) tuneLocked(t Tuning) {
 	n.tuning = t
 	pool := cmp.Or(t.PoolSize, n.cfg.PoolSize)
 	_ = n.wheel.ResizePool(pool) // which is positive, and the wheel has a pool
-	n.backlog.Resize(pool)
-	n.backlog.SetQueue(n.queueOf(pool))
+	n.backlog.Resize(pool, n.queueOf(pool))
 	n.backlog.SetRate(cmp.Or(t.CatchUp, n.cfg.CatchUp))
 	for _, k := range n.kinds.AllLimited() {
 		n.tuneKindLocked(k)
