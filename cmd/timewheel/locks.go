@@ -47,7 +47,7 @@ func (l lockWait) Error() string { return l.text() + "; -timeout sets how long" 
 func newLockWatch(w *watch, timeout time.Duration) *lockWatch {
 	after := sayAfter
 	if timeout > 0 {
-		after = min(after, timeout)
+		after = min(after, timeout/2) // so that the answer comes before the command gives up
 	}
 	return &lockWatch{w: w, began: time.Now(), after: after}
 }

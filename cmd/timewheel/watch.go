@@ -156,7 +156,8 @@ func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, wor
 			return err
 		case <-look.C:
 		}
-		switch l := locks.look(ctx); {
+		l := locks.look(ctx)
+		switch {
 		case l.by == "":
 		case timeout > 0 && l.d >= timeout:
 			return giveUp(l)
@@ -166,6 +167,9 @@ func (w *watch) over(ctx context.Context, p *program, timeout time.Duration, wor
 		}
 		d := w.silent()
 		if timeout > 0 && d >= timeout {
+			if l.by != "" {
+				return giveUp(l)
+			}
 			return giveUp(silence{w.host, timeout})
 		}
 		if d >= sayAfter && !said {

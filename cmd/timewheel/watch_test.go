@@ -166,7 +166,7 @@ func TestTimeout_ofALockedTable(t *testing.T) {
 	want := fmt.Sprintf("the table %s is locked by process %d of the database server (by-hand: BEGIN; LOCK TABLE %[1]s), "+
 		"and the command has waited for ", strings.ReplaceAll(table, `"task"`, "task"), conn.PgConn().PID())
 	for _, args := range [][]string{{"stats"}, {"ls"}, {"show", "mail:1"}, {"rm", "mail:1"}} {
-		got := r.do(args[0], append(args[1:], "-timeout", "500ms")...)
+		got := r.do(args[0], append(args[1:], "-timeout", "1s")...)
 		if got.code != failed || !strings.Contains(strings.ReplaceAll(got.err, `"task"`, "task"), want) || !strings.HasSuffix(got.err, "; -timeout sets how long\n") {
 			t.Errorf("%q: %+v, want %q", args, got, want)
 		}
