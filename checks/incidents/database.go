@@ -132,7 +132,8 @@ var connectionsUsedUp = incident{
 	holds: 12 * time.Second,
 	never: "failing|parked|unhandled",
 	end:   undo,
-	stays: "taken", // a node without a connection may lose its lease
+	stays: "taken",                                 // a node without a connection may lose its lease
+	keeps: []string{"TimewheelDurableEndsRefused"}, // its expression covers ten minutes
 }
 
 // databaseFull is the incident in which the disk of the database is full.
