@@ -722,14 +722,20 @@ func (b *board) failures(ctx context.Context) (failuresJSON, error) {
 	return j, nil
 }
 
-// sets returns the declared sets.
+// sets returns the declared sets, with the states of their tasks.
 func (b *board) sets(ctx context.Context) (setsJSON, error) {
-	sets, err := inTurn(ctx, b, b.s.Sets)
-	j := setsJSON{Sets: []setJSON{}, Now: time.Now()}
-	for _, set := range sets[:min(len(sets), maxGroups)] {
-		j.Sets = append(j.Sets, setJSON{keyShown(set.Prefix), set.Version, set.Unfinished, known(set.At), keyShown(set.By)})
-	}
-	return j, err
+	return inTurn(ctx, b, func(ctx context.Context) (setsJSON, error) {
+		sets, err := b.s.Sets(ctx)
+		j := setsJSON{Sets: []setJSON{}, Now: time.Now()}
+		for _, set := range sets[:min(len(sets), maxGroups)] {
+			found, failed := b.s.Find(ctx, durable.Query{Prefix: set.Prefix, Repeating: true, Limit: maxList})
+			if err = cmp.Or(err, failed); err != nil {
+				break
+			}
+			j.Sets = append(j.Sets, newSetJSON(set, found))
+		}
+		return j, err
+	})
 }
 
 // maxGroups is the maximum number of listed groups of failing tasks.

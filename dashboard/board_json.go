@@ -461,6 +461,30 @@ type setJSON struct {
 	Unfinished int64      `json:"unfinished"` // a version that is not applied in full; -1 if there is none
 	At         *time.Time `json:"at"`         // when the version was first applied; null if unknown
 	By         string     `json:"by"`         // the node that did so
+	Tasks      int        `json:"tasks"`      // its tasks, of which those below are counted; the first maxList
+	Failing    int        `json:"failing"`    // whose last attempt failed
+	Parked     int        `json:"parked"`     // that do not run again by themselves
+	Due        *time.Time `json:"due"`        // of the next run; null if there is none
+	Next       keyJSON    `json:"next"`       // its task
+}
+
+func newSetJSON(set durable.SetInfo, found durable.Found) setJSON {
+	j := setJSON{
+		Prefix: keyShown(set.Prefix), Version: set.Version, Unfinished: set.Unfinished, At: known(set.At), By: keyShown(set.By),
+		Tasks: len(found.Tasks),
+	}
+	for _, i := range found.Tasks {
+		switch {
+		case i.State == durable.Parked:
+			j.Parked++
+		case i.Failure != "" || i.GivenUp > 0:
+			j.Failing++
+		}
+		if due := known(i.Next); due != nil && (j.Due == nil || due.Before(*j.Due)) {
+			j.Due, j.Next = due, newKeyJSON(i.Key)
+		}
+	}
+	return j
 }
 
 // A historyJSON is a page of attempts that have ended, newest first.

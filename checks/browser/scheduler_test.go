@@ -826,3 +826,22 @@ func TestScheduler_tune(t *testing.T) {
 	js[any](p, `$("tune-pool").querySelector(".reset").click()`)
 	p.until(`$("tune-pool").querySelector("span").textContent === "as in the code"`)
 }
+
+// A declared schedule says who declared it, its next run, and which of its tasks fail.
+func TestScheduler_schedules(t *testing.T) {
+	s, source := newScheduler(t, memory.New().Engine())
+	must(t, s.Handle("mail", works), s.Handle("bill", func(context.Context, durable.Run) error { return durable.Park(errors.New("no paper")) }, durable.WithParkRepeating()))
+	set := durable.TaskSet{Prefix: "nightly:", Version: 7, Tasks: []durable.Task{
+		{Key: "nightly:mail", Kind: "mail", Cron: "CRON_TZ=UTC 0 0 1 1 *"},
+		{Key: "nightly:bill", Kind: "bill", Interval: time.Hour, Delay: time.Millisecond},
+	}}
+	_, err := s.Schedule(t.Context(), set)
+	must(t, err, s.Start())
+	p := open(t, chrome(t), serve(t, dashboard.Handler([]dashboard.Source{source}, dashboard.AllowControl(everybody))), 1200, "light")
+	p.until(`page.tasks && page.tasks.stats.parked === 1`)
+	js[any](p, `readSets()`)
+	p.until(`/^nightly:version 7, declared .* by .* · 2 tasks, 1 parked · next in \d+ d.*: nightly:mail$/.test($("sets").textContent)`)
+	p.picture("schedules")
+	js[any](p, `$("sets").querySelector(".rest a:last-child").click()`)
+	p.until(`$("task-title").textContent === "nightly:mail"`)
+}

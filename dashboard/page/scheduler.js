@@ -514,7 +514,15 @@ async function readSets() {
     const done = s.version >= 0 ? `version ${compact(s.version)}` : "no version is applied in full";
     const by = s.at ? `, declared ${stamp(new Date(s.at))}${s.by ? " by " : ""}` : "";
     const rest = make("span", "rest");
-    rest.append(done + by, inscribe(make("span"), s.at ? s.by : ""));
+    rest.append(done + by, inscribe(make("span"), s.at ? s.by : ""), ` · ${s.tasks} ${s.tasks === 1 ? "task" : "tasks"}`);
+    for (const [n, what, q] of [[s.failing, "failing", { failing: "true" }], [s.parked, "parked", { state: "parked" }]]) {
+      if (n === 0) continue;
+      const some = make("a", "many", `${n} ${what}`);
+      some.href = toList({ prefix: s.prefix, repeating: "true", ...q });
+      rest.append(", ", some);
+    }
+    const left = until((Date.parse(s.due) - Date.parse(now)) / 1000);
+    if (s.due) rest.append(` · ${left === "now" ? "due now" : "next in " + left}: `, link(s.next, ""));
     li.append(a, make("span", mixed ? "why" : "", mixed ? `Version ${compact(s.unfinished)} is not applied in full: the tasks are a mixture until Schedule is called again.` : ""), rest);
     return li;
   }));
