@@ -27,19 +27,16 @@ type sight struct {
 	overdue int                // the overdue tasks that the command finds; negative if unknown
 }
 
-const (
-	// nothingFor is the time without a start after which nothing starts.
-	nothingFor = 3 * time.Second
-
-	// contraryFor is how long sayings may contradict each other or the truth.
-	contraryFor = 3 * time.Second
-)
+// nothingFor is the time without a start after which nothing starts.
+const nothingFor = 3 * time.Second
 
 // A truth finds contradictions in a series of sights.
 type truth struct {
+	within time.Duration // how long sayings may contradict each other or the truth
+
 	past  []sight
 	since map[string]time.Time // when each contradiction began
-	found []string             // contradictions that lasted for longer than contraryFor
+	found []string             // contradictions that lasted for longer
 }
 
 // add adds a sight.
@@ -53,7 +50,7 @@ func (t *truth) add(s sight) {
 		if _, known := t.since[what]; !known {
 			t.since[what] = s.at
 		}
-		if d := s.at.Sub(t.since[what]); d > contraryFor && !slices.ContainsFunc(t.found, func(f string) bool { return strings.HasPrefix(f, what) }) {
+		if d := s.at.Sub(t.since[what]); d > t.within && !slices.ContainsFunc(t.found, func(f string) bool { return strings.HasPrefix(f, what) }) {
 			t.found = append(t.found, fmt.Sprintf("%s, for %.1f s: %s", what, d.Seconds(), text))
 		}
 	}
@@ -114,7 +111,7 @@ func (t *truth) contradictions(s sight) map[string]string {
 
 // watchTruth watches all processes until ctx is done, and returns the contradictions.
 func (s *scene) watchTruth(ctx context.Context) []string {
-	var t truth
+	t := truth{within: s.within}
 	var overdue atomic.Int64
 	overdue.Store(-1)
 	var asking sync.WaitGroup

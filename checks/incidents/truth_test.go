@@ -47,8 +47,8 @@ func TestTruth(t *testing.T) {
 		"overdue tasks":          {pages: []reading{calm, calm}, runs: []int{1, 1}, overdue: 5, want: "the command finds overdue tasks, and all pages are calm"},
 		"overdue tasks, one red": {pages: []reading{calm, away}, runs: []int{1, 0}, overdue: 5},
 	} {
-		for _, lasts := range []time.Duration{12 * time.Second, contraryFor} {
-			var truth truth
+		for _, lasts := range []time.Duration{12 * time.Second, trueWithin} {
+			truth := truth{within: trueWithin}
 			at, began := time.Now(), make([]int, len(c.pages))
 			step := func() {
 				at = at.Add(time.Second)
@@ -67,9 +67,9 @@ func TestTruth(t *testing.T) {
 			}
 			got := strings.Join(truth.found, "\n")
 			switch {
-			case lasts == contraryFor && got != "":
+			case lasts == trueWithin && got != "":
 				t.Errorf("%s: after %v it says %s", name, lasts, got)
-			case lasts > contraryFor && (len(truth.found) > 1 || (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want)):
+			case lasts > trueWithin && (len(truth.found) > 1 || (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want)):
 				t.Errorf("%s: it says %q, want %q", name, got, c.want)
 			}
 		}
@@ -78,7 +78,7 @@ func TestTruth(t *testing.T) {
 
 // A contradiction that ends in time, again and again, is none.
 func TestTruth_shortContradictions(t *testing.T) {
-	var truth truth
+	truth := truth{within: trueWithin}
 	at := time.Now()
 	for i := range 60 {
 		at = at.Add(300 * time.Millisecond)

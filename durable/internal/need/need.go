@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -77,20 +78,29 @@ func (r *Record) Answered(what Need, now int64, err error) {
 	}
 }
 
-// Unmet returns the first need that has not been met for as long as least says: for how long, and why. The error is nil if
-// there is none.
+// Unmet returns which needs have not been met for as long as least says: for how long the first of them, and why that one.
+// The error is nil if there is none.
 func (r *Record) Unmet(now int64, least func(Need) time.Duration) (since time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var unmet []string
 	for what := range needs {
 		c := &r.of[what]
-		if since = time.Duration(now - c.since); !c.isUnmet(now) || since < least(what) {
+		d := time.Duration(now - c.since)
+		if !c.isUnmet(now) || d < least(what) {
 			continue
 		}
-		if c.failure == nil || errors.Is(c.failure, context.DeadlineExceeded) {
-			return since, fmt.Errorf("%s: no answer", names[what])
+		if unmet = append(unmet, names[what]); d <= since {
+			continue
 		}
-		return since, fmt.Errorf("%s: %w", names[what], c.failure)
+		if since, err = d, c.failure; err == nil || errors.Is(err, context.DeadlineExceeded) {
+			err = errNoAnswer
+		}
 	}
-	return 0, nil
+	if err != nil {
+		err = fmt.Errorf("%s: %w", strings.Join(unmet, " and "), err)
+	}
+	return since, err
 }
+
+var errNoAnswer = errors.New("no answer")

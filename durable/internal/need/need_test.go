@@ -42,7 +42,7 @@ func TestRecord(t *testing.T) {
 	check("2s commits: no answer")
 	r.Asked(need.Renewals, now)
 	pass(time.Second)
-	check("1s renewals of the lease: no answer") // the first of several
+	check("3s renewals of the lease and commits: no answer")
 	r.Answered(need.Renewals, now, fmt.Errorf("engine: %w", context.Canceled))
 	check("3s commits: no answer")
 	pass(5 * time.Second) // no other call is made
@@ -58,4 +58,10 @@ func TestRecord(t *testing.T) {
 	r.Answered(need.Commits, now, nil)
 	pass(time.Minute)
 	check(met)
+	for _, fails := range []need.Need{need.Commits, need.Claims} { // the first of them says why
+		r.Asked(fails, now)
+		r.Answered(fails, now, fmt.Errorf("error %d", fails))
+		pass(time.Second)
+	}
+	check("2s claims and commits: error 4")
 }
