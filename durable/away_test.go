@@ -33,8 +33,8 @@ func TestAway_whileOneNeedIsNotMet(t *testing.T) {
 		"commits fail":          {"Commit", "commits: ", false},
 		"commits hang":          {"Commit", "commits: no answer", true},
 		"nothing but reads do":  {"Get", "", false},
-		"everything fails":      {"", "renewals of the lease: ", false},
-		"everything is too far": {"", "renewals of the lease: no answer", true},
+		"everything fails":      {"", "renewals of the lease and readings of the settings", false},
+		"everything is too far": {"", "renewals of the lease and readings of the settings", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := testkit.Quiet()
