@@ -52,9 +52,9 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 // It describes how the handler returned, even if that did not count because the task had been changed or taken over.
 // Parked and GivenUp are set only if that was stored: otherwise the outcome of a failed attempt is failed.
 //
-// Two types of entry do not record a handler call. Their Started equals their Ended. If the process ended during the last
-// attempt of a run, the entry has Parked or GivenUp set, and a Failure that says so. The entry of a run that expired has
-// Expired set, and the number of the attempt that did not start: see [Task].Expires.
+// Two types of entry do not record a handler call. Their Started equals their Ended. If the process ended during an
+// attempt, or its lease expired, the entry has a Failure that says so, and the time when another process found it. The
+// entry of a run that expired has Expired set, and the number of the attempt that did not start: see [Task].Expires.
 type PastRun struct {
 	Attempt
 	Group   string

@@ -298,7 +298,8 @@ func TestHistory_ofAHandleThatIsRefused(t *testing.T) {
 	})
 }
 
-// A task that is parked because the process ended during its last attempt is in the history.
+// The attempts during which the process ended are in the history, and in the task, with the times at which the next process
+// found them.
 func TestHistory_ofATaskThatEndsItsProcess(t *testing.T) {
 	keep := []durable.KindOption{durable.WithHistory(100, time.Hour), durable.WithRetry(2, time.Second, time.Second)}
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
@@ -317,9 +318,16 @@ func TestHistory_ofATaskThatEndsItsProcess(t *testing.T) {
 		k.After(time.Minute)
 		past, err := k.History(ctx, durable.HistoryQuery{})
 		k.Must(err)
-		if i := k.Info("a"); i.State != durable.Parked || len(past.Runs) != 1 || past.Runs[0].Outcome() != durable.OutcomeParked ||
-			!strings.Contains(past.Runs[0].Failure, "process ended") || past.Runs[0].Attempt.Attempt != 2 {
-			t.Errorf("%v has the history %+v", i, past.Runs)
+		i := k.Info("a")
+		if i.State != durable.Parked || len(i.Failed) != 2 || len(past.Runs) != 2 {
+			t.Fatalf("%v has the history %v", i, past.Runs)
+		}
+		for n, outcome := range []string{durable.OutcomeParked, durable.OutcomeFailed} { // newest first
+			r, at := past.Runs[n], k.Begin.Add(3*time.Minute-time.Duration(n)*time.Minute)
+			if r.Outcome() != outcome || r.Attempt.Attempt != 2-n || !strings.Contains(r.Failure, "process ended") ||
+				!r.Ended.Equal(i.Failed[n].At) || r.Ended.Before(at) || r.Ended.After(at.Add(time.Minute)) {
+				t.Errorf("%v has the history %v, and %v", i, r, i.Failed[n])
+			}
 		}
 	})
 }

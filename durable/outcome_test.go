@@ -167,7 +167,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 			if len(calls) != 1 || calls[0].Key != "a" || calls[0].Attempt != attempt {
 				t.Fatalf("attempt %d: %v", attempt, calls)
 			}
-			if i := k.Info("a"); i.Attempts != 0 || i.Parked { // until the next process reads it
+			if i := k.Info("a"); i.Attempts != attempt-1 || len(i.Failed) != attempt-1 || i.Parked { // the last is not over
 				t.Errorf("attempt %d: %+v", attempt, i)
 			}
 		}

@@ -635,10 +635,9 @@ func (s *simulation) history() {
 	s.ledger.breaks("history", "there are %d different attempts, and not %d", len(got), len(want))
 }
 
-// isInterrupted reports whether the entry is of a task that was parked, or a run that was given up, without a call, because a node crashed or lost its
-// lease during the last attempt.
+// isInterrupted reports whether the entry is of an attempt that another node has found to be over, because its node crashed or lost its lease.
 func isInterrupted(r durable.PastRun) bool {
-	return (r.Parked || r.GivenUp) && r.Started.Equal(r.Ended) && strings.HasPrefix(r.Failure, "the process ended, or its lease expired")
+	return r.Started.Equal(r.Ended) && strings.HasPrefix(r.Failure, "the process ended, or its lease expired")
 }
 
 // alive returns a node that has not crashed.

@@ -57,11 +57,11 @@ func (k *kind) Interrupted(rec, next *task.Record, starts int) node.Result {
 	r := node.Result{Next: next}
 	r.Tally.End(rec, next)
 	r.Settled = func(stored bool) {
-		if stored && starts > 0 {
-			k.interrupted.Add(1) // each earlier one was counted when the next began
-		}
-		if stored && r.Tally.IsLast() {
-			k.tell.last(k, r)
+		if stored {
+			k.interrupted.Add(uint64(starts))
+			if r.Tally.IsLast() {
+				k.tell.last(k, r)
+			}
 			k.keepEnd(rec, task.Past{
 				Parked: r.Tally.Parked > 0, GivenUp: r.Tally.GivenUp > 0, Due: rec.Grid,
 				Attempt: int(rec.Attempts) + starts, Failure: next.Failure(),

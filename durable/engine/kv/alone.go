@@ -23,7 +23,6 @@ type alone struct {
 	running sync.WaitGroup     // the load of the index, and the goroutine that waits for a failure of the KV
 	failed  chan struct{}      // closed when the engine fails
 	opened  int64              // when the engine was opened
-	first   int64              // the last revision that may have been assigned before
 
 	writing turn // serializes Commits; locked before mu
 
@@ -94,7 +93,7 @@ func newAlone(ctx context.Context, kv engine.KV) (engine.Engine, error) {
 	// Microseconds pass faster than revisions are assigned. So the revisions continue above all earlier ones, even if the
 	// data was replaced by an older backup.
 	e.revision = max(e.bound, at.now/int64(time.Microsecond))
-	e.opened, e.first = at.now, e.revision
+	e.opened = at.now
 	if v, ok := kv.(engine.Verifier); ok && v.VerifyFirst() {
 		if e.load(ctx); !e.all.whole {
 			return nil, cmp.Or(e.broken, ctx.Err())

@@ -114,6 +114,13 @@ func add(key string) engine.Write {
 	}
 }
 
+// addNow adds a task that is due now, so its start is not written.
+func addNow(key string) engine.Write {
+	w := add(key)
+	w.Due = time.Now().UnixNano()
+	return w
+}
+
 // write commits one write.
 func write(t *testing.T, e engine.Engine, by engine.MemberID, w engine.Write) engine.Written {
 	t.Helper()
@@ -135,7 +142,7 @@ func join(t *testing.T, e engine.Engine, name string, lease time.Duration) engin
 func claim(t *testing.T, e engine.Engine, by engine.MemberID) []engine.Stored {
 	t.Helper()
 	got, err := e.Claim(t.Context(), engine.ClaimRequest{
-		By: by, Kinds: []string{"kind"}, After: engine.None, Until: 1, Most: 100, Readable: 255,
+		By: by, Kinds: []string{"kind"}, After: engine.None, Until: time.Now().UnixNano(), Most: 100, Readable: 255,
 	})
 	ok(t, err)
 	return got.Tasks
@@ -320,7 +327,7 @@ func TestExclusive_commits(t *testing.T) {
 	e := open(t, brokenAlone{m})
 	var batches []engine.Batch
 	for i := range 10 {
-		batches = append(batches, engine.Batch{add(fmt.Sprint("k", i))})
+		batches = append(batches, engine.Batch{addNow(fmt.Sprint("k", i))})
 	}
 	_, err := e.Commit(t.Context(), 0, batches)
 	ok(t, err)
@@ -342,7 +349,7 @@ func TestExclusive_failedCommits(t *testing.T) {
 	m := &broken{KV: memory.New(), err: fmt.Errorf("%w: %w", errBroken, engine.ErrNotDone)}
 	m.after.Store(1)
 	e := open(t, brokenAlone{m})
-	write(t, e, 0, add("k"))
+	write(t, e, 0, addNow("k"))
 	id := join(t, e, "a", time.Hour)
 	task := claim(t, e, id)[0]
 	remove := []engine.Batch{{{Record: engine.Record{Key: "k"}, If: engine.IfPresent}}, {add("new")}}

@@ -15,9 +15,9 @@ import (
 // from the tasks that the next process finds overdue, until it is among the first ones.
 const countedStarts = 1 << 14
 
-// count writes the starts of tasks that an earlier process has written and that were due before the engine was opened,
-// before they are confirmed. One of them may have ended that process, and must not run forever. Starts of other tasks are
-// not written: if such a run ends the process, its task is overdue for the next one.
+// count writes the starts of tasks that were due before the engine was opened, before they are confirmed. One of them may
+// have ended an earlier process, and must not run forever. Starts of other tasks are not written: if such a run ends the
+// process, its task is overdue for the next one.
 func (e *alone) count(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
 	if txs, err := e.toCount(ctx, by, claims); err != nil || len(txs) == 0 {
 		return err
@@ -63,7 +63,7 @@ func (e *alone) toCount(ctx context.Context, by engine.MemberID, claims []engine
 
 // counts reports whether the start of the task has to be written. It has been if the node asks again.
 func (e *alone) counts(s *state, c engine.Claim) bool {
-	return s.kept <= e.first && s.Due < e.opened && !(s.starts != 0 && s.Starts > c.Starts)
+	return s.Due < e.opened && !(s.starts != 0 && s.Starts > c.Starts)
 }
 
 // readStarts reads the starts that earlier processes have written, and the states of their tasks.

@@ -248,7 +248,7 @@ func TestStart_decidesAsConfirm(t *testing.T) {
 		time.Sleep(time.Second)
 		e = open(t, m)
 		id := join(t, e, "a", time.Minute)
-		write(t, e, 0, add("now"))
+		write(t, e, 0, addNow("now"))
 		start := e.(engine.Starter).Start
 		held := claim(t, e, id)
 		if len(held) != 2 || held[0].Key != "early" {

@@ -206,16 +206,12 @@ func (n *Node) runTask(l *live) {
 		n.giveBack(l.claim.term, []engine.Claim{l.toRelease()})
 		return
 	}
-	rec, cutOff := l.Rec, Settled(nil)
-	if l.claim.starts > 0 {
-		ended := n.interrupted(l, kind)
-		if ended.Tally.IsLast() {
-			n.conclude(l, ended, false)
-			return
-		}
-		rec, cutOff = ended.Next, ended.Settled
+	if l.claim.starts > 0 { // the attempt is written with the time at which it is known to be over; then the run starts again
+		n.conclude(l, n.interrupted(l, kind), false)
+		return
 	}
-	if n.skips(l, rec, kind) {
+	rec := l.Rec
+	if n.skips(l, kind) {
 		return
 	}
 	if !n.isSettled() {
@@ -234,7 +230,7 @@ func (n *Node) runTask(l *live) {
 		return
 	}
 	// The confirmation may have taken long, or shown that the machine was suspended.
-	if n.skips(l, rec, kind) {
+	if n.skips(l, kind) {
 		return
 	}
 	switch expired := rec.IsExpired(n.Now(), n.cfg.Tick); {
@@ -253,7 +249,6 @@ func (n *Node) runTask(l *live) {
 		n.back(l, startAgain)
 		return
 	}
-	cutOff.call(true) // the task is not written, because this attempt follows
 	began := time.Now()
 	n.count.start(rec, n.cfg.age(began))
 	h.kind, h.Rec, h.Fence, h.Called = kind, rec, l.claim.revision, n.Now()
@@ -281,7 +276,7 @@ func (n *Node) within() time.Duration {
 // takeBack writes the record of a task whose run does not begin after all. This prevents a start that the engine may
 // have counted from counting as an attempt.
 func (n *Node) takeBack(l *live) {
-	n.conclude(l, n.interrupted(l, n.kinds.Get(l.Rec.Kind)), false)
+	n.conclude(l, Result{Next: l.Rec}, false)
 }
 
 // interrupted returns the task after the starts whose end is unknown.
@@ -372,16 +367,16 @@ func (n *Node) begin(l *live) (context.Context, bool) {
 }
 
 // skips skips the run if its kind skips it, and reports whether it did.
-func (n *Node) skips(l *live, rec *task.Record, of *Kind) bool {
+func (n *Node) skips(l *live, of *Kind) bool {
 	if n.skipsTo(l, of) == engine.None {
 		return false
 	}
 	after := func(now int64) *task.Record {
 		to := n.skipsTo(l, of)
 		if to == engine.None { // the time was too late before
-			return rec
+			return l.Rec
 		}
-		return rec.Skipped(to, now)
+		return l.Rec.Skipped(to, now)
 	}
 	now := n.Now()
 	n.conclude(l, Result{Next: after(now), asof: now, again: after}, false)
@@ -391,7 +386,7 @@ func (n *Node) skips(l *live, rec *task.Record, of *Kind) bool {
 // skipsTo returns the time up to which runs of the task are skipped because its kind skips runs that were missed before
 // Start or runs that are too old. It returns None if no runs are skipped.
 func (n *Node) skipsTo(l *live, of *Kind) int64 {
-	if !l.Rec.Skippable() || l.claim.starts > 0 {
+	if !l.Rec.Skippable() {
 		return engine.None
 	}
 	now := n.Now()
