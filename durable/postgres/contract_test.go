@@ -49,7 +49,7 @@ func TestContract_ofEveryScheduler(t *testing.T) {
 				pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 				check(t, err)
 				t.Cleanup(pool.Close)
-				e, err := postgres.OpenPool(context.Background(), pool, schema(),
+				e, err := postgres.OpenPool(context.Background(), pool, schema(), postgres.WithoutSignals(), // whose reader stops the bubble
 					postgres.WithNow("current_setting('timewheel.now')::bigint"))
 				check(t, err)
 				t.Cleanup(e.Close)
