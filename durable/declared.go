@@ -142,6 +142,8 @@ func (s *Scheduler) declaration(set TaskSet) (*node.Set, error) {
 			return invalid("task %q has no Interval and no Cron", t.Key)
 		case t.Times != 0 && t.Times != Forever:
 			return invalid("times %d of %q; 0 and Forever are allowed", t.Times, t.Key)
+		case t.Once != "":
+			return invalid("task %q has Once, which is for AddTask and SetTask", t.Key)
 		case t.MaxDelay != 0:
 			return invalid("task %q has MaxDelay, which is for SetTask", t.Key)
 		}

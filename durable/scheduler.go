@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type Scheduler struct {
 	node  *node.Node
 
 	within []Middleware
+	once   sync.Once // registers the handler of OnceKind
 	teller *teller
 	past   *past.Writer
 
@@ -49,6 +51,9 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 	if err := task.CheckKind(name); err != nil {
 		return err
 	}
+	if name == OnceKind {
+		return fmt.Errorf("%w: the kind %s has its handler", ErrInvalidTask, OnceKind)
+	}
 	if h == nil {
 		return errNoHandler
 	}
@@ -63,11 +68,15 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 		return failed(ErrStopped, "Handle", name)
 	}
 	k.tell = s.teller
-	return s.node.Handle(&k.Kind, func() {
+	err = s.node.Handle(&k.Kind, func() {
 		if k.keeps > 0 {
 			k.past = s.past.Kind(name, k.keeps, k.keepsFor) // nil after Shutdown; then nothing runs
 		}
 	})
+	if err != nil || k.Policy.Once == 0 {
+		return err
+	}
+	return s.handleOnce()
 }
 
 // Start begins running tasks. A second call has no effect.
@@ -159,9 +168,9 @@ const logGrace = time.Second
 // scheduler down and open the engine again. A shared engine never fails for good, and Err returns nil.
 func (s *Scheduler) Err() error { return s.node.Err() }
 
-// AddTask adds all of the tasks or none of them. The error wraps ErrInvalidTask, ErrUnknownKind or ErrDuplicateTaskKey.
-// An error that wraps ErrDuplicateTaskKey is a [*DuplicateKeysError] with the keys that are in use or occur more than
-// once.
+// AddTask adds all of the tasks or none of them. The error wraps ErrInvalidTask, ErrUnknownKind, ErrDuplicateTaskKey or
+// ErrRepeated. An error that wraps ErrDuplicateTaskKey is a [*DuplicateKeysError] with the keys that are in use or occur
+// more than once. For ErrRepeated see Once in [Task].
 //
 // The tasks are written in one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second
 // or more for [MaxBatch] bytes. Adding them in batches of a few thousand takes no longer and delays other verbs less.
@@ -170,18 +179,20 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if err != nil || len(tasks) == 0 {
 		return err
 	}
-	return failed(s.node.Do(ctx, &node.Verb{What: node.ToAdd, Make: s.recordsOf(tasks), Size: size}), "AddTask", tasks[0].Key)
+	err = s.node.Do(ctx, &node.Verb{What: node.ToAdd, Make: s.recordsOf(tasks), Size: size})
+	return failed(repeated(err, tasks), "AddTask", tasks[0].Key)
 }
 
 // SetTask adds the task, or replaces the existing task with the same key. With MaxDelay, SetTask postpones the task's
-// run: see [Task].
+// run, and with Once it may return ErrRepeated: see [Task].
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 	tasks := []Task{task}
 	size, err := s.check(tasks)
 	if err != nil {
 		return err
 	}
-	return failed(s.node.Do(ctx, &node.Verb{What: node.ToSet, Make: s.recordsOf(tasks), Size: size}), "SetTask", task.Key)
+	err = s.node.Do(ctx, &node.Verb{What: node.ToSet, Make: s.recordsOf(tasks), Size: size})
+	return failed(repeated(err, tasks), "SetTask", task.Key)
 }
 
 // check returns the total size of the tasks in bytes, or an error if one of them is invalid or they are too large.
@@ -191,7 +202,10 @@ func (s *Scheduler) check(tasks []Task) (size int, err error) {
 		if err := t.spec().Validate(); err != nil {
 			return 0, err
 		}
-		if _, _, known := s.kinds.Payloads(t.Kind); !known {
+		if err := s.checkOnce(t); err != nil {
+			return 0, err
+		}
+		if _, known := s.kinds.Policy(t.Kind); !known {
 			return 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
 		if size += t.spec().Size(); size > MaxBatch {
@@ -205,12 +219,15 @@ func (s *Scheduler) check(tasks []Task) (size int, err error) {
 // generations.
 func (s *Scheduler) recordsOf(tasks []Task) func(now int64) []*task.Record {
 	return func(now int64) []*task.Record {
-		recs := make([]*task.Record, len(tasks))
+		recs := make([]*task.Record, 0, len(tasks))
 		for i := range tasks {
-			t := &tasks[i]
-			recs[i] = t.spec().Record(now)
-			if t.PayloadVersion == 0 {
-				recs[i].Version, _, _ = s.kinds.Payloads(t.Kind)
+			t, policy := &tasks[i], task.Policy{}
+			rec := t.spec().Record(now)
+			if policy, _ = s.kinds.Policy(t.Kind); t.PayloadVersion == 0 {
+				rec.Version = policy.Version
+			}
+			if recs = append(recs, rec); t.Once != "" {
+				recs = append(recs, onceRecord(t.Once, rec, policy.Once))
 			}
 		}
 		return recs

@@ -101,6 +101,13 @@ type Task struct {
 	// PayloadVersion is the version of the payload. 0 means the version of the kind's handler in this scheduler. See
 	// [WithPayloadVersion].
 	PayloadVersion int
+
+	// Once names the call that adds the task, such as the id of the message or of the request that asks for it. While the
+	// name is remembered, AddTask and SetTask return [ErrRepeated] for any task with the same Once and have no effect. So a
+	// caller that has lost an answer can repeat its call, even if the task has run meanwhile. The name is stored in the
+	// commit that adds the task, and remembered as [WithOnce] says. It has at most MaxOnce bytes. A declared set and a
+	// user's transaction have no such tasks.
+	Once string
 }
 
 func (t *Task) spec() *task.Spec { return (*task.Spec)(t) }

@@ -80,7 +80,8 @@ func (k Kind[T]) Task(key string, payload T, opts ...TaskOption) (Task, error) {
 		return Task{}, errZeroKind
 	}
 	task := Task{Key: key, Kind: k.name}
-	task.PayloadVersion, _, _ = k.s.kinds.Payloads(k.name)
+	policy, _ := k.s.kinds.Policy(k.name)
+	task.PayloadVersion = policy.Version
 	if err := task.setJSON(payload); err != nil {
 		return Task{}, err
 	}
@@ -106,8 +107,8 @@ func (k Kind[T]) Payload(info Info) (payload T, err error) {
 	}
 	text := info.Payload
 	if len(text) > 0 {
-		version, upgrade, _ := k.s.kinds.Payloads(k.name)
-		if text, err = upgraded(text, info.PayloadVersion, version, upgrade); err != nil {
+		policy, _ := k.s.kinds.Policy(k.name)
+		if text, err = upgraded(text, info.PayloadVersion, policy.Version, policy.Upgrade); err != nil {
 			return payload, fmt.Errorf("%w: %q: %w", ErrInvalidTask, info.Key, err)
 		}
 	}
@@ -163,8 +164,8 @@ func InGroup(group string) TaskOption { return func(t *Task) { t.Group = group }
 func Traced(trace string) TaskOption { return func(t *Task) { t.Trace = trace } }
 
 // Declare makes AddTask and SetTask accept tasks of a kind that has no handler in this scheduler. Another process runs
-// the tasks. The only option with an effect is [WithPayloadVersion]: its version becomes the default for the tasks that
-// this scheduler adds. If Handle is called for the kind later, the options passed to Handle apply instead. Declare
+// the tasks. Two options have an effect: the version of [WithPayloadVersion] becomes the default for the tasks that this
+// scheduler adds, and with [WithOnce] they may have names. If Handle is called for the kind later, the options passed to Handle apply instead. Declare
 // returns an error if the name or an option is invalid. Once Shutdown has begun, it returns ErrStopped.
 func (s *Scheduler) Declare(name string, opts ...KindOption) error {
 	if err := task.CheckKind(name); err != nil {

@@ -6,7 +6,9 @@
 package author
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -21,6 +23,9 @@ func Add(t durable.Task, now int64) (engine.Write, error) {
 	spec := task.Spec(t)
 	if err := spec.Validate(); err != nil {
 		return engine.Write{}, err
+	}
+	if t.Once != "" || strings.HasPrefix(t.Key, durable.OncePrefix) || t.Kind == durable.OnceKind {
+		return engine.Write{}, fmt.Errorf("%w: %q: a transaction adds no task with Once, and none that remembers one", durable.ErrInvalidTask, t.Key)
 	}
 	rec := spec.Record(now)
 	rec.Generation = task.GenerationAt(now, rand.Uint64())

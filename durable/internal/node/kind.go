@@ -47,7 +47,7 @@ type Kind struct {
 type Kinds struct {
 	mu       sync.RWMutex // protects named, declared and paused
 	named    map[string]*Kind
-	declared map[string]task.Policy // payload versions of kinds without a handler, for the tasks that this process adds
+	declared map[string]task.Policy // of kinds without a handler, for the tasks that this process adds
 	paused   Pauses
 	bounded  atomic.Pointer[[]*Kind] // kinds with a limit
 }
@@ -77,19 +77,18 @@ func (k *Kinds) Of(r *task.Record) *Kind {
 	return nil
 }
 
-// Payloads returns the payload version for new tasks of the kind, and its upgrade, which may be nil. known reports
-// whether the kind has a handler here or is declared.
-func (k *Kinds) Payloads(name string) (version int, upgrade func([]byte, int) ([]byte, error), known bool) {
+// Policy returns the policy for new tasks of the kind. known reports whether the kind has a handler here or is declared.
+func (k *Kinds) Policy(name string) (p task.Policy, known bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if kind := k.named[name]; kind != nil {
-		return kind.Policy.Version, kind.Policy.Upgrade, true
+		return kind.Policy, true
 	}
-	d, known := k.declared[name]
-	return d.Version, d.Upgrade, known
+	p, known = k.declared[name]
+	return p, known
 }
 
-// Declare declares a kind with the payload version of a policy.
+// Declare declares a kind with a policy for new tasks.
 func (k *Kinds) Declare(name string, p task.Policy) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

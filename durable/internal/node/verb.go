@@ -29,7 +29,7 @@ type What uint8
 
 const (
 	ToAdd    What = iota // adds all of the records or none
-	ToSet                // sets the record, whether or not the key is in use
+	ToSet                // sets the first record, whether or not the key is in use, and adds the others, or none of them
 	ToRemove             // removes the task with the key
 	ToMove               // moves the next run of the task with the key
 	ToPause              // pauses the task with the key

@@ -180,8 +180,8 @@ func (n *Node) refuse(ctx context.Context, v *Verb) error {
 }
 
 func (n *Node) set(ctx context.Context, v *Verb) error {
-	v.number(n.next(1))
-	first := v.Records[0]
+	v.number(n.next(len(v.Records)))
+	first, with := v.Records[0], v.Records[1:]
 	if first.Deadline != 0 {
 		unlock, err := n.bursts.lock(ctx, first.Key)
 		if err != nil {
@@ -195,6 +195,12 @@ func (n *Node) set(ctx context.Context, v *Verb) error {
 			return err
 		}
 		c := newChange(ctx, w, rec, v.Size)
+		for _, added := range with {
+			if w.If == engine.Always {
+				c.batch[0] = rec.Write(engine.Always, 0)
+			}
+			c.batch, c.recs = append(c.batch, added.Write(engine.IfAbsent, 0)), append(c.recs, added)
+		}
 		c.asof = v.asof
 		r, err := n.send(c)
 		if err != nil && ctx.Err() == nil { // the caller is still waiting
@@ -203,10 +209,13 @@ func (n *Node) set(ctx context.Context, v *Verb) error {
 		if err != nil {
 			return err
 		}
+		if slices.ContainsFunc(with, func(added *task.Record) bool { return slices.Contains(r.Unmet, added.Key) }) {
+			return &DuplicateKeysError{r.Unmet}
+		}
 		if len(r.Unmet) > 0 {
 			continue
 		}
-		n.count.added.Add(1)
+		n.count.added.Add(uint64(len(v.Records)))
 		if len(r.Written) > 0 && r.Written[0].Replaced {
 			n.count.removed.Add(1)
 		}

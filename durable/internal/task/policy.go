@@ -18,6 +18,7 @@ type Policy struct {
 	Timeout     time.Duration // maximum duration of an attempt; 0 means no timeout
 	Version     int           // latest payload version that the handler accepts; 0 is the first
 	Upgrade     func(payload []byte, from int) ([]byte, error)
+	Once        time.Duration // how long the names of tasks are remembered; 0 if they have none
 
 	ParkRepeating bool // a repeating task is parked when a run has used its last attempt
 }

@@ -52,6 +52,8 @@ type Spec struct {
 	Group string
 
 	PayloadVersion int
+
+	Once string
 }
 
 // Validate returns an error that wraps ErrInvalidTask if the task is invalid.

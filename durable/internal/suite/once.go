@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/internal/kit"
+)
+
+// window is how long the names of tasks are remembered in these tests.
+const window = time.Minute
+
+// A verb is one that adds a task.
+type verb struct {
+	name string
+	call func(k *kit.Kit, t durable.Task) error
+}
+
+var addingVerbs = []verb{
+	{"AddTask", func(k *kit.Kit, t durable.Task) error { return k.On().AddTask(ctx, t) }},
+	{"SetTask", func(k *kit.Kit, t durable.Task) error { return k.On().SetTask(ctx, t) }},
+}
+
+// isRepeated checks that the verb has returned a RepeatedError with the keys.
+func isRepeated(t *testing.T, when string, err error, keys ...string) {
+	t.Helper()
+	var repeated *durable.RepeatedError
+	if !errors.As(err, &repeated) || !errors.Is(err, durable.ErrRepeated) || errors.Is(err, durable.ErrDuplicateTaskKey) ||
+		!slices.Equal(repeated.Keys, keys) || !strings.Contains(err.Error(), fmt.Sprintf("%q", keys[0])) {
+		t.Errorf("%s: %v, want that %v were added before", when, err, keys)
+	}
+}
+
+// While the name of a task is remembered, it is not added again: neither before it has run nor afterwards.
+func addsOnce(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok, durable.WithOnce(window))
+	for n, first := range addingVerbs {
+		key := fmt.Sprint("a", n)
+		task := durable.Task{Key: key, Kind: "k", Once: "message " + key, Delay: 10 * time.Second}
+		k.Must(first.call(k, task))
+		again := func(when string) {
+			for _, verb := range addingVerbs {
+				isRepeated(t, first.name+", "+verb.name+" "+when, verb.call(k, task), key)
+				other := task
+				other.Key = "other"
+				isRepeated(t, first.name+", "+verb.name+" of another key "+when, verb.call(k, other), "other")
+			}
+		}
+		again("before the run")
+		if i := k.Info(key); i.Next.Sub(time.Now()) < 9*time.Second {
+			t.Errorf("%s: a call without effect has changed %v", first.name, i)
+		}
+		k.After(11 * time.Second)
+		k.Ran(key)
+		again("after the run")
+		k.After(window - 2*time.Second)
+		again("at the end of the window")
+		k.Gone("other")
+		k.RanNothing()
+		k.After(3 * time.Second)
+		k.Must(first.call(k, task)) // the name is forgotten
+		k.After(11 * time.Second)
+		k.Ran(key)
+		k.After(2 * window)
+		if n := k.Len(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+	}
+}
+
+// Another name is another task, and so is none. SetTask with a name replaces a task.
+func addsOnceByName(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok, durable.WithOnce(window))
+	task := func(once string) durable.Task {
+		return durable.Task{Key: "a", Kind: "k", Once: once, Delay: 10 * time.Second}
+	}
+	k.Must(k.On().AddTask(ctx, task("1")), k.On().SetTask(ctx, task("2")), k.On().SetTask(ctx, task("")))
+	if err := k.On().AddTask(ctx, task("3")); !errors.Is(err, durable.ErrDuplicateTaskKey) || errors.Is(err, durable.ErrRepeated) {
+		t.Errorf("a new name of a used key: %v", err)
+	}
+	k.Must(k.On().SetTask(ctx, task("3"))) // the call before has not remembered it
+	isRepeated(t, "a name of a task that was replaced", k.On().SetTask(ctx, task("1")), "a")
+	burst := task("4")
+	burst.MaxDelay = time.Minute
+	k.Must(k.On().SetTask(ctx, burst))
+	isRepeated(t, "a name of a burst", k.On().SetTask(ctx, burst), "a")
+	k.After(11 * time.Second)
+	k.Ran("a")
+	k.Must(k.On().SetTask(ctx, task("5")), k.On().RemoveTask(ctx, "a"))
+	isRepeated(t, "a name of a task that was removed", k.On().AddTask(ctx, task("5")), "a")
+	k.Must(k.On().RemoveTask(ctx, durable.OncePrefix+"5"), k.On().AddTask(ctx, task("5")))
+	k.Must(k.On().SetTask(ctx, durable.Task{Key: "a", Kind: "k", Delay: 10 * window}))
+	k.After(window + 11*time.Second)
+	k.Must(k.On().SetTask(ctx, task("5"))) // its task was replaced
+}
+
+// A call adds all of its tasks or none, also if names are remembered or given twice.
+func addsOnceTogether(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok, durable.WithOnce(window))
+	task := func(key, once string) durable.Task {
+		return durable.Task{Key: key, Kind: "k", Once: once, Delay: 10 * time.Second}
+	}
+	k.Must(k.On().AddTask(ctx, task("a", "1"), task("b", ""), task("c", "2")))
+	isRepeated(t, "two of four", k.On().AddTask(ctx, task("d", "2"), task("e", "3"), task("f", "1"), task("g", "")), "d", "f")
+	isRepeated(t, "a name twice", k.On().AddTask(ctx, task("d", "4"), task("e", "5"), task("f", "4")), "d", "f")
+	for _, key := range []string{"d", "e", "f", "g"} {
+		k.Gone(key)
+	}
+	k.Must(k.On().AddTask(ctx, task("d", "4"), task("e", "3")))
+	k.After(11 * time.Second)
+	k.Ran("a", "b", "c", "d", "e")
+}
+
+// A name is remembered as long as its task exists, however long that is, and then for a window at most.
+func addsOnceLong(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok, durable.WithOnce(window))
+	task := durable.Task{Key: "a", Kind: "k", Once: "1", Delay: time.Second}
+	k.Must(k.On().AddTask(ctx, task), k.On().Reschedule(ctx, "a", 10*window+window/2))
+	k.After(10 * window)
+	isRepeated(t, "long after the first due time", k.On().SetTask(ctx, task), "a")
+	k.After(window)
+	k.Ran("a")
+	k.After(window + time.Second)
+	k.Must(k.On().AddTask(ctx, task))
+	k.After(2 * time.Second)
+	k.Ran("a")
+}
+
+// Wrong names, and tasks that would be taken for names, are refused.
+func wrongOnce(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok, durable.WithOnce(window))
+	k.Handle("plain", ok)
+	k.Must(k.On().Declare("declared", durable.WithOnce(window)))
+	for name, task := range map[string]durable.Task{
+		"a kind without names":      {Key: "a", Kind: "plain", Once: "1"},
+		"a long name":               {Key: "a", Kind: "k", Once: strings.Repeat("n", durable.MaxOnce+1)},
+		"the key of a name":         {Key: durable.OncePrefix + "1", Kind: "k"},
+		"the kind of names":         {Key: "a", Kind: durable.OnceKind},
+		"a key of a kind that says": {Key: durable.OncePrefix, Kind: "declared"},
+	} {
+		for _, verb := range addingVerbs {
+			if err := verb.call(k, task); !errors.Is(err, durable.ErrInvalidTask) {
+				t.Errorf("%s: %s returns %v", name, verb.name, err)
+			}
+		}
+	}
+	set := durable.TaskSet{Prefix: "a", Tasks: []durable.Task{{Key: "a", Kind: "k", Interval: time.Hour, Once: "1"}}}
+	if _, err := k.On().Schedule(ctx, set); !errors.Is(err, durable.ErrInvalidTask) {
+		t.Errorf("a set: %v", err)
+	}
+	s := k.Nodes[0]
+	for _, err := range []error{s.Scheduler.Handle(durable.OnceKind, ok), s.Scheduler.Handle("none", ok, durable.WithOnce(0))} {
+		if err == nil {
+			t.Error("a wrong handler is allowed")
+		}
+	}
+	k.Must(k.On().AddTask(ctx, durable.Task{Key: "a", Kind: "k", Once: strings.Repeat("n", durable.MaxOnce)}))
+	k.After(time.Second)
+	k.Ran("a")
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+package durable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable/internal/node"
+	"github.com/seed581295f1/timewheel/durable/internal/task"
+)
+
+// OnceKind is the kind of the tasks that remember the Once of other tasks. Their keys are OncePrefix followed by the name. No other
+// task may have the kind or such a key.
+const (
+	OnceKind   = "timewheel/once"
+	OncePrefix = OnceKind + "/"
+)
+
+// defaultOnce is how long after its task a name is forgotten at most, if the kind of the task is unknown here.
+const defaultOnce = time.Hour
+
+// MaxOnce is the maximum size of [Task].Once, in bytes.
+const MaxOnce = MaxKey - len(OncePrefix)
+
+// WithOnce lets tasks of the kind have a name by which a repeated call is recognized: see Once in [Task]. A name is remembered for the
+// window after the task's first run was due, and as long as the task exists. If the task ends later than that, it is forgotten within a
+// window of the end. The window must be positive.
+//
+// A name is remembered by a task of its own, of the kind [OnceKind], which is added in the same commit and removed when it is due. So
+// a task with a name costs its engine about as much as two, and both are counted, listed and exported. A scheduler with a kind with
+// WithOnce handles OnceKind. To let a name be used again, remove its task.
+func WithOnce(window time.Duration) KindOption {
+	return func(k *kind) error {
+		if window <= 0 {
+			return fmt.Errorf("durable: names of tasks are to be remembered for %v", window)
+		}
+		k.Policy.Once = window
+		return nil
+	}
+}
+
+// ErrRepeated is returned by AddTask and SetTask for a task whose Once is remembered. The error is a [*RepeatedError].
+var ErrRepeated = errors.New("durable: the task was added before")
+
+// A RepeatedError wraps ErrRepeated. The call that returns it has had no effect, and the tasks with these keys were added by an earlier
+// one, or are named twice in the same call. Each has ended, if no task has its key.
+type RepeatedError struct{ Keys []string }
+
+func (e *RepeatedError) Error() string {
+	keys := (&node.DuplicateKeysError{Keys: e.Keys}).Error()
+	return ErrRepeated.Error() + strings.TrimPrefix(keys, ErrDuplicateTaskKey.Error())
+}
+
+func (e *RepeatedError) Unwrap() error { return ErrRepeated }
+
+// checkOnce returns an error if the task is one that remembers a name, or has a name that is not allowed.
+func (s *Scheduler) checkOnce(t *Task) error {
+	reason := ""
+	switch policy, _ := s.kinds.Policy(t.Kind); {
+	case t.Kind == OnceKind || strings.HasPrefix(t.Key, OncePrefix):
+		reason = fmt.Sprintf("the kind %s, and keys that begin with %s, are for names of tasks", OnceKind, OncePrefix)
+	case t.Once == "":
+		return nil
+	case len(t.Once) > MaxOnce:
+		reason = fmt.Sprintf("once has %d bytes; %d are allowed", len(t.Once), MaxOnce)
+	case policy.Once == 0:
+		reason = fmt.Sprintf("it has Once, and kind %q no WithOnce", t.Kind)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %q: %s", ErrInvalidTask, t.Key, reason)
+}
+
+// onceRecord returns the record that remembers the name of a task. Its generation is the next one after that of the task.
+func onceRecord(name string, of *task.Record, window time.Duration) *task.Record {
+	due := task.Later(of.Due, window)
+	return &task.Record{Key: OncePrefix + name, Kind: OnceKind, Payload: []byte(of.Key), Times: 1, Grid: due, Due: due}
+}
+
+// handleOnce registers the handler of OnceKind.
+func (s *Scheduler) handleOnce() (err error) {
+	s.once.Do(func() {
+		var k *kind
+		if k, err = newKind(OnceKind, s.forget, nil); err != nil {
+			return
+		}
+		k.tell = s.teller
+		err = errors.Join(k.wrap(nil), s.node.Handle(&k.Kind, func() {}))
+	})
+	return err
+}
+
+// forget is the handler of OnceKind. It remembers the name as long as the task exists.
+func (s *Scheduler) forget(ctx context.Context, run Run) error {
+	i, is, err := s.Get(ctx, string(run.Payload))
+	if err == nil && is && i.Generation == run.Token.Generation-1 {
+		policy, _ := s.kinds.Policy(i.Kind)
+		return Snooze(cmp.Or(policy.Once, defaultOnce))
+	}
+	return err
+}
+
+// repeated returns the error of a verb that adds the tasks. If names are among the keys that are in use, it is a RepeatedError.
+func repeated(err error, tasks []Task) error {
+	var used *node.DuplicateKeysError
+	if !errors.As(err, &used) {
+		return err
+	}
+	var keys []string
+	for _, t := range tasks {
+		if t.Once != "" && slices.Contains(used.Keys, OncePrefix+t.Once) {
+			keys = append(keys, t.Key)
+		}
+	}
+	if keys == nil {
+		return err
+	}
+	return &RepeatedError{keys}
+}
