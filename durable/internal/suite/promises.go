@@ -31,6 +31,7 @@ var promises = []struct {
 	{"Snooze into a pause", snoozesIntoAPause},
 	{"a run that cannot start in time is dropped", expires},
 	{"the history of runs", historyOfOutcomes},
+	{"a node leaves its last hour", leavesItsLastHour},
 	{"a declared set", declaresSet},
 	{"two versions of a declared set at the same time", declaresRolling},
 	{"a declared set whose tasks are running", declaresWhileRunning},
