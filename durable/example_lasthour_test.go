@@ -14,7 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
-// What the processes have done in the last hour, also those that have ended, for example in a deployment.
+// What the processes have done in the last hour, including processes that have ended, for example in a deployment.
 func ExampleScheduler_LastHour() {
 	ctx := context.Background()
 	engine := memory.New().Shared() // in production: postgres.Open

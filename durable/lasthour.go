@@ -37,16 +37,16 @@ type KindMinute struct {
 	Overdue int
 }
 
-// LastHour returns what the processes have done in the last hour, also those that have ended since, by node name and start.
-// All times are those of the engine's clock. LastHour works on any scheduler, including that of [Connect].
+// LastHour returns what the processes have done in the last hour, including processes that have ended since, by node name and
+// start. All times are by the engine's clock. LastHour works on any scheduler, including that of [Connect].
 //
 // A process that has called Start stores its numbers in the engine once a minute, within ten seconds of the end of the
-// minute, if it had runs or overdue tasks. Shutdown stores the rest, and the end, if anything was stored before. So a crash
-// loses up to 70 seconds of these numbers, and no task. A write that fails is repeated a minute later, and is not logged. The
+// minute, if it had runs or overdue tasks. Shutdown stores the rest, and the end, unless the process has run nothing within its
+// first minute. So a crash loses up to 70 seconds of these numbers, and no task. A write that fails is repeated a minute later, and is not logged. The
 // numbers of a process take some 20 KiB at most. Another process, or the next one, deletes them within an hour or so after
 // they are an hour old.
 //
-// The overdue tasks are those of [Scheduler.CatchUp]. They are known if it was called in this process in the last two
+// Overdue tasks are counted by [Scheduler.CatchUp]. The number is known if it was called in this process in the last two
 // minutes, as package dashboard and package metrics do.
 //
 // A copy made by [Scheduler.Backup] contains the numbers, but [Scheduler.Restore] does not bring them back.

@@ -6,9 +6,9 @@
 //	hour/  random number
 //
 // once a minute, if there is something new in it, and when it ends. The name sorts before the notes that nodes read
-// periodically. A process that starts again has another note with the same node name, so no process reads a note in order
-// to write it, and two processes with one name keep separate numbers. A note that nothing was written to for an hour is
-// deleted by any process.
+// periodically. A process that starts again has another note with the same node name. So no process reads a note in order to
+// write it, and two processes with one name keep separate numbers. Any process deletes a note that was not written for an
+// hour.
 package series
 
 import (
@@ -177,7 +177,7 @@ func Read(ctx context.Context, from past.Notebook, now int64) (all []Hour, err e
 	return all, nil
 }
 
-// sweep deletes the notes that nothing was written to for an hour, and those that cannot be read.
+// sweep deletes the notes that nothing was written to for an hour, and unreadable notes.
 func sweep(ctx context.Context, notes past.Notebook, now int64) error {
 	var old []engine.Record
 	for note, err := range notes.Read(ctx, engine.Range{From: notePrefix, To: past.AfterPrefix(notePrefix)}) {

@@ -39,7 +39,7 @@ type Writer struct {
 	name    string
 	hour    Hour                // without its kinds
 	was     map[string]Numbers  // as read last
-	minutes map[string][]Minute // by kind, those that are not empty
+	minutes map[string][]Minute // by kind; none is empty
 	fresh   bool                // something was not written yet
 	written bool                // the note may exist
 }
@@ -111,7 +111,7 @@ func (w *Writer) wait(d time.Duration) bool {
 	}
 }
 
-// take adds to the minute what has happened since the last call, and forgets the minutes that are not in the hour before.
+// take adds the numbers since the last call to the minute, and drops the minutes that are not in the hour before it.
 func (w *Writer) take(at int64) {
 	for kind, is := range w.read() {
 		was := w.was[kind]
