@@ -120,7 +120,7 @@ func table(t *testing.T) []row {
 		{file: "dashboard/attempts.go", text: "and adds some 100 ns to each attempt.", by: "dashboard/recorder_test.go: BenchmarkAttemptRecorder"},
 		{file: "dashboard/recorder.go", text: "and adds some 100 ns to each run.", by: "dashboard/recorder_test.go: BenchmarkRecorder"},
 
-		{file: "durable/README.md", text: "It costs some 0.01 % of a core on PostgreSQL", by: "durable/postgres/operate_bench_test.go: BenchmarkLastHour"},
+		{file: "durable/README.md", text: "It costs less than 0.01 % of a core on PostgreSQL", by: "durable/postgres/operate_bench_test.go: BenchmarkLastHour"},
 
 		{file: "docs/testing.md", text: "A seed takes 20 ms", by: "durable/simulation_test.go: TestSimulation("},
 		{file: "docs/testing.md", text: "105,240 kinds of damage: each is reported by `Open` or does no harm",
