@@ -57,6 +57,7 @@ type scheduler interface {
 	Find(context.Context, durable.Query) (durable.Found, error)
 	Failures(context.Context) (durable.Failures, error)
 	Sets(context.Context) ([]durable.SetInfo, error)
+	LastHour(context.Context) ([]durable.NodeHour, error)
 	Groups(context.Context, durable.Query) (durable.Groups, error)
 	History(context.Context, durable.HistoryQuery) (durable.History, error)
 	Get(ctx context.Context, key string) (durable.Info, bool, error)
@@ -104,7 +105,9 @@ type board struct {
 	era     uint64                // number of past outages
 	unread  time.Time             // since when the engine has not answered; zero if it did
 	whole   durable.Counts        // the last complete count
-	asking  turn                  // held while a list is read, so that lists use at most one core
+	asking  turn                  // held while a list is read, so that lists use at most one core; protects the next two
+	hours   []durable.NodeHour    // the last hour, as read last
+	hoursAt time.Time
 
 	mu     sync.Mutex // protects the fields below
 	now    reading

@@ -238,6 +238,8 @@ func (h *handler) endpoint(name string) (serve http.HandlerFunc, method string) 
 		return of(h, h.failures), http.MethodGet
 	case "api/sets":
 		return of(h, h.sets), http.MethodGet
+	case "api/hour":
+		return of(h, h.lastHour), http.MethodGet
 	case "api/history":
 		return of(h, h.history), http.MethodGet
 	case "api/bulk":
@@ -387,6 +389,11 @@ func (h *handler) failures(w http.ResponseWriter, r *http.Request, b *board) {
 func (h *handler) sets(w http.ResponseWriter, r *http.Request, b *board) {
 	sets, err := b.sets(r.Context())
 	reply(w, sets, err)
+}
+
+func (h *handler) lastHour(w http.ResponseWriter, r *http.Request, b *board) {
+	hour, err := b.lastHour(r.Context(), r.Form.Get("node"))
+	reply(w, hour, err)
 }
 
 // history serves a page of attempts that have ended.

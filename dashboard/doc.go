@@ -92,6 +92,9 @@
 // A durable scheduler is also read every five seconds. While any page shows it, it is read every second, once for all
 // pages. An hour of readings takes 0.4 MB with 20 kinds and three nodes. No reading iterates over all tasks.
 //
+// The last hour, which survives a restart, comes from durable.Scheduler.LastHour. It is read while a page shows it, every
+// 30 s, once for all pages.
+//
 // A reading calls Stats, Counts, Nodes, Kinds, Paused and CatchUp, and looks up one key. It also searches for due tasks
 // of kinds that are paused or have no handler. A page also asks for the groups of due tasks of up to five kinds whose
 // runs are waiting because of a limit. Slow queries are spaced out so that they take at most 1 % of the time. They are
@@ -159,6 +162,13 @@
 //	GET  api/sets?scheduler=      {"sets": the declared sets, each with prefix, version (-1 if none was applied in
 //	                              full), unfinished (a version that is not applied in full, or -1), at (when the
 //	                              version was applied first, or null) and by (the node that did so), "now"}
+//	GET  api/hour?scheduler=&node=
+//	                              what the processes of a node, or of all nodes, have done in the last hour, also
+//	                              before they were restarted: {"first": the beginning of the first of 60 minutes,
+//	                              "nodes": the names of all nodes, "marks": the starts and ends of processes,
+//	                              each with node, at and ended, "kinds": the busiest eight, and all others with
+//	                              an empty kind, each with succeeded, failed and overdue for each minute, "now"}.
+//	                              An overdue of -1 is unknown. See durable.Scheduler.LastHour
 //	GET  api/history?scheduler=   {"past": the last 20 attempts in the history, newest first, each with its key,
 //	                              kind, group, outcome, attempt, due, ended, late and took (in seconds), node,
 //	                              token and text (the error or the note), "next": the value of after= for the

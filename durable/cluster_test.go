@@ -6,6 +6,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,10 +66,10 @@ func yieldAll(all []engine.Stored, err error, yield func(engine.Stored, error) b
 	}
 }
 
-// notesOf returns the notes from the name on, without that of the engine's time.
+// notesOf returns the notes from the name on, without that of the engine's time and the last hours of processes.
 func notesOf(e engine.Engine, from string) ([]engine.Stored, error) {
 	all, err := collected(e.Walk(ctx, engine.Range{Order: engine.Notes, From: from}))
-	return slices.DeleteFunc(all, func(note engine.Stored) bool { return note.Key == "time" }), err
+	return slices.DeleteFunc(all, func(note engine.Stored) bool { return note.Key == "time" || strings.HasPrefix(note.Key, "hour/") }), err
 }
 
 // The other nodes report which node was taken over, soon after its lease has expired. A node that leaves is not taken

@@ -74,7 +74,7 @@
 // [Scheduler.Find] lists tasks, [Scheduler.Failures] groups failing tasks by error, and [Scheduler.Bulk] changes many
 // tasks at once. [Scheduler.Counts], [Scheduler.CatchUp] and [Scheduler.Nodes] report the overall state. The timewheel
 // command and package dashboard display the same. See the Operate example. A kind with [WithHistory] keeps its last
-// attempts: see its example.
+// attempts: see its example. [Scheduler.LastHour] returns what all processes have done in the last hour, by minute.
 //
 // [Scheduler.Schedule] declares the repeating tasks of a program. It adds, changes and removes tasks until exactly the
 // declared ones exist, even during a rolling deployment. See its example, and examples/nightly.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/node"
+	"github.com/seed581295f1/timewheel/durable/internal/series"
 	"github.com/seed581295f1/timewheel/timewheel"
 )
 
@@ -60,5 +61,6 @@ func open(ctx context.Context, e engine.Engine, opts []Option, client bool) (*Sc
 	}
 	s.teller = newTeller(cfg, s.node)
 	s.past = newPast(s.node, cfg)
+	s.hour = series.NewWriter(s.node.Notebook(), cfg.Name, s.node.Now, s.hourNumbers)
 	return s, nil
 }

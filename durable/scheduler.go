@@ -14,6 +14,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/internal/node"
 	"github.com/seed581295f1/timewheel/durable/internal/past"
+	"github.com/seed581295f1/timewheel/durable/internal/series"
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 
 	"github.com/seed581295f1/timewheel/timewheel"
@@ -34,6 +35,7 @@ type Scheduler struct {
 	once   sync.Once // registers the handler of OnceKind
 	teller *teller
 	past   *past.Writer
+	hour   *series.Writer
 
 	reads  node.Gate
 	behind catchingUp
@@ -85,6 +87,7 @@ func (s *Scheduler) Start() error {
 		return failed(err, "Start", "")
 	}
 	s.wheel.Start()
+	s.hour.Start()
 	return nil
 }
 
@@ -94,8 +97,8 @@ func (s *Scheduler) Start() error {
 // These runs are repeated later. On a shared engine the abandoned attempt counts as failed, so a run is parked if it was
 // the last attempt.
 //
-// If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds. If the engine
-// is busy, Shutdown waits up to five more seconds, and then returns an error while the engine is still closing. After
+// If a kind has a history ([WithHistory]), Shutdown writes the remaining attempts, for up to two seconds. It also writes
+// the last minute of [Scheduler.LastHour], for up to one second. If the engine is busy, Shutdown waits up to five more seconds, and then returns an error while the engine is still closing. After
 // the store has failed, Shutdown never waits more than five seconds, and its error includes the error from Err. It
 // abandons an acknowledgement that waits more than five seconds for a lock. A second Shutdown waits for the first and
 // returns the same error, unless its own ctx is done first. If Shutdown is called in a handler or in the body of a loop
@@ -120,6 +123,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		s.node.Finish()
 		s.teller.wait()
 		s.past.Stop()
+		s.hour.Stop()
 		idle := s.reads.Stop()
 		s.behind.count.Stop()
 		<-idle

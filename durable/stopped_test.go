@@ -66,6 +66,7 @@ var verbs = map[string]func(s *durable.Scheduler) error{
 	"History":          func(s *durable.Scheduler) error { _, err := s.History(ctx, durable.HistoryQuery{}); return err },
 	"Nodes":            func(s *durable.Scheduler) error { _, err := s.Nodes(ctx); return err },
 	"CatchUp":          func(s *durable.Scheduler) error { _, err := s.CatchUp(ctx); return err },
+	"LastHour":         func(s *durable.Scheduler) error { _, err := s.LastHour(ctx); return err },
 	"Sets":             func(s *durable.Scheduler) error { _, err := s.Sets(ctx); return err },
 	"Tuned":            func(s *durable.Scheduler) error { _, err := s.Tuned(ctx); return err },
 	"TuneLimits":       func(s *durable.Scheduler) error { return s.TuneLimits(ctx, durable.KindLimits{Kind: "k"}) },

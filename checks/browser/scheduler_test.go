@@ -645,7 +645,9 @@ func TestScheduler_withoutControl(t *testing.T) {
 // troubled returns the address of a page on which the views of a scheduler have every possible content.
 func troubled(t *testing.T) string {
 	t.Helper()
-	s, source := newScheduler(t, memory.New().Engine())
+	on := memory.New().Engine()
+	putHour(t, on, "a-node-with-a-long-name"+strings.Repeat("-and-more", 8), "a-kind-with-a-long-name"+strings.Repeat("-and-more", 5))
+	s, source := newScheduler(t, on)
 	must(t, s.Handle("recheck", fails, durable.WithRetry(1, time.Second, time.Second), durable.WithHistory(100, time.Hour)),
 		s.Handle("mail", works, durable.WithHistory(100, time.Hour)),
 		s.Handle("export", works, durable.WithConcurrency(20), durable.WithClusterRate(1000, time.Minute, 100)), s.Start(), s.PauseKind(t.Context(), "export"))
@@ -667,7 +669,7 @@ func troubled(t *testing.T) string {
 // views are the views of a scheduler, each with an expression that says when it is shown.
 var views = [][2]string{
 	{"#", `document.querySelectorAll("#sources .source").length === 2`},
-	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds").closest(".controlled") && document.querySelector("#kinds .below:not([hidden])")`},
+	{"#scheduler=tasks", `document.querySelector("#failures .many") && document.querySelector("#kinds a") && document.querySelector(".note") && document.querySelector("#kinds").closest(".controlled") && document.querySelector("#kinds .below:not([hidden])") && !$("hour-card").hidden`},
 	{"#scheduler=tasks&list=tasks&state=parked", `document.querySelectorAll("#listed a").length === 8 && ($("bulk-run").click(), true)`},
 	{"#scheduler=tasks&list=tasks&state=paused", `document.querySelectorAll("#listed a").length === 1 && ($("bulk-resume").click(), true)`},
 	{"#scheduler=tasks&key=order-0001", `!$("task").hidden && document.querySelector("#task-payload pre") && !$("task-past").hidden`},

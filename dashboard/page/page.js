@@ -276,6 +276,7 @@ function go() {
   if (view === "scheduler") {
     readFailures();
     readSets();
+    readHour();
   }
   if (!moved) return;
   scrollTo(0, 0);

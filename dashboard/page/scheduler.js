@@ -107,13 +107,17 @@ function showScheduler(state) {
   showKinds(state);
   showNodes(state);
   showTuning(state);
-  if (page.view === "scheduler") failuresChanged();
+  if (page.view === "scheduler") {
+    failuresChanged();
+    if (performance.now() - hour.read > 30000) readHour();
+  }
   if (page.view === "task") refresh();
 }
 
 function forgetScheduler() {
   for (const id of ["failures", "listed", "kinds", "nodes", "sets"]) $(id).replaceChildren();
-  $("sets-card").hidden = true;
+  $("sets-card").hidden = $("hour-card").hidden = true;
+  $("hour-node").value = "";
   for (const id of ["task", "list"]) forgetPast(id);
   for (const id of ["kinds", "nodes"]) say("", false, $(id + "-message"));
   $("tune").hidden = true;
@@ -526,6 +530,76 @@ async function readSets() {
     li.append(a, make("span", mixed ? "why" : "", mixed ? `Version ${compact(s.unfinished)} is not applied in full: the tasks are a mixture until Schedule is called again.` : ""), rest);
     return li;
   }));
+}
+
+// ---- the last hour, which a restart does not end
+
+const hour = { read: -Infinity, question: 0 };
+
+// readHour shows the last hour of all nodes, or of the node that is chosen. It is read when the page of the scheduler is
+// opened, and every 30 s.
+async function readHour() {
+  const { scheduler } = page, question = ++hour.question;
+  if (scheduler === "") return;
+  hour.read = performance.now();
+  let answer;
+  try {
+    answer = await ask("api/hour?" + query({ scheduler, node: $("hour-node").value }));
+  } catch {
+    return; // the health says that the engine does not answer, and the title when it did
+  }
+  if (scheduler === page.scheduler && question === hour.question) showHour(answer);
+}
+$("hour-node").addEventListener("change", readHour);
+
+function showHour({ now, first, nodes, marks, kinds }) {
+  const begin = Date.parse(first), at = (i) => timeOf(new Date(begin + i * 60000)).slice(0, 5), node = $("hour-node");
+  $("hour-card").hidden = nodes.length === 0;
+  write($("hour-read"), `until ${at(60)}, read at ${clock(new Date(now))}`);
+  const names = ["", ...nodes, ...(nodes.includes(node.value) ? [] : [node.value])].filter((name, i) => i === 0 || name !== "");
+  if (node.dataset.known !== JSON.stringify(names)) {
+    const chosen = node.value;
+    node.dataset.known = JSON.stringify(names);
+    node.replaceChildren(...names.map((name) => {
+      const option = make("option", "", name || "all nodes");
+      option.value = name;
+      return option;
+    }));
+    node.value = chosen;
+  }
+  say(kinds.length === 0 ? "No attempt of the last hour is stored." : "", false, $("hour-message"));
+  $("hour-kinds").replaceChildren(...kinds.map((k) => hourChart(k, begin, at, marks)));
+  const texts = (ended) => marks.filter((m) => m.ended === ended).slice(-10).map((m) => `${m.node} at ${timeOf(new Date(m.at))}`).join(", ");
+  const of = [["Started", texts(false)], ["Ended", texts(true)]].filter(([, text]) => text);
+  inscribe($("hour-marks"), of.map(([what, text]) => `${what}: ${text}.`).join(" "));
+}
+
+// hourChart draws the attempts of a kind by minute, the failed ones above the others, and its overdue tasks as a line.
+function hourChart({ kind, succeeded, failed, overdue }, begin, at, marks) {
+  const li = make("li"), title = make("h3"), ended = succeeded.map((n, i) => n + failed[i]), most = Math.max(...ended, 1), due = Math.max(...overdue, 0);
+  const all = (counts) => counts.reduce((sum, n) => sum + n, 0), last = failed.findLastIndex((n) => n > 0);
+  const figures = [
+    `${compact(all(ended))} ${all(ended) === 1 ? "attempt" : "attempts"}, at most ${compact(Math.max(...ended))} a minute`,
+    all(failed) > 0 ? `${compact(all(failed))} failed, the last at ${at(last)}` : "none failed",
+    due > 0 ? `at most ${compact(due)} overdue at ${at(overdue.indexOf(due) + 1)}` : overdue.some((n) => n >= 0) ? "none overdue" : "overdue tasks are not known",
+  ].join("; ");
+  inscribe(title, kind || "all other kinds");
+  const svg = draw("svg", { viewBox: "0 0 300 56", preserveAspectRatio: "none", role: "img" });
+  svg.setAttribute("aria-label", `${kind ? `Kind ${kind}` : "All other kinds"}, by minute from ${at(0)} to ${at(60)}: ${figures}`);
+  const y = (n, top) => 55 - n / top * 53, bar = (i, from, n) => n > 0 ? `M${i * 5 + 0.4} ${y(from, most).toFixed(1)}H${i * 5 + 4.6}V${Math.min(y(from + n, most), y(from, most) - 1).toFixed(1)}H${i * 5 + 0.4}Z` : "";
+  svg.append(draw("path", { class: "ran", d: succeeded.map((n, i) => bar(i, 0, n)).join("") }),
+    draw("path", { class: "failed", d: failed.map((n, i) => bar(i, succeeded[i], n)).join("") }));
+  if (due > 0) svg.append(draw("path", { class: "due", d: "M" + overdue.map((n, i) => `${i * 5 + 5} ${y(Math.max(n, 0), due).toFixed(1)}`).join("L") }));
+  for (const m of marks) {
+    const x = (Date.parse(m.at) - begin) / 12000, line = draw("line", { class: m.ended ? "mark ended" : "mark", x1: x, x2: x, y1: 0, y2: 56 }), name = draw("title", {});
+    name.textContent = `${m.node} ${m.ended ? "ended" : "started"} at ${timeOf(new Date(m.at))}`;
+    line.append(name);
+    svg.append(line);
+  }
+  const axis = make("div", "axis");
+  axis.append(make("span", "", at(0)), make("span", "", at(60)));
+  li.append(title, make("p", "", figures), svg, axis);
+  return li;
 }
 
 // ---- lists

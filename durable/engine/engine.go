@@ -41,7 +41,7 @@ import (
 // nodes' clocks have no influence on either.
 //
 // Notes. A note is a small value stored under a name. Nodes use notes internally, for pauses, for questions to other
-// nodes, and for the history of runs. Commit writes notes and Walk reads them. Note names and task keys are separate
+// nodes, for the history of runs, and for the last hour of each process. Commit writes notes and Walk reads them. Note names and task keys are separate
 // namespaces, so a note's name may equal a task's key. Each write of a note assigns a revision greater than that of any
 // earlier note with the same name, even a deleted one.
 //

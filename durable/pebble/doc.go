@@ -53,7 +53,7 @@
 //	g kind, group, due time, key             the version of the data of a task with a group
 //	x key                                    empty; it exists if an attempt of the task's run has failed
 //	s key                                    the confirmed starts of a task, if they are stored
-//	n name                                   the note with this name: the pauses, or a part of the history of runs
+//	n name                                   the note with this name: the pauses, a part of the history of runs, or the last hour of a process
 //	c                                        the number of tasks, the sum of the hashes of the t rows, and the last
 //	                                         reserved revision
 //

@@ -61,3 +61,11 @@ func BenchmarkQuestions(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// The cost of Scheduler.LastHour: go test -run none -bench LastHour
+func BenchmarkLastHour(b *testing.B) {
+	on, err := openIn(filepath.Join(b.TempDir(), "store"))
+	must(b, err)
+	suite.BenchmarkLastHour(b, on.Owned)
+	must(b, on.Close())
+}

@@ -58,3 +58,6 @@ func BenchmarkQuestions(b *testing.B) {
 	suite.BenchmarkQuestions(b, s)
 	check(b, s.Shutdown(context.Background()))
 }
+
+// The cost of Scheduler.LastHour: go test -run none -bench LastHour
+func BenchmarkLastHour(b *testing.B) { suite.BenchmarkLastHour(b, open(b, schema())) }

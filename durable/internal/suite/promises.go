@@ -36,6 +36,7 @@ var promises = []struct {
 	{"a name is remembered as long as its task exists", addsOnceLong},
 	{"a wrong name is refused", wrongOnce},
 	{"the history of runs", historyOfOutcomes},
+	{"a node leaves its last hour", leavesItsLastHour},
 	{"a declared set", declaresSet},
 	{"two versions of a declared set at the same time", declaresRolling},
 	{"a declared set whose tasks are running", declaresWhileRunning},
