@@ -3,12 +3,9 @@
 package serve
 
 import (
-	"bytes"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -161,26 +158,13 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 }
 
 func (c *Config) parse(text []byte, getenv func(string) string) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(c)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is text after the configuration")
-		}
-	}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n")), err)
-	}
-	if err != nil {
-		if wrong := misfits("", text, reflect.TypeFor[Config]()); len(wrong) > 0 {
-			return errors.Join(wrong...)
-		}
-		return err
-	}
 	k := &checker{config: c, getenv: getenv}
-	k.check()
+	for _, wrong := range decode(text, c) {
+		k.problems = append(k.problems, errors.New(wrong.String()))
+	}
+	if k.problems == nil {
+		k.check()
+	}
 	return errors.Join(k.problems...)
 }
 

@@ -4,9 +4,8 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"io"
-	"mime"
+	"crypto/rand"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,12 +28,25 @@ func (a *api) handler() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.refuse(w, r, problemf(http.StatusNotFound, "there is no %s; /openapi.json lists the paths", r.URL.Path))
+		a.refuse(w, r, problemf(http.StatusNotFound, "there is no %s; /openapi.json lists the paths", cut(r.URL.Path)))
 	})
 	if len(a.callers) > 0 {
-		return mux
+		return begin(mux)
 	}
-	return a.protected(mux)
+	return begin(a.protected(mux))
+}
+
+const requestID = "X-Request-Id"
+
+// newID returns the id of a request.
+func newID() string { return rand.Text()[:20] }
+
+// begin gives each request an id, which the answer has in a header.
+func begin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(requestID, newID())
+		next.ServeHTTP(w, r)
+	})
 }
 
 // protected refuses requests that a browser sends on behalf of a web page. It is for a service without tokens.
@@ -43,7 +55,7 @@ func (a *api) protected(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := foreign.Check(r)
 		if host := r.Host; err == nil && !isOwnHost(host) {
-			err = problemf(http.StatusForbidden, "host %q is neither an IP address nor localhost", host)
+			err = fmt.Errorf("host %q is neither an IP address nor localhost", cut(host))
 		}
 		if err != nil {
 			a.refuse(w, r, problemf(http.StatusForbidden, "%v", err))
@@ -80,6 +92,9 @@ func (a *api) serve(rt route) http.Handler {
 		defer cancel()
 		counted := &counter{ResponseWriter: w}
 		if err := rt.do(a, c, counted, r.WithContext(ctx)); err != nil {
+			if rt.right == mayRead {
+				err = unchanged{err}
+			}
 			a.refuse(w, r, problemOf(err))
 			return
 		}
@@ -98,12 +113,33 @@ func (c *counter) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
+// refuse answers a request with a problem.
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
-	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		a.log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", p.Detail)
-	}
+	a.note(w, r, p)
 	a.count(r, p.Status)
+	p.Request = w.Header().Get(requestID)
 	p.write(w)
+}
+
+// note writes a problem that an operator should know to the log.
+func (a *api) note(w http.ResponseWriter, r *http.Request, p *problem) {
+	if p.cause == nil && p.Status < http.StatusInternalServerError || r.Context().Err() != nil {
+		return
+	}
+	cause := p.cause
+	if cause == nil {
+		cause = p
+	}
+	about := []any{"request", w.Header().Get(requestID), "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", cause}
+	if id := r.Header.Get(requestID); isID(id) {
+		about = append(about, "caller_request", id)
+	}
+	a.log.Error("a request failed", about...)
+}
+
+// isID reports whether the id that a caller gives to a request is short, and has no characters that confuse a log.
+func isID(id string) bool {
+	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 func (a *api) count(r *http.Request, status int) {
@@ -114,25 +150,4 @@ func (a *api) count(r *http.Request, status int) {
 		method = "other"
 	}
 	a.counts.WithLabelValues(method, strconv.Itoa(status)).Inc()
-}
-
-// body reads the body of a request, which must have the content type.
-func (a *api) body(w http.ResponseWriter, r *http.Request, contentType string, most int64) ([]byte, error) {
-	is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || is != contentType {
-		return nil, problemf(http.StatusUnsupportedMediaType, "the Content-Type must be %s", contentType)
-	}
-	tooLarge := problemf(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", most)
-	var text []byte
-	if r.ContentLength <= most {
-		text, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	}
-	if r.ContentLength > most || errors.As(err, new(*http.MaxBytesError)) {
-		w.Header().Set("Connection", "close") // the rest is not read
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, problemf(http.StatusBadRequest, "the body cannot be read: %v", err)
-	}
-	return text, nil
 }
