@@ -41,10 +41,14 @@ const requestID = "X-Request-Id"
 // newID returns the id of a request.
 func newID() string { return rand.Text()[:20] }
 
-// begin gives each request an id, which the answer has in a header.
+// begin gives each request an id, which the answer has in a header, and a body that knows whether it has been read.
 func begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestID, newID())
+		if r.Body != http.NoBody {
+			r = r.WithContext(r.Context()) // the server needs its own
+			r.Body = &body{ReadCloser: r.Body}
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -118,7 +122,7 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 	a.note(w, r, p)
 	a.count(r, p.Status)
 	p.Request = w.Header().Get(requestID)
-	p.write(w)
+	answerEarly(w, r, p)
 }
 
 // note writes a problem that an operator should know to the log.

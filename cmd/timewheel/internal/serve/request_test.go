@@ -155,7 +155,7 @@ func TestKind_thatIsMissingOrUnknown(t *testing.T) {
 		status      int
 		says        string
 	}{
-		{"all", `{}`, 400, "must be one of k, l"}, {"one", `{}`, 400, "must be one of k"},
+		{"all", `{}`, 400, "must be one of k, l"}, {"one", `{}`, 400, `must be one of k"`},
 		{"all", `{"kind": "L"}`, 400, "(did you mean l?)"}, {"one", `{"kind": "K"}`, 403, "must be one of k (did you mean k?)"},
 		{"one", `{"kind": "l"}`, 403, `no right to tasks of kind \"l\": it must be one of k"`},
 		{"one", `{"kind": "m"}`, 403, `no right to tasks of kind \"m\": it must be one of k"`},
