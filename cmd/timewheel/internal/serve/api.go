@@ -7,16 +7,13 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
-	"mime"
-	"net"
+	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -39,6 +36,7 @@ type api struct {
 	s       *durable.Scheduler
 	callers []*caller
 	anyone  *caller // without tokens
+	kinds   []string
 	log     *slog.Logger
 	counts  *prometheus.CounterVec
 }
@@ -61,131 +59,10 @@ var routes = []route{
 	{http.MethodGet, "/openapi.json", "", (*api).document},
 }
 
-func newAPI(s *durable.Scheduler, tokens []*Token, log *slog.Logger, counts *prometheus.CounterVec) *api {
-	return &api{s: s, callers: newCallers(tokens), anyone: newAnyone(), log: log, counts: counts}
-}
-
-// handler returns the handler of all routes.
-func (a *api) handler() http.Handler {
-	mux := http.NewServeMux()
-	methods := make(map[string][]string)
-	for _, rt := range routes {
-		methods[rt.path] = append(methods[rt.path], rt.method)
-		mux.Handle(rt.method+" "+rt.path, a.serve(rt))
+func newAPI(s *durable.Scheduler, cfg *Config, log *slog.Logger, counts *prometheus.CounterVec) *api {
+	return &api{
+		s: s, callers: newCallers(cfg.Tokens), anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), log: log, counts: counts,
 	}
-	for path, allowed := range methods {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			a.refuse(w, r, problemf(http.StatusMethodNotAllowed, "the method must be %s", strings.Join(allowed, " or ")))
-		})
-	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.refuse(w, r, problemf(http.StatusNotFound, "there is no %s; /openapi.json lists the paths", r.URL.Path))
-	})
-	if len(a.callers) > 0 {
-		return mux
-	}
-	return a.protected(mux)
-}
-
-// protected refuses requests that a browser sends on behalf of a web page. It is for a service without tokens.
-func (a *api) protected(next http.Handler) http.Handler {
-	foreign := http.NewCrossOriginProtection()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := foreign.Check(r)
-		if host := r.Host; err == nil && !isOwnHost(host) {
-			err = problemf(http.StatusForbidden, "host %q is neither an IP address nor localhost", host)
-		}
-		if err != nil {
-			a.refuse(w, r, problemf(http.StatusForbidden, "%v", err))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// isOwnHost reports whether host is an IP address or localhost, which no web site can point at this machine.
-func isOwnHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || host == "localhost"
-}
-
-// serve checks the caller, and calls the route.
-func (a *api) serve(rt route) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := a.anyone
-		if rt.right != "" {
-			switch c = a.identify(r); {
-			case c == nil:
-				a.refuse(w, r, problemf(http.StatusUnauthorized, "the Authorization must be Bearer with a known token"))
-				return
-			case rt.right == mayRead && !c.read, rt.right == mayWrite && !c.write:
-				a.refuse(w, r, problemf(http.StatusForbidden, "the token has no right to %s", rt.right))
-				return
-			}
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
-		defer cancel()
-		counted := &counter{ResponseWriter: w}
-		if err := rt.do(a, c, counted, r.WithContext(ctx)); err != nil {
-			a.refuse(w, r, problemOf(err))
-			return
-		}
-		a.count(r, max(counted.status, http.StatusOK))
-	})
-}
-
-// A counter is a response that knows its status.
-type counter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (c *counter) WriteHeader(status int) {
-	c.status = status
-	c.ResponseWriter.WriteHeader(status)
-}
-
-func (a *api) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
-	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		a.log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", p.Detail)
-	}
-	a.count(r, p.Status)
-	p.write(w)
-}
-
-func (a *api) count(r *http.Request, status int) {
-	method := r.Method
-	switch method {
-	case http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete:
-	default:
-		method = "other"
-	}
-	a.counts.WithLabelValues(method, strconv.Itoa(status)).Inc()
-}
-
-// body reads the body of a request, which must have the content type.
-func (a *api) body(w http.ResponseWriter, r *http.Request, contentType string, most int64) ([]byte, error) {
-	is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || is != contentType {
-		return nil, problemf(http.StatusUnsupportedMediaType, "the Content-Type must be %s", contentType)
-	}
-	tooLarge := problemf(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", most)
-	var text []byte
-	if r.ContentLength <= most {
-		text, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	}
-	if r.ContentLength > most || errors.As(err, new(*http.MaxBytesError)) {
-		w.Header().Set("Connection", "close") // the rest is not read
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, problemf(http.StatusBadRequest, "the body cannot be read: %v", err)
-	}
-	return text, nil
 }
 
 // key returns the key in the path, if the caller may use it.
@@ -197,35 +74,41 @@ func (c *caller) key(r *http.Request) (string, error) {
 func (c *caller) mayUse(key string) error {
 	switch {
 	case !utf8.ValidString(key):
-		return problemf(http.StatusBadRequest, "key %q is not UTF-8", key)
+		return wrongField("key", fmt.Sprintf("%q", key), "is not UTF-8")
 	case !c.hasKey(key):
-		return problemf(http.StatusForbidden, "the token has no right to keys such as %q", key)
+		return problemf(http.StatusForbidden, "the token has no right to keys such as %q", cut(key))
 	}
 	return nil
 }
 
-func noRight(kind string) error {
-	return problemf(http.StatusForbidden, "the token has no right to tasks of kind %q", kind)
+// noRight returns the error for a kind that the caller has no right to. It is the same whether there is such a kind.
+func (c *caller) noRight(kind string) error {
+	return problemf(http.StatusForbidden, "the token has no right to tasks of kind %q: it %s", cut(kind), oneOf(kind, c.kinds))
 }
 
-// mayChange returns an error if there is a task with the key and the caller has no right to its kind.
+// mayChange returns an error if no task can be changed, or if there is a task with the key and the caller has no right to
+// its kind.
 func (a *api) mayChange(ctx context.Context, c *caller, key string) error {
-	if c.all {
-		return nil
+	if err := a.s.Err(); err != nil || c.all {
+		return asUnchanged(err)
 	}
 	info, is, err := a.s.Get(ctx, key)
 	if err == nil && is && !c.hasKind(info.Kind) {
-		return noRight(info.Kind)
+		return c.noRight(info.Kind)
 	}
-	return err
+	return asUnchanged(err)
 }
 
-// Changes. Each checks the caller's rights.
+// Changes. Each checks the caller's rights to existing tasks.
+
+func (a *api) addTasks(ctx context.Context, tasks ...durable.Task) error {
+	if err := a.s.Err(); err != nil {
+		return unchanged{err}
+	}
+	return a.s.AddTask(ctx, tasks...)
+}
 
 func (a *api) setTask(ctx context.Context, c *caller, t durable.Task) error {
-	if !c.hasKind(t.Kind) {
-		return noRight(t.Kind)
-	}
 	if err := a.mayChange(ctx, c, t.Key); err != nil {
 		return err
 	}
@@ -240,14 +123,26 @@ func (a *api) removeTask(ctx context.Context, c *caller, key string) error {
 }
 
 func (a *api) moveTask(ctx context.Context, c *caller, key string, to rescheduleRequest) error {
-	after, err := to.after(time.Now())
-	if err != nil {
-		return err
-	}
 	if err := a.mayChange(ctx, c, key); err != nil {
 		return err
 	}
-	return a.s.Reschedule(ctx, key, after)
+	return a.s.Reschedule(ctx, key, to.after(time.Now()))
+}
+
+// checkTask returns all mistakes of a task, some of which have been found in its form. If the caller has no right to its
+// kind, it returns that.
+func (a *api) checkTask(c *caller, t *taskRequest, key string, wrong *mistakes) error {
+	if wrong.has("") { // there is no task
+		return wrong.problem()
+	}
+	kinds := a.kinds
+	if !c.all {
+		if kinds = c.kinds; t.Kind != "" && !c.hasKind(t.Kind) {
+			return c.noRight(t.Kind)
+		}
+	}
+	t.check(wrong, key, kinds)
+	return wrong.problem()
 }
 
 // The routes.
@@ -261,18 +156,16 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if ifNone != "" && ifNone != "*" || r.Header.Get("If-Match") != "" {
 		return problemf(http.StatusBadRequest, "the only condition is If-None-Match: *")
 	}
-	text, err := a.body(w, r, "application/json", mostBody)
+	text, err := readBody(r, "application/json", mostBody)
 	if err != nil {
 		return err
 	}
 	var req taskRequest
-	if err := decode(text, &req); err != nil {
+	wrong := decode(text, &req)
+	if err := a.checkTask(c, &req, key, &wrong); err != nil {
 		return err
 	}
-	task, err := req.task(key, joinTrace(r.Header))
-	if err != nil {
-		return err
-	}
+	task := req.task(key, joinTrace(r.Header))
 	if ifNone == "" {
 		if err := a.setTask(r.Context(), c, task); err != nil {
 			return err
@@ -280,10 +173,7 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if !c.hasKind(task.Kind) {
-		return noRight(task.Kind)
-	}
-	if err := a.s.AddTask(r.Context(), task); err != nil {
+	if err := a.addTasks(r.Context(), task); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusCreated)
@@ -307,12 +197,14 @@ func (a *api) reschedule(c *caller, w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	text, err := a.body(w, r, "application/json", mostBody)
+	text, err := readBody(r, "application/json", mostBody)
 	if err != nil {
 		return err
 	}
 	var req rescheduleRequest
-	if err := decode(text, &req); err != nil {
+	wrong := decode(text, &req)
+	req.check(&wrong)
+	if err := wrong.problem(); err != nil {
 		return err
 	}
 	if err := a.moveTask(r.Context(), c, key, req); err != nil {
@@ -332,9 +224,9 @@ func (a *api) get(c *caller, w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case !is:
-		return problemf(http.StatusNotFound, "no task has the key %q", key)
+		return problemf(http.StatusNotFound, "no task has the key")
 	case !c.hasKind(info.Kind):
-		return noRight(info.Kind)
+		return c.noRight(info.Kind)
 	}
 	return writeJSON(w, newTaskResponse(info, true))
 }
@@ -357,12 +249,12 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	}
 	if state := q.Get("state"); state != "" {
 		if of.State, err = durable.ParseState(state); err != nil {
-			return problemf(http.StatusBadRequest, "%v", err)
+			return wrongField("state", fmt.Sprintf("%q", state), "%s", oneOf(state, stateNames()))
 		}
 	}
 	found, err := a.s.Find(r.Context(), of)
 	if err != nil {
-		return err
+		return ofCursor(err, of.After)
 	}
 	page := listResponse{Tasks: []taskResponse{}, Next: found.Next}
 	for _, info := range found.Tasks {
@@ -384,11 +276,26 @@ func (c *caller) mayList(keys, kind string) (string, error) {
 	case c.all:
 		return kind, nil
 	case kind == "":
-		return "", problemf(http.StatusBadRequest, "kind must be one of %s", strings.Join(c.kinds, ", "))
+		return "", wrongField("kind", "", "is missing: it %s", oneOf("", c.kinds))
 	case !c.hasKind(kind):
-		return "", noRight(kind)
+		return "", c.noRight(kind)
 	}
 	return kind, nil
+}
+
+func stateNames() (all []string) {
+	for _, s := range durable.States() {
+		all = append(all, s.String())
+	}
+	return all
+}
+
+// ofCursor returns the error of a page. All other parameters have been checked.
+func ofCursor(err error, after string) error {
+	if errors.Is(err, durable.ErrInvalidTask) {
+		return wrongField("after", fmt.Sprintf("%q", after), "is not the next of a page with the same other parameters")
+	}
+	return err
 }
 
 // page returns the limit of a list. Its parameters are limit, after and the given ones.
@@ -396,7 +303,7 @@ func page(q url.Values, names ...string) (limit int, err error) {
 	names = append(names, "limit", "after")
 	for name := range q {
 		if !slices.Contains(names, name) {
-			return 0, problemf(http.StatusBadRequest, "parameter %q must be one of %s", name, strings.Join(names, ", "))
+			return 0, wrongField(cut(name), "", "unknown parameter: it %s", oneOf(name, names))
 		}
 	}
 	text := q.Get("limit")
@@ -404,7 +311,7 @@ func page(q url.Values, names ...string) (limit int, err error) {
 		return 100, nil
 	}
 	if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostPage {
-		return 0, problemf(http.StatusBadRequest, "limit %q must be 1 to %d", text, mostPage)
+		return 0, wrongField("limit", fmt.Sprintf("%q", text), "must be 1 to %d", mostPage)
 	}
 	return limit, nil
 }
@@ -413,6 +320,14 @@ func (a *api) document(_ *caller, w http.ResponseWriter, _ *http.Request) error 
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openapi)
 	return nil
+}
+
+// asUnchanged returns the error of a read before a change.
+func asUnchanged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unchanged{err}
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {

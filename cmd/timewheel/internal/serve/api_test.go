@@ -79,31 +79,31 @@ func TestRequests_thatAreWrong_areProblems(t *testing.T) {
 		{405, "DELETE", "/tasks", "", "GET or POST", nil},
 		{415, "PUT", "/tasks/a", `{"kind": "k"}`, "application/json", []string{"Content-Type", "text/plain"}},
 		{415, "POST", "/tasks", `{"key": "a", "kind": "k"}`, "application/x-ndjson", []string{"Content-Type", "application/json"}},
-		{400, "PUT", "/tasks/a", ``, "the body is empty", []string{"Content-Type", "application/json"}},
-		{400, "PUT", "/tasks/a", `{`, "EOF", nil},
-		{400, "PUT", "/tasks/a", `{"kind": "k"}x`, "after the JSON value", nil},
+		{400, "PUT", "/tasks/a", ``, "the text is empty", []string{"Content-Type", "application/json"}},
+		{400, "PUT", "/tasks/a", `{`, "at byte 1: unexpected end", nil},
+		{400, "PUT", "/tasks/a", `{"kind": "k"}x`, "after top-level value", nil},
 		{400, "PUT", "/tasks/a", "{\"kind\": \"k\xff\"}", "not UTF-8", nil},
-		{400, "PUT", "/tasks/a", `{"kind": "k", "dealy": 1}`, `unknown field "dealy"`, nil},
-		{400, "PUT", "/tasks/a", `{"kind": "k", "delay": "soon"}`, "neither text such as", nil},
+		{400, "PUT", "/tasks/a", `{"kind": "k", "dealy": 1}`, "dealy: unknown field (did you mean delay?)", nil},
+		{400, "PUT", "/tasks/a", `{"kind": "k", "delay": "soon"}`, `delay: "soon" must be a number of seconds or text`, nil},
 		{400, "PUT", "/tasks/a", `{"kind": "k", "delay": -1}`, "negative", nil},
-		{400, "PUT", "/tasks/a", `{"kind": "none"}`, `unknown kind "none"`, nil},
-		{400, "PUT", "/tasks/a", `{"kind": "k", "cron": "x"}`, "invalid task", nil},
-		{400, "PUT", "/tasks/a", `{"kind": "k", "payload": 1, "payload_base64": ""}`, "both payload", nil},
+		{400, "PUT", "/tasks/a", `{"kind": "none"}`, `kind: "none" must be one of k, l`, nil},
+		{400, "PUT", "/tasks/a", `{"kind": "k", "cron": "x"}`, `cron: "x" is not a calendar: 1 field`, nil},
+		{400, "PUT", "/tasks/a", `{"kind": "k", "payload": 1, "payload_base64": ""}`, "payload_base64: is given together with payload", nil},
 		{400, "PUT", "/tasks/a", `{"kind": "k"}`, "If-None-Match", []string{"If-None-Match", `"x"`}},
 		{400, "PUT", "/tasks/a", `{"kind": "k"}`, "If-None-Match", []string{"If-Match", "*"}},
-		{400, "PUT", "/tasks/" + strings.Repeat("x", durable.MaxKey+1), `{"kind": "k"}`, "key of 1025 bytes", nil},
+		{400, "PUT", "/tasks/" + strings.Repeat("x", durable.MaxKey+1), `{"kind": "k"}`, "key: has 1025 bytes; at most 1024", nil},
 		{400, "PUT", "/tasks/%FF", `{"kind": "k"}`, "not UTF-8", nil},
-		{400, "POST", "/tasks/a/reschedule", `{}`, "one of delay and at", nil},
-		{400, "POST", "/tasks/a/reschedule", `{"delay": 1, "at": "2200-01-01T00:00:00Z"}`, "one of delay and at", nil},
+		{400, "POST", "/tasks/a/reschedule", `{}`, "delay: is missing: one of delay and at", nil},
+		{400, "POST", "/tasks/a/reschedule", `{"delay": 1, "at": "2200-01-01T00:00:00Z"}`, "at: is given together with delay", nil},
 		{400, "POST", "/tasks/a/reschedule", `{"delay": -1}`, "negative", nil},
 		{400, "GET", "/tasks?limit=1001", "", "1 to 1000", nil},
-		{400, "GET", "/tasks?state=done", "", "parked", nil},
-		{400, "GET", "/tasks?prefxi=a", "", "must be one of", nil},
-		{400, "GET", "/tasks?after=x", "", "After", nil},
+		{400, "GET", "/tasks?state=prked", "", `state: "prked" must be one of scheduled, retrying, waiting, running, parked, paused (did you mean parked?)`, nil},
+		{400, "GET", "/tasks?prefxi=a", "", "prefxi: unknown parameter: it must be one of prefix, kind, state, group, limit, after (did you mean prefix?)", nil},
+		{400, "GET", "/tasks?after=x", "", `after: "x" is not the next`, nil},
 		{400, "GET", "/history?limit=1001", "", "1 to 1000", nil},
 		{400, "GET", "/history?outcome=done", "", "succeeded, failed", nil},
 		{400, "GET", "/history?state=parked", "", "must be one of prefix, kind, key, outcome, limit, after", nil},
-		{400, "GET", "/history?after=x", "", "After", nil},
+		{400, "GET", "/history?after=x", "", `after: "x" is not the next`, nil},
 		{400, "GET", "/history?key=%FF", "", "not UTF-8", nil},
 		{403, "GET", "/tasks", "", "neither an IP address nor localhost", []string{"Host", "evil.example"}},
 		{403, "PUT", "/tasks/a", `{"kind": "k"}`, "cross-origin", []string{"Sec-Fetch-Site", "cross-site"}},
@@ -114,7 +114,7 @@ func TestRequests_thatAreWrong_areProblems(t *testing.T) {
 			continue
 		}
 		if p := jsonOf(t, got.body); p["status"] != float64(c.status) || p["title"] != http.StatusText(c.status) ||
-			!strings.Contains(fmt.Sprint(p["detail"]), c.says) {
+			p["request"] != got.header.Get(requestID) || !strings.Contains(fmt.Sprint(p["detail"]), c.says) {
 			t.Errorf("%s %s %s: %s", c.method, c.path, c.body, got.body)
 		}
 	}
@@ -229,7 +229,7 @@ func TestBatch_ofOneCaller_doesNotHoldUpAnother(t *testing.T) {
 	equal(t, "the outcome", lines[0]["status"], any(201.0))
 	r.bearer = "sends very slowly"
 	got := r.do("POST", "/tasks", `{"op": "add", "key": "a/1", "kind": "k", "delay": "1h"}`)
-	if got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "had no effect") {
+	if got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, `"effect":"none"`) {
 		t.Errorf("one batch too many: %+v", got)
 	}
 	if _, is := r.info("a/1"); is {

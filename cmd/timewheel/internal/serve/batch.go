@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -29,14 +30,20 @@ type line struct {
 	Op  string `json:"op"` // put, the default, add, delete or reschedule
 	Key string `json:"key"`
 	taskRequest
+
+	to rescheduleRequest
 }
+
+func (l *line) adds() bool { return l.Op != "delete" && l.Op != "reschedule" }
 
 // A lineResponse is the outcome of a line.
 type lineResponse struct {
-	Line   int    `json:"line"`
-	Key    string `json:"key"`
-	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"` // why it failed
+	Line   int      `json:"line"`
+	Key    string   `json:"key"`
+	Status int      `json:"status"`
+	Detail string   `json:"detail,omitempty"` // why it failed
+	Errors mistakes `json:"errors,omitempty"`
+	Effect effect   `json:"effect,omitempty"`
 }
 
 // A deed is a line to be applied by a caller.
@@ -46,6 +53,7 @@ type deed struct {
 	to   rescheduleRequest
 	out  *lineResponse
 	by   *caller
+	why  *problem // if it has failed
 }
 
 func (d *deed) end(err error, done int) {
@@ -53,32 +61,36 @@ func (d *deed) end(err error, done int) {
 		d.out.Status = done
 		return
 	}
-	p := problemOf(err)
-	d.out.Status, d.out.Detail = p.Status, p.Detail
+	d.why = problemOf(err)
+	d.out.Status, d.out.Detail, d.out.Errors, d.out.Effect = d.why.Status, d.why.Detail, d.why.Errors, d.why.Effect
 }
 
 // batch applies a batch. If a line is malformed, it refuses the whole batch before changing anything. Otherwise it
 // answers with a line for each line of the batch.
 func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
-	select {
-	case c.batches <- struct{}{}:
-		defer func() { <-c.batches }()
-	case <-time.After(batchWait):
-		p := problemf(http.StatusServiceUnavailable, "%d batches of this caller are in progress; this one had no effect", mostBatches)
-		p.retry = true
-		return p
-	case <-r.Context().Done():
-		return r.Context().Err()
+	if err := needType(r, batchType); err != nil { // before it waits
+		return err
 	}
-	text, err := a.body(w, r, batchType, mostBatch)
+	leave, err := c.enter(r.Context())
 	if err != nil {
 		return err
 	}
-	results, deeds, err := readBatch(c, text, joinTrace(r.Header))
+	defer leave()
+	text, err := readBody(r, batchType, mostBatch)
+	if err != nil {
+		return err
+	}
+	results, deeds, err := a.readBatch(c, text, joinTrace(r.Header))
 	if err != nil {
 		return err
 	}
 	a.apply(r.Context(), deeds)
+	for _, d := range deeds {
+		if d.why != nil && d.why.cause != nil { // one is enough: the store has failed for all
+			a.note(w, r, d.why)
+			break
+		}
+	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	for i := range results {
@@ -91,10 +103,24 @@ func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// enter waits for a place for a batch, and returns a function that leaves it.
+func (c *caller) enter(ctx context.Context) (leave func(), _ error) {
+	select {
+	case c.batches <- struct{}{}:
+		return func() { <-c.batches }, nil
+	case <-time.After(batchWait):
+		return nil, failure(http.StatusServiceUnavailable, effectNone, nil,
+			fmt.Sprintf("%d batches of this caller are in progress", mostBatches))
+	case <-ctx.Done():
+		return nil, unchanged{ctx.Err()}
+	}
+}
+
 // readBatch returns an outcome for each line that is not blank, and the lines to be applied.
-func readBatch(c *caller, text []byte, trace string) ([]lineResponse, []*deed, error) {
+func (a *api) readBatch(c *caller, text []byte, trace string) ([]lineResponse, []*deed, error) {
 	n := min(bytes.Count(text, []byte("\n"))+1, mostLines)
 	results, deeds := make([]lineResponse, 0, n), make([]*deed, 0, n)
+	var wrong mistakes
 	number := 0
 	for one := range bytes.Lines(text) {
 		number++
@@ -104,37 +130,41 @@ func readBatch(c *caller, text []byte, trace string) ([]lineResponse, []*deed, e
 		if len(results) == mostLines {
 			return nil, nil, problemf(http.StatusRequestEntityTooLarge, "the batch has more than %d lines", mostLines)
 		}
-		d, err := readLine(one, trace)
-		if err != nil {
-			return nil, nil, problemf(http.StatusBadRequest, "line %d: %v", number, err)
+		if wrong.full() {
+			break
 		}
-		results = append(results, lineResponse{Line: number, Key: d.task.Key}) // within the capacity, so it stays in place
-		d.out, d.by = &results[len(results)-1], c
-		if err := c.mayUse(d.task.Key); err != nil {
+		l, malformed := readLine(one)
+		for _, m := range malformed {
+			if m.Line = number; !wrong.full() {
+				wrong = append(wrong, m)
+			}
+		}
+		results = append(results, lineResponse{Line: number, Key: l.Key}) // within the capacity, so it stays in place
+		if len(wrong) > 0 {
+			continue
+		}
+		d := &deed{op: l.Op, task: durable.Task{Key: l.Key}, to: l.to, out: &results[len(results)-1], by: c}
+		err := c.mayUse(l.Key)
+		if err == nil && l.adds() {
+			var of mistakes
+			err = a.checkTask(c, &l.taskRequest, l.Key, &of)
+			d.task = l.task(l.Key, trace)
+		}
+		if err != nil {
 			d.end(err, 0)
 			continue
 		}
 		deeds = append(deeds, d)
 	}
-	return results, deeds, nil
+	return results, deeds, wrong.problem()
 }
 
-// readLine returns the change of a line.
-func readLine(text []byte, trace string) (*deed, error) {
-	var l line
-	if err := decode(text, &l); err != nil {
-		return nil, err
-	}
-	if l.Key == "" {
-		return nil, problemf(http.StatusBadRequest, "key is empty")
-	}
-	d := &deed{op: l.Op, task: durable.Task{Key: l.Key}}
-	var err error
-	switch l.Op { // a line of the last two has fewer fields
-	case "", "put", "add":
-		d.task, err = l.task(l.Key, trace)
+// readLine returns the change of a line, and the mistakes of its form. A mistake of its task is an outcome of the line.
+func readLine(text []byte) (l line, wrong mistakes) {
+	wrong = decode(text, &l)
+	switch l.Op { // a line of the first two has fewer fields
 	case "delete":
-		err = decode(text, new(struct {
+		wrong = decode(text, new(struct {
 			Op  string `json:"op"`
 			Key string `json:"key"`
 		}))
@@ -144,14 +174,17 @@ func readLine(text []byte, trace string) (*deed, error) {
 			Key string `json:"key"`
 			rescheduleRequest
 		}
-		if err = decode(text, &to); err == nil {
-			d.to = to.rescheduleRequest
-			_, err = d.to.after(time.Now())
-		}
+		wrong = decode(text, &to)
+		to.check(&wrong)
+		l.to = to.rescheduleRequest
+	case "", "put", "add":
 	default:
-		err = problemf(http.StatusBadRequest, "op %q must be put, add, delete or reschedule", l.Op)
+		wrong.add("op", fmt.Sprintf("%q", l.Op), "%s", oneOf(l.Op, []string{"put", "add", "delete", "reschedule"}))
 	}
-	return d, err
+	if l.Key == "" && !wrong.has("key") && !wrong.has("") {
+		wrong.add("key", "", "is missing")
+	}
+	return l, wrong
 }
 
 // apply applies the changes. Changes of one key are applied in order.
@@ -172,13 +205,10 @@ func (a *api) apply(ctx context.Context, all []*deed) {
 func (a *api) applyRound(ctx context.Context, round []*deed) {
 	var adds, others []*deed
 	for _, d := range round {
-		switch {
-		case d.op != "add":
-			others = append(others, d)
-		case d.by.hasKind(d.task.Kind):
+		if d.op == "add" {
 			adds = append(adds, d)
-		default:
-			d.end(noRight(d.task.Kind), 0)
+		} else {
+			others = append(others, d)
 		}
 	}
 	for len(adds) > 0 {
@@ -206,7 +236,7 @@ func (a *api) add(ctx context.Context, adds []*deed) {
 		for i, d := range adds {
 			tasks[i] = d.task
 		}
-		err := a.s.AddTask(ctx, tasks...)
+		err := a.addTasks(ctx, tasks...)
 		var used *durable.DuplicateKeysError
 		switch {
 		case errors.As(err, &used):
@@ -229,7 +259,7 @@ func (a *api) add(ctx context.Context, adds []*deed) {
 			adds = rest
 			continue
 		case errors.Is(err, durable.ErrInvalidTask), errors.Is(err, durable.ErrUnknownKind):
-			a.each(adds, func(d *deed) { d.end(a.s.AddTask(ctx, d.task), http.StatusCreated) })
+			a.each(adds, func(d *deed) { d.end(a.addTasks(ctx, d.task), http.StatusCreated) })
 		default:
 			for _, d := range adds {
 				d.end(err, http.StatusCreated)

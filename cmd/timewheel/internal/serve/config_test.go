@@ -27,15 +27,15 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 	}
 	const whole = `"name": "a", "token": "0123456789abcdef", "prefixes": [""], "kinds": ["*"], "rights": ["read"]`
 	for text, want := range map[string]string{
-		``:                                  "EOF",
-		"{\n\"listen\": 1,,}":               "line 2",
-		`{"listn": "x"}`:                    "listn: unknown field",
-		kind(https) + "{}":                  "text after the configuration",
+		``:                                  "the text is empty",
+		"{\n\"listen\": 1,,}":               "of line 2",
+		`{"listn": "x"}`:                    "listn: unknown field (did you mean listen?)",
+		kind(https) + "{}":                  "invalid character '{' after top-level value",
 		`{"kinds": {"k": {` + https + `}}}`: `listen: "" is neither`,
 		`{"listen": "unix:", "kinds": {"k": {` + https + `}}}`:                  "listen: the path",
 		`{"listen": "127.0.0.1:0"}`:                                             "kinds: none",
 		`{"listen": "127.0.0.1:0", "drain": "-1s", "kinds": {}}`:                "drain: -1s is negative",
-		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "drain: duration \"soon\" is neither text such as",
+		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "drain: \"soon\" must be a number of seconds or text such as",
 		`{"listen": "127.0.0.1:0", "log": "xml"}`:                               "log: \"xml\" must be one of text, json",
 		`{"listen": ":0", "kinds": {"k": {` + https + `}}}`:                     "listen: :0 is beyond loopback",
 		`{"listen": ":0", "insecure": true, "kinds": {"k": {` + https + `}}}`:   "tokens: none are given",
@@ -54,7 +54,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(`"url": "https://a/", "secrets": ["file:none"]`):                                 "kinds.k.secrets[0]: open",
 		kind(https + `, "networks": ["10.0.0.1/8"]`):                                          "do you mean 10.0.0.0/8?",
 		kind(https + `, "networks": [""]`):                                                    "kinds.k.networks[0]",
-		kind(https + `, "networks": ["x"]`):                                                   "kinds.k.networks[0]: netip.ParsePrefix",
+		kind(https + `, "networks": ["x"]`):                                                   "kinds.k.networks[0]: \"x\" must be a network",
 		kind(https + `, "timeout": "-1s"`):                                                    "kinds.k.timeout",
 		kind(https + `, "concurrency": -1`):                                                   "kinds.k.concurrency",
 		kind(https + `, "cluster_concurrency": -1`):                                           "kinds.k.cluster_concurrency",
@@ -65,21 +65,24 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "history": {"attempts": 100001}`):                                     "kinds.k.history.attempts: 100001",
 		kind(https + `, "history": {"age": "-1s"}`):                                           "kinds.k.history.age",
 		kind(https + `, "missed": "none"`):                                                    "kinds.k.missed",
+		`{"Listen": "127.0.0.1:0"}`:                                                           "Listen: unknown field (did you mean listen?)",
+		kind(https + `, "timeout": "1s", "timeout": "2s"`):                                    "kinds.k.timeout: \"2s\" is given twice",
+		kind(https + `}, "k": {` + https):                                                     "kinds.k: is given twice",
 		kind(https + `, "elsewhere": true`):                                                   "kinds.k.elsewhere",
 		`{"listen": "127.0.0.1:0", "kinds": {"k": {"elsewhere": true, "rate": {"runs": 1}}}}`: "kinds.k.elsewhere: a kind",
-		`{"listen": 1, "kinds": {}}`:                                                          "listen: a JSON number is not allowed here",
-		`[]`:                                                                                  "a JSON array is not allowed here",
-		kind(https + `, "tiemout": "1s"`):                                                     "kinds.k.tiemout: unknown field",
-		kind(https + `, "timeout": true`):                                                     "kinds.k.timeout: duration true",
-		kind(https + `, "concurrency": "5"`):                                                  "kinds.k.concurrency: a JSON string",
-		kind(https + `, "rate": {"runs": 1.5}`):                                               "kinds.k.rate.runs: a JSON number 1.5",
+		`{"listen": 1, "kinds": {}}`:                                                          "listen: 1 must be text",
+		`[]`:                                                                                  "must be an object",
+		kind(https + `, "tiemout": "1s"`):                                                     "kinds.k.tiemout: unknown field (did you mean timeout?)",
+		kind(https + `, "timeout": true`):                                                     "kinds.k.timeout: true must be a number of seconds",
+		kind(https + `, "concurrency": "5"`):                                                  "kinds.k.concurrency: \"5\" must be an integer",
+		kind(https + `, "rate": {"runs": 1.5}`):                                               "kinds.k.rate.runs: 1.5 must be an integer",
 		kind(https + `, "rate": {"runs": 1, "per": "-1s"}`):                                   "kinds.k.rate.per: -1s",
-		kind(https + `, "rate": {"runs": 1, "per": "x"}`):                                     "kinds.k.rate.per: duration",
+		kind(https + `, "rate": {"runs": 1, "per": "x"}`):                                     "kinds.k.rate.per: \"x\" must be a number of seconds",
 		kind(https + `, "retry": {"attempts": -1}`):                                           "kinds.k.retry: -1 attempts",
 		kind(https + `, "retry": {"least": "-1s"}`):                                           "kinds.k.retry.least: -1s",
-		kind(https + `, "headers": {"X": 1}`):                                                 "kinds.k.headers.X: a JSON number",
+		kind(https + `, "headers": {"X": 1}`):                                                 "kinds.k.headers.X: must be text",
 		kind(https + `, "headers": {"X": "env:NONE"}`):                                        "kinds.k.headers.X: the environment variable NONE",
-		kind(https + `, "secrets": [1]`):                                                      "kinds.k.secrets[0]: a JSON number",
+		kind(`"url": "https://a/", "secrets": [1]`):                                           "kinds.k.secrets[0]: must be text",
 		kind(https + `, "headers": {"Timewheel-Key": "a"}`):                                   "kinds.k.headers.Timewheel-Key",
 		kind(https + `, "headers": {"content-length": "a"}`):                                  "kinds.k.headers.content-length",
 		kind(https + `, "headers": {"User-Agent": "a"}`):                                      "kinds.k.headers.User-Agent",
@@ -90,7 +93,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		token(strings.Replace(whole, `"a"`, `""`, 1)):                                         "tokens[0].name",
 		token(whole + `}, {` + whole):                                                         `tokens[1].name: "a" is used twice`,
 		token(whole + `}, {` + strings.Replace(whole, `"a"`, `"b"`, 1)):                       "tokens[1].token: it is that of tokens[0]",
-		token(strings.Replace(whole, `["read"]`, `"read"`, 1)):                                "tokens[0].rights: a JSON string",
+		token(strings.Replace(whole, `["read"]`, `"read"`, 1)):                                "tokens[0].rights: \"read\" must be an array",
 		token(strings.Replace(whole, `0123456789abcdef`, `0`, 1)):                             "tokens[0].token: it has 1 bytes",
 		token(strings.Replace(whole, `[""]`, `[]`, 1)):                                        "tokens[0].prefixes",
 		token(strings.Replace(whole, `["*"]`, `[]`, 1)):                                       "tokens[0].kinds: none",
@@ -99,7 +102,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		token(strings.Replace(whole, `["read"]`, `["all"]`, 1)):                               `tokens[0].rights: "all"`,
 		`{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "tokens": [null]}`:        "tokens[0]: null",
 		admin(`"listen": "127.0.0.1:0", "tls": {"certificate": "none.pem"}`):                  "admin.tls: open",
-		admin(`"listen": "127.0.0.1:0", "hosts": "a"`):                                        "admin.hosts: a JSON string",
+		admin(`"listen": "127.0.0.1:0", "hosts": "a"`):                                        "admin.hosts: \"a\" must be an array",
 		admin(``):               "admin.listen",
 		admin(`"listen": ":0"`): "admin.insecure",
 		admin(`"listen": ":0", "insecure": true, "control": true`): "admin.control",
@@ -119,7 +122,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	path := filepath.Join(dir, "serve.json")
 	check(t, os.WriteFile(path, []byte(`{"listen": "unix:socket", "kinds": {
 		"k": {"url": "https://a/", "secrets": ["file:secret", "env:OTHER"], "headers": {"Authorization": "env:OTHER"},
-			"rate": {"runs": 5}, "retry": {"attempts": 3}, "timeout": 0.5, "history": {}, "park_repeating": true},
+			"rate": {"runs": 0.5e1}, "retry": {"attempts": 3}, "timeout": 0.5, "history": {}, "park_repeating": true},
 		"e": {"elsewhere": true}}}`), 0o600))
 	c, err := Load(path, func(name string) string { return "of " + name + " 1234567890" })
 	check(t, err)
@@ -146,7 +149,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 func TestLoad_ofManyMistakes_namesThemAll(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"listen": "x", "log": "xml", "kinds": {"k": {"url": "ftp://a"}}}`:  "listen log kinds.k.url kinds.k.secrets",
-		`{"listen": 1, "kinds": {"k": {"uri": "", "timeout": "x"}, "l": 5}}`: "kinds.k.timeout kinds.k.uri kinds.l listen",
+		`{"listen": 1, "kinds": {"k": {"uri": "", "timeout": "x"}, "l": 5}}`: "listen kinds.k.uri kinds.k.timeout kinds.l",
 	} {
 		err := new(Config).parse([]byte(text), func(string) string { return "" })
 		var got []string

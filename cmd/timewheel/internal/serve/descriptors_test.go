@@ -201,7 +201,8 @@ func TestGate_answersOtherConnectionsWith503(t *testing.T) {
 			}
 			until(t, "both are accepted", func() bool { return g.open.Load() == 2 })
 			got := get()
-			if got.status != 503 || got.header.Get("Retry-After") != "1" || jsonOf(t, got.body)["detail"] != "there are too many connections" {
+			if got.status != 503 || got.header.Get("Retry-After") != "1" || jsonOf(t, got.body)["effect"] != "none" ||
+				jsonOf(t, got.body)["request"] != got.header.Get(requestID) {
 				t.Errorf("the answer is %+v", got)
 			}
 			equal(t, "the number of refused connections", g.refused.Load(), 1)

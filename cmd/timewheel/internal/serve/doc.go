@@ -8,8 +8,8 @@
 // # Callers
 //
 // A token has rights for prefixes of keys and for kinds. Without tokens every caller may do everything, so the service
-// then listens only on loopback or on a Unix socket. Bodies are bounded, and are read only after the token has been
-// checked.
+// then listens only on loopback or on a Unix socket. Bodies are bounded, and are kept only after the token has been
+// checked. A refused body is read and dropped, within a bound of bytes and of time, so that its sender reads the answer.
 //
 // The kind of an existing task is checked by a separate read before the change. If another caller replaces the task in
 // between with one of another kind, the change is made without a right to that kind. Prefixes have no such gap.

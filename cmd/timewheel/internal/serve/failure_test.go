@@ -49,17 +49,22 @@ func on(store engine.KV) Place {
 	}}
 }
 
-// refuses checks the answer of a service whose store fails.
-func (r *rig) refuses(method, path, body, says string) {
+// refuses checks the answer of a service whose store fails. The answer says whether the request has had an effect, and
+// only the log has the cause, with the id of the request.
+func (r *rig) refuses(method, path, body string, of effect, cause string) {
 	r.Helper()
 	got := r.do(method, path, body)
 	p := map[string]any{}
 	if got.header.Get("Content-Type") == "application/problem+json" {
 		p = jsonOf(r.T, got.body)
 	}
-	if got.status != 503 || p["status"] != 503.0 || !strings.Contains(fmt.Sprint(p["detail"]), says) ||
-		got.header.Get("Retry-After") == "" {
-		r.Errorf("%s %s: %+v, want 503 with %q", method, path, got, says)
+	id := fmt.Sprint(p["request"])
+	if got.status != 503 || p["status"] != 503.0 || p["effect"] != string(of) || !strings.HasSuffix(fmt.Sprint(p["detail"]), advice[of]) ||
+		got.header.Get("Retry-After") == "" || id != got.header.Get(requestID) || strings.Contains(got.body, cause) {
+		r.Errorf("%s %s: %+v, want 503 with the effect %s", method, path, got, of)
+	}
+	if line := r.log.line("request=" + id); !strings.Contains(line, cause) {
+		r.Errorf("%s %s: the log has %q, want %s", method, path, line, cause)
 	}
 }
 
@@ -91,28 +96,35 @@ func TestStoreFails_requestsAndHealthSayWhy_andNoWebhookIsCalled(t *testing.T) {
 	})
 	cfg := config(t, at, strings.Replace(admin, `"retry"`, `"concurrency": 1, "retry"`, 1))
 	store := &failing{KV: memory.New()}
-	srv, err := Open(t.Context(), cfg, on(store), slog.New(slog.DiscardHandler))
+	log := new(lines)
+	srv, err := Open(t.Context(), cfg, on(store), slog.New(slog.NewTextHandler(log, nil)))
 	check(t, err)
 	defer srv.closeListeners()
 	check(t, srv.s.Start())
 	api, operators := httptest.NewServer(srv.api.Handler), httptest.NewServer(srv.admin.Handler)
 	defer api.Close()
 	defer operators.Close()
-	r := &rig{T: t, srv: srv, url: api.URL}
+	r := &rig{T: t, srv: srv, url: api.URL, log: log}
 	for i := range 5 {
 		r.must(204, "PUT", "/tasks/"+keyOf("a", i), `{"kind": "k"}`)
 	}
 	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)
 	<-begun
 	store.fails.Store(true)
+	r.refuses("PUT", "/tasks/b", `{"kind": "k"}`, effectUnknown, errDisk.Error()) // it was on its way to the store
 	for range 2 {
-		r.refuses("PUT", "/tasks/b", `{"kind": "k"}`, errDisk.Error())
-		r.refuses("PUT", "/tasks/later", `{"kind": "k"}`, errDisk.Error())
-		r.refuses("DELETE", "/tasks/later", "", errDisk.Error())
-		r.refuses("POST", "/tasks/later/reschedule", `{"delay": 1}`, errDisk.Error())
-		lines := jsonLines(t, r.must(200, "POST", "/tasks", `{"op": "add", "key": "c", "kind": "k"}`))
-		if lines[0]["status"] != 503.0 || !strings.Contains(fmt.Sprint(lines[0]["detail"]), errDisk.Error()) {
-			t.Errorf("the outcome of a line is %v", lines)
+		for _, c := range [][3]string{
+			{"PUT", "/tasks/later", `{"kind": "k"}`}, {"DELETE", "/tasks/later", ""}, {"POST", "/tasks/later/reschedule", `{"delay": 1}`},
+		} {
+			r.refuses(c[0], c[1], c[2], effectNone, errDisk.Error())
+		}
+		for _, op := range []string{"put", "add"} {
+			logged := r.log.count(errDisk.Error())
+			got := jsonLines(t, r.must(200, "POST", "/tasks", `{"op": "`+op+`", "key": "c", "kind": "k"}`))[0]
+			if got["status"] != 503.0 || got["effect"] != "none" || strings.Contains(fmt.Sprint(got), errDisk.Error()) {
+				t.Errorf("the outcome of a line is %v", got)
+			}
+			equal(t, "the number of causes in the log", r.log.count(errDisk.Error())-logged, 1)
 		}
 		r.unhealthy(operators.URL, "/healthz", errDisk.Error())
 		r.unhealthy(operators.URL, "/readyz", errDisk.Error())
@@ -129,14 +141,15 @@ func TestStoreFails_requestsAndHealthSayWhy_andNoWebhookIsCalled(t *testing.T) {
 // A service whose store fails ends by itself with the cause, after it has answered the request that met it.
 func TestRun_whenTheStoreFails_endsWithTheCause(t *testing.T) {
 	store := &failing{KV: memory.New()}
-	srv, err := Open(t.Context(), config(t, receiver(t, fail(t)), admin), on(store), slog.New(slog.DiscardHandler))
+	log := new(lines)
+	srv, err := Open(t.Context(), config(t, receiver(t, fail(t)), admin), on(store), slog.New(slog.NewTextHandler(log, nil)))
 	check(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(context.Background(), nil) }()
-	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String()}
+	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String(), log: log}
 	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)
 	store.fails.Store(true)
-	r.refuses("PUT", "/tasks/a", `{"kind": "k"}`, errDisk.Error())
+	r.refuses("PUT", "/tasks/a", `{"kind": "k"}`, effectUnknown, errDisk.Error())
 	if err := <-ended; !errors.Is(err, durable.ErrBroken) || !errors.Is(err, errDisk) {
 		t.Errorf("Run: %v", err)
 	}
@@ -152,12 +165,18 @@ func TestDatabaseAway_requestsAndReadinessSayIt_untilItIsBack(t *testing.T) {
 	operators := "http://" + r.srv.AdminAddr().String()
 	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)
 	link.SetDown(true)
-	for _, c := range [][3]string{
-		{"PUT", "/tasks/a", `{"kind": "k"}`}, {"GET", "/tasks/later", ""}, {"GET", "/tasks", ""}, {"GET", "/history", ""},
-		{"DELETE", "/tasks/later", ""}, {"POST", "/tasks/later/reschedule", `{"delay": 1}`},
+	for _, c := range []struct {
+		method, path, body string
+		of                 effect
+	}{
+		{"PUT", "/tasks/a", `{"kind": "k"}`, effectUnknown}, {"GET", "/tasks/later", "", effectNone}, {"GET", "/tasks", "", effectNone},
+		{"GET", "/history", "", effectNone}, {"DELETE", "/tasks/later", "", effectUnknown},
+		{"POST", "/tasks/later/reschedule", `{"delay": 1}`, effectUnknown},
 	} {
-		r.refuses(c[0], c[1], c[2], "unavailable")
+		r.refuses(c.method, c.path, c.body, c.of, "unavailable")
 	}
+	lines := jsonLines(t, r.must(200, "POST", "/tasks", `{"key": "a", "kind": "k"}`))
+	equal(t, "the effect of a line", lines[0]["effect"], any("unknown"))
 	r.unhealthy(operators, "/readyz", "the database does not answer")
 	equal(t, "the health", status(t, operators+"/healthz"), 200) // a restart would not help
 	link.SetDown(false)

@@ -70,12 +70,14 @@ func (g *gate) refuse(conn net.Conn) {
 	if _, err := conn.Read(make([]byte, 4<<10)); err != nil {
 		return
 	}
-	text, err := json.Marshal(problemf(http.StatusServiceUnavailable, "there are too many connections"))
+	p := failure(http.StatusServiceUnavailable, effectNone, nil, "there are too many connections")
+	p.Request = newID()
+	text, err := json.Marshal(p)
 	if err != nil {
 		return
 	}
 	_, err = fmt.Fprintf(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"+
-		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)
+		"Content-Length: %d\r\nConnection: close\r\n%s: %s\r\n\r\n%s", len(text), requestID, p.Request, text)
 	_ = conn.SetDeadline(time.Now().Add(lingerTime))
 	if half, is := conn.(interface{ CloseWrite() error }); is && err == nil && half.CloseWrite() == nil {
 		_, _ = io.CopyN(io.Discard, conn, mostRefused) // closing a connection with unread data would discard the answer

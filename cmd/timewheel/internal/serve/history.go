@@ -4,7 +4,9 @@ package serve
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,13 +54,18 @@ func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
 	of := durable.HistoryQuery{Prefix: q.Get("prefix"), Key: q.Get("key"), After: q.Get("after"), Limit: limit}
 	if outcomes := q.Get("outcome"); outcomes != "" {
 		of.Outcomes = strings.Split(outcomes, ",")
+		for _, name := range of.Outcomes {
+			if !slices.Contains(durable.Outcomes(), name) {
+				return wrongField("outcome", fmt.Sprintf("%q", name), "%s", oneOf(name, durable.Outcomes()))
+			}
+		}
 	}
 	if of.Kind, err = c.mayList(cmp.Or(of.Key, of.Prefix), q.Get("kind")); err != nil { // a right to the key is enough
 		return err
 	}
 	found, err := a.s.History(r.Context(), of)
 	if err != nil {
-		return err
+		return ofCursor(err, of.After)
 	}
 	answer := historyResponse{Attempts: []attemptResponse{}, Next: found.Next}
 	for _, run := range found.Runs {

@@ -71,7 +71,7 @@ func TestHistory_hasTheAttempts_ofTasksThatAreGone(t *testing.T) {
 	}
 	// A page of several kinds could show in its next what the token may not see.
 	for _, path := range []string{"/history?key=a/one", "/history?prefix=a/", "/tasks?prefix=a/"} {
-		if got := r.must(400, "GET", path, ""); !strings.Contains(got, "kind must be one of k, m") {
+		if got := r.must(400, "GET", path, ""); !strings.Contains(got, "kind: is missing: it must be one of k, m") {
 			t.Errorf("%s: %s", path, got)
 		}
 	}

@@ -91,6 +91,18 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
+// line returns the first line with the text.
+func (l *lines) line(text string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for one := range strings.Lines(l.text.String()) {
+		if strings.Contains(one, text) {
+			return one
+		}
+	}
+	return ""
+}
+
 // start runs a service until the end of the test.
 func start(t *testing.T, cfg *Config) *rig {
 	t.Helper()

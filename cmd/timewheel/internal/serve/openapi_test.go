@@ -182,7 +182,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for schema, v := range map[string]any{
 		"NewTask": taskRequest{}, "Reschedule": rescheduleRequest{}, "Task": taskResponse{}, "List": listResponse{},
-		"Outcome": lineResponse{}, "Problem": problem{}, "Attempt": attemptResponse{}, "History": historyResponse{},
+		"Outcome": lineResponse{}, "Problem": problem{}, "Mistake": mistake{}, "Attempt": attemptResponse{}, "History": historyResponse{},
 	} {
 		of := d.object(d.root, "components", "schemas", schema)
 		var want, required []string

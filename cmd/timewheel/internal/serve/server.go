@@ -176,7 +176,7 @@ func (srv *Server) prepare(
 		}
 	}
 	var err error
-	srv.api = newServer(newAPI(srv.s, srv.cfg.Tokens, srv.log, requests).handler(), srv.log)
+	srv.api = newServer(newAPI(srv.s, srv.cfg, srv.log, requests).handler(), srv.log)
 	if srv.at, srv.gate, err = srv.listen(srv.cfg.Listen, srv.cfg.TLS, parts.callers, srv.api); err != nil {
 		return err
 	}
