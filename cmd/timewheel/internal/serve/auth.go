@@ -10,6 +10,55 @@ import (
 	"strings"
 )
 
+// The rights of a token.
+const (
+	mayRead  = "read"
+	mayWrite = "write"
+)
+
+// A Token identifies a caller, and names its rights.
+type Token struct {
+	Name     string   `json:"name"`
+	Token    Secret   `json:"token"`
+	Prefixes []string `json:"prefixes"` // of the keys; "" is all
+	Kinds    []string `json:"kinds"`    // "*" is all
+	Rights   []string `json:"rights"`   // read, write
+}
+
+func (k *checker) token(field string, t *Token, names map[string]bool) {
+	if t == nil {
+		k.wrong(field, "null is no token")
+		return
+	}
+	switch {
+	case t.Name == "":
+		k.wrong(field+".name", "it is empty")
+	case names[t.Name]:
+		k.wrong(field+".name", "%q is used twice", t.Name)
+	}
+	names[t.Name] = true
+	k.secret(field+".token", &t.Token)
+	if len(t.Prefixes) == 0 {
+		k.wrong(field+".prefixes", `none are given; [""] allows all keys`)
+	}
+	if len(t.Kinds) == 0 {
+		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
+	}
+	for _, name := range t.Kinds {
+		if _, is := k.config.Kinds[name]; !is && name != "*" {
+			k.wrong(field+".kinds", "%q is none of the kinds", name)
+		}
+	}
+	if len(t.Rights) == 0 {
+		k.wrong(field+".rights", "none are given; read and write are allowed")
+	}
+	for _, right := range t.Rights {
+		if right != mayRead && right != mayWrite {
+			k.wrong(field+".rights", "%q must be read or write", right)
+		}
+	}
+}
+
 // A caller has rights for tasks.
 type caller struct {
 	sum         [sha256.Size]byte // of the token

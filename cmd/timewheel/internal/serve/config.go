@@ -4,14 +4,12 @@ package serve
 
 import (
 	"bytes"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -21,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -40,40 +37,6 @@ type Config struct {
 	Log      string           `json:"log"`   // text, the default, or json
 
 	dir string // of the file; paths in it are relative to that
-}
-
-// TLS names the files of a certificate and its key, in PEM.
-type TLS struct {
-	Certificate string `json:"certificate"`
-	Key         string `json:"key"`
-
-	pair atomic.Pointer[tls.Certificate] // as last read
-}
-
-// read reads the files. If it returns an error, the certificate stays the same.
-func (t *TLS) read() error {
-	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
-	if err == nil {
-		t.pair.Store(&pair)
-	}
-	return err
-}
-
-// forConnections returns a configuration that uses the certificate as last read.
-func (t *TLS) forConnections() *tls.Config {
-	return &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.pair.Load(), nil },
-		MinVersion:     tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}
-}
-
-// A Token identifies a caller, and names its rights.
-type Token struct {
-	Name     string   `json:"name"`
-	Token    Secret   `json:"token"`
-	Prefixes []string `json:"prefixes"` // of the keys; "" is all
-	Kinds    []string `json:"kinds"`    // "*" is all
-	Rights   []string `json:"rights"`   // read, write
 }
 
 // A Kind is a kind of tasks, with the webhook that is called when one is due.
@@ -118,22 +81,6 @@ type History struct {
 	Age      Duration `json:"age"`      // 24h
 }
 
-// Admin configures the address for operators.
-type Admin struct {
-	Listen   string   `json:"listen"`
-	TLS      *TLS     `json:"tls"`
-	Insecure bool     `json:"insecure"` // Listen may be beyond loopback: anyone who reaches it sees keys and errors
-	Hosts    []string `json:"hosts"`    // names under which the page may be reached
-	Control  bool     `json:"control"`  // the page may change tasks
-	Backup   bool     `json:"backup"`   // /backup copies the store, with all payloads
-}
-
-// A Secret is text that is not printed. In a file it may be "env:NAME" or "file:PATH" instead.
-type Secret string
-
-// String hides the secret.
-func (Secret) String() string { return "(secret)" }
-
 // A Duration is a duration in JSON: text such as "1h30m", or a number of seconds.
 type Duration time.Duration
 
@@ -169,12 +116,6 @@ const (
 	defaultHistory     = 1000
 	mostConcurrency    = 100_000
 	leastSecret        = 16
-)
-
-// The rights of a token.
-const (
-	mayRead  = "read"
-	mayWrite = "write"
 )
 
 // Load reads a configuration from a file. The error names every wrong field, and the allowed values.
@@ -251,40 +192,6 @@ func (k *checker) check() {
 	}
 	if c.Admin != nil {
 		k.admin(c.Admin)
-	}
-}
-
-func (k *checker) token(field string, t *Token, names map[string]bool) {
-	if t == nil {
-		k.wrong(field, "null is no token")
-		return
-	}
-	switch {
-	case t.Name == "":
-		k.wrong(field+".name", "it is empty")
-	case names[t.Name]:
-		k.wrong(field+".name", "%q is used twice", t.Name)
-	}
-	names[t.Name] = true
-	k.secret(field+".token", &t.Token)
-	if len(t.Prefixes) == 0 {
-		k.wrong(field+".prefixes", `none are given; [""] allows all keys`)
-	}
-	if len(t.Kinds) == 0 {
-		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
-	}
-	for _, name := range t.Kinds {
-		if _, is := k.config.Kinds[name]; !is && name != "*" {
-			k.wrong(field+".kinds", "%q is none of the kinds", name)
-		}
-	}
-	if len(t.Rights) == 0 {
-		k.wrong(field+".rights", "none are given; read and write are allowed")
-	}
-	for _, right := range t.Rights {
-		if right != mayRead && right != mayWrite {
-			k.wrong(field+".rights", "%q must be read or write", right)
-		}
 	}
 }
 
@@ -407,94 +314,6 @@ func (k *checker) rate(field string, r *Rate) {
 	if r.Runs <= 0 || r.Burst < 0 {
 		k.wrong(field, "%d runs with bursts of %d: both must be positive", r.Runs, r.Burst)
 	}
-}
-
-func (k *checker) admin(a *Admin) {
-	a.Listen = k.listen("admin.listen", a.Listen, a.TLS, a.Insecure)
-	if a.Listen == "" || isLocal(a.Listen) {
-		return
-	}
-	if !a.Insecure {
-		k.wrong("admin.insecure", "anyone who reaches %s sees keys and errors; allow it with true", a.Listen)
-	}
-	for _, one := range []struct {
-		name string
-		set  bool
-	}{{"control", a.Control}, {"backup", a.Backup}} {
-		if one.set {
-			k.wrong("admin."+one.name, "it is allowed only on loopback and on a Unix socket, and listen is %s", a.Listen)
-		}
-	}
-}
-
-// listen checks an address, and returns it, or "" if it is wrong.
-func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
-	if path, is := strings.CutPrefix(address, "unix:"); is {
-		if path == "" {
-			k.wrong(field, "the path of the Unix socket is empty")
-			return ""
-		}
-		if !filepath.IsAbs(path) {
-			address = "unix:" + filepath.Join(k.config.dir, path)
-		}
-	} else if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-		k.wrong(field, "%q is neither host:port nor unix:PATH", address)
-		return ""
-	} else if t == nil && !insecure && !isLocal(address) {
-		k.wrong(field, "%s is beyond loopback and needs tls, or \"insecure\": true", address)
-	}
-	if t != nil {
-		t.Certificate, t.Key = k.path(t.Certificate), k.path(t.Key)
-		if err := t.read(); err != nil {
-			k.wrong(strings.TrimSuffix(field, "listen")+"tls", "%v", err)
-		}
-	}
-	return address
-}
-
-// isLocal reports whether only this machine can reach the address.
-func isLocal(address string) bool {
-	if strings.HasPrefix(address, "unix:") {
-		return true
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
-func (k *checker) path(name string) string {
-	if name == "" || filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(k.config.dir, name)
-}
-
-// secret reads a secret, and checks its size.
-func (k *checker) secret(field string, s *Secret) {
-	if k.resolve(field, s) && len(*s) < leastSecret {
-		k.wrong(field, "it has %d bytes; at least %d are needed", len(*s), leastSecret)
-	}
-}
-
-// resolve reads a secret from the environment or from a file, and reports whether it succeeded.
-func (k *checker) resolve(field string, s *Secret) bool {
-	if name, is := strings.CutPrefix(string(*s), "env:"); is {
-		if *s = Secret(k.getenv(name)); *s == "" {
-			k.wrong(field, "the environment variable %s is empty", name)
-			return false
-		}
-	} else if path, is := strings.CutPrefix(string(*s), "file:"); is {
-		text, err := os.ReadFile(k.path(path))
-		if err != nil {
-			k.wrong(field, "%v", err)
-			return false
-		}
-		*s = Secret(strings.TrimRight(string(text), "\r\n"))
-	}
-	return true
 }
 
 func (k *checker) positive(field string, d *Duration, byDefault time.Duration) {

@@ -4,32 +4,25 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/backup"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/postgres"
-	"github.com/seed581295f1/timewheel/internal/host"
 	"github.com/seed581295f1/timewheel/metrics"
 )
 
@@ -205,54 +198,6 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// adminHandler returns the handler of the operators' address.
-func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source dashboard.Source) http.Handler {
-	opts := []dashboard.Option{dashboard.AllowHosts(a.Hosts...)}
-	allow := func(*http.Request) error { return nil } // the configuration is valid, so this address is local
-	if a.Control {
-		opts = append(opts, dashboard.AllowControl(allow))
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", dashboard.Handler([]dashboard.Source{source}, opts...))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, srv.s.Err()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, srv.ready()) })
-	if a.Backup {
-		mux.Handle("/backup", backup.Handler(srv.s, allow))
-	}
-	return onHosts(a.Hosts, mux)
-}
-
-// onHosts refuses requests to other names, as the page does.
-func onHosts(hosts []string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !host.IsAllowed(r.Host, hosts) {
-			http.Error(w, fmt.Sprintf("the host %q is none of admin.hosts", r.Host), http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n"))
-}
-
-// ready returns an error if callers should use another process.
-func (srv *Server) ready() error {
-	if srv.ending.Load() {
-		return errors.New("the service is stopping")
-	}
-	if node := srv.s.Stats().Node; node != nil && node.Away {
-		return errors.New("the database does not answer")
-	}
-	return srv.s.Err()
-}
-
 // Addr returns the address of callers.
 func (srv *Server) Addr() net.Addr { return srv.at.Addr() }
 
@@ -303,24 +248,6 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 }
 
-// readCertificates rereads the certificates, for new connections. A certificate that cannot be read is not replaced.
-func (srv *Server) readCertificates() {
-	fields := map[string]*TLS{"tls": srv.cfg.TLS}
-	if a := srv.cfg.Admin; a != nil {
-		fields["admin.tls"] = a.TLS
-	}
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		t := fields[field]
-		if t == nil {
-			srv.log.Info("there is no certificate to be read again", "field", field)
-		} else if err := t.read(); err != nil {
-			srv.log.Error("a certificate cannot be read again, so the old one stays", "field", field, "error", err)
-		} else {
-			srv.log.Info("a certificate is read again", "field", field, "expires", t.pair.Load().Leaf.NotAfter)
-		}
-	}
-}
-
 func (srv *Server) drain(ctx context.Context) error {
 	srv.ending.Store(true)
 	drain := time.Duration(srv.cfg.Drain)
@@ -353,52 +280,4 @@ func (srv *Server) closeListeners() {
 			_ = l.Close()
 		}
 	}
-}
-
-// listen opens an address of the configuration for a server. At most that number of its connections are open at once.
-func (srv *Server) listen(address string, with *TLS, most int, s *http.Server) (net.Listener, *gate, error) {
-	var l net.Listener
-	var err error
-	if path, is := strings.CutPrefix(address, "unix:"); is {
-		l, err = listenUnix(path)
-	} else {
-		l, err = net.Listen("tcp", address)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	g := &gate{Listener: l, most: most, server: s, refusing: srv.refusing}
-	if with == nil {
-		return g, g, nil
-	}
-	g.tls = with.forConnections()
-	return tls.NewListener(g, g.tls), g, nil
-}
-
-// listenUnix listens on a socket that the owner and the group of its file may use. It replaces the socket of a killed
-// process.
-func listenUnix(path string) (net.Listener, error) {
-	l, err := net.Listen("unix", path)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		conn, dialErr := net.Dial("unix", path)
-		if dialErr == nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket ||
-			!errors.Is(dialErr, syscall.ECONNREFUSED) {
-			return nil, err
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-		l, err = net.Listen("unix", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }
