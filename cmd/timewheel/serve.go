@@ -24,8 +24,9 @@ SIGTERM and SIGINT end it: it accepts no further request, starts no further run,
 runs in progress. If some have not ended after the drain time, the exit code is 1, and they are
 repeated later.
 
-The configuration is a JSON file. README.md of the command describes it. SIGHUP reads the files of
-TLS certificates again, for new connections. Any other change needs a restart, which loses nothing.
+The configuration is a JSON file. README.md of the command describes it. SIGHUP reads it again, and
+applies its tokens, secrets, headers and certificates. The log names the other fields that differ:
+they need a restart, which loses nothing. If anything in the file is wrong, nothing changes.
 
   timewheel serve -config serve.json -dir /var/lib/shop/tasks
   timewheel serve -config serve.json -check

@@ -235,10 +235,14 @@ func TestServe_untilSIGTERM_drains(t *testing.T) {
 	})
 }
 
-// SIGHUP does not end the service. Package serve tests the certificates.
-func TestServe_onSIGHUP_goesOn(t *testing.T) {
-	s := startService(t, "-config", serveConfig(t, "127.0.0.1:1"), "-dir", filepath.Join(t.TempDir(), "tasks"))
-	for end := time.After(time.Minute); !s.log.has("there is no certificate to be read again"); {
+// SIGHUP does not end the service, which reads its configuration again. Package serve tests the fields.
+func TestServe_onSIGHUP_readsTheConfigurationAgain(t *testing.T) {
+	config := serveConfig(t, "127.0.0.1:1")
+	s := startService(t, "-config", config, "-dir", filepath.Join(t.TempDir(), "tasks"))
+	text, err := os.ReadFile(config)
+	check(t, err)
+	check(t, os.WriteFile(config, []byte(strings.Replace(string(text), "200", "201", 1)), 0o600))
+	for end := time.After(time.Minute); !s.log.has("need a restart\" fields=kinds.k.concurrency"); {
 		check(t, s.cmd.Process.Signal(syscall.SIGHUP))
 		select {
 		case <-time.After(5 * time.Millisecond):

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -37,7 +38,7 @@ const (
 // An api answers callers.
 type api struct {
 	s       *durable.Scheduler
-	callers []*caller
+	callers atomic.Pointer[[]*caller]
 	anyone  *caller // without tokens
 	log     *slog.Logger
 	counts  *prometheus.CounterVec
@@ -62,7 +63,9 @@ var routes = []route{
 }
 
 func newAPI(s *durable.Scheduler, tokens []*Token, log *slog.Logger, counts *prometheus.CounterVec) *api {
-	return &api{s: s, callers: newCallers(tokens), anyone: newAnyone(), log: log, counts: counts}
+	a := &api{s: s, anyone: newAnyone(), log: log, counts: counts}
+	a.setTokens(tokens)
+	return a
 }
 
 // handler returns the handler of all routes.
@@ -82,7 +85,7 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, problemf(http.StatusNotFound, "there is no %s; /openapi.json lists the paths", r.URL.Path))
 	})
-	if len(a.callers) > 0 {
+	if len(*a.callers.Load()) > 0 { // a reload does not change this
 		return mux
 	}
 	return a.protected(mux)

@@ -61,6 +61,7 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 
 // A caller has rights for tasks.
 type caller struct {
+	name        string
 	sum         [sha256.Size]byte // of the token
 	prefixes    []string
 	kinds       []string
@@ -75,10 +76,26 @@ func newAnyone() *caller {
 	return &caller{prefixes: []string{""}, all: true, read: true, write: true, batches: make(chan struct{}, mostBatches)}
 }
 
+// setTokens replaces the callers. A caller that stays has the same places for batches. Requests in progress keep their
+// rights.
+func (a *api) setTokens(tokens []*Token) {
+	var before []*caller
+	if is := a.callers.Load(); is != nil {
+		before = *is
+	}
+	all := newCallers(tokens)
+	for _, c := range all {
+		if i := slices.IndexFunc(before, func(was *caller) bool { return was.name == c.name }); i >= 0 {
+			c.batches = before[i].batches
+		}
+	}
+	a.callers.Store(&all)
+}
+
 func newCallers(tokens []*Token) (all []*caller) {
 	for _, t := range tokens {
 		c := &caller{
-			sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, kinds: t.Kinds, batches: make(chan struct{}, mostBatches),
+			name: t.Name, sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, kinds: t.Kinds, batches: make(chan struct{}, mostBatches),
 			read: slices.Contains(t.Rights, mayRead), write: slices.Contains(t.Rights, mayWrite),
 		}
 		if slices.Contains(t.Kinds, "*") {
@@ -92,7 +109,8 @@ func newCallers(tokens []*Token) (all []*caller) {
 // identify returns the caller of the request, or nil if its token is unknown. It takes the same time for all unknown
 // tokens of the same length.
 func (a *api) identify(r *http.Request) (found *caller) {
-	if len(a.callers) == 0 {
+	callers := *a.callers.Load()
+	if len(callers) == 0 {
 		return a.anyone
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -100,7 +118,7 @@ func (a *api) identify(r *http.Request) (found *caller) {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(token))
-	for _, c := range a.callers {
+	for _, c := range callers {
 		if subtle.ConstantTimeCompare(sum[:], c.sum[:]) == 1 {
 			found = c
 		}

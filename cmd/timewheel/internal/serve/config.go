@@ -4,6 +4,7 @@ package serve
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,27 +25,30 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Config is a configuration file. Load reads and checks it.
+// A Config is a configuration file. Load reads and checks it. A running service rereads the fields with the tag reload.
 type Config struct {
-	Listen   string           `json:"listen"`   // host:port, or unix:PATH
-	TLS      *TLS             `json:"tls"`      // of Listen
-	Insecure bool             `json:"insecure"` // Listen may be beyond loopback without TLS
-	Tokens   []*Token         `json:"tokens"`   // of callers; if there are none, every caller may do everything
+	Listen   string           `json:"listen"`              // host:port, or unix:PATH
+	TLS      *TLS             `json:"tls"`                 // of Listen
+	Insecure bool             `json:"insecure"`            // Listen may be beyond loopback without TLS
+	Tokens   []*Token         `json:"tokens" reload:"yes"` // of callers; if there are none, every caller may do everything
 	Kinds    map[string]*Kind `json:"kinds"`
 	Admin    *Admin           `json:"admin"` // none: no metrics, health and page
 	Drain    Duration         `json:"drain"` // how long SIGTERM waits for runs in progress; 30s
 	Node     string           `json:"node"`  // name of the node; the host and the process
 	Log      string           `json:"log"`   // text, the default, or json
 
-	dir string // of the file; paths in it are relative to that
+	dir    string                  // of the file; paths in it are relative to that
+	reread func() (*Config, error) // loads the file again
 }
 
 // A Kind is a kind of tasks, with the webhook that is called when one is due.
 type Kind struct {
 	URL                string            `json:"url"`
-	Secrets            []Secret          `json:"secrets"`      // each signs every request
-	Networks           []netip.Prefix    `json:"networks"`     // allowed though private, and without TLS
-	Headers            map[string]Secret `json:"headers"`      // added to each request
+	Secrets            []Secret          `json:"secrets" reload:"yes"` // each signs every request
+	Networks           []netip.Prefix    `json:"networks"`             // allowed though private, and without TLS
+	Headers            map[string]Secret `json:"headers" reload:"yes"` // added to each request
+	CAFile             string            `json:"ca_file" reload:"yes"` // certificates, in PEM, in place of the system's
+	ClientCertificate  *TLS              `json:"client_certificate" reload:"yes"`
 	ContentType        string            `json:"content_type"` // of the payload; application/json
 	Timeout            Duration          `json:"timeout"`      // of an attempt; 10s
 	Concurrency        int               `json:"concurrency"`  // 100
@@ -59,6 +63,7 @@ type Kind struct {
 
 	target  *url.URL
 	headers http.Header
+	roots   *x509.CertPool // of CAFile; nil without one
 }
 
 // A Rate holds the arguments of durable.WithRate.
@@ -124,7 +129,7 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{dir: filepath.Dir(path)}
+	c := &Config{dir: filepath.Dir(path), reread: func() (*Config, error) { return Load(path, getenv) }}
 	if err := c.parse(text, getenv); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -259,6 +264,7 @@ func (k *checker) webhook(field string, of *Kind) {
 		k.wrong(field+".url", "http needs networks, the only addresses that are called without TLS")
 	}
 	of.target = target
+	k.receiverTLS(field, of)
 	if len(of.Secrets) == 0 {
 		k.wrong(field+".secrets", "none are given; each request is signed")
 	}

@@ -85,6 +85,12 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func (l *lines) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,10 +32,7 @@ func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
 		k.wrong(field, "%s is beyond loopback and needs tls, or \"insecure\": true", address)
 	}
 	if t != nil {
-		t.Certificate, t.Key = k.path(t.Certificate), k.path(t.Key)
-		if err := t.read(); err != nil {
-			k.wrong(strings.TrimSuffix(field, "listen")+"tls", "%v", err)
-		}
+		k.certificate(strings.TrimSuffix(field, "listen")+"tls", t)
 	}
 	return address
 }

@@ -64,6 +64,10 @@ type Server struct {
 	adminAt net.Listener
 	gate    *gate // of callers
 
+	callers  *api
+	webhooks map[string]*current // by kind
+	answers  *prometheus.CounterVec
+
 	refusing chan struct{} // of the gates
 	ending   atomic.Bool
 	pages    context.CancelFunc // ends the open pages
@@ -80,6 +84,7 @@ func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Ser
 	workers := cfg.workers() // before the concurrency is lowered, so that it is the only limit
 	srv := &Server{
 		cfg: cfg, log: log, close: func() {}, lowered: cfg.fit(parts), refusing: make(chan struct{}, mostRefusing),
+		webhooks: make(map[string]*current),
 	}
 	if short := cfg.shortage(parts, srv.lowered); short != "" {
 		log.Warn(short)
@@ -145,10 +150,10 @@ func (srv *Server) prepare(
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "timewheel_serve_requests_total", Help: "Requests of callers.",
 	}, []string{"method", "code"})
-	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+	srv.answers = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
 	}, []string{"kind", "code"})
-	registry.MustRegister(requests, answers, collectors.NewGoCollector(),
+	registry.MustRegister(requests, srv.answers, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
 	source := dashboard.Scheduler(name, srv.s, recorder)
@@ -164,12 +169,16 @@ func (srv *Server) prepare(
 			}
 			continue
 		}
-		if err := srv.s.Handle(kind, newWebhook(kind, of, answers).run, of.options()...); err != nil {
+		c := new(current)
+		c.Store(newWebhook(kind, of, srv.answers))
+		srv.webhooks[kind] = c
+		if err := srv.s.Handle(kind, c.run, of.options()...); err != nil {
 			return fmt.Errorf("kind %s: %w", kind, err)
 		}
 	}
 	var err error
-	srv.api = newServer(newAPI(srv.s, srv.cfg.Tokens, srv.log, requests).handler(), srv.log)
+	srv.callers = newAPI(srv.s, srv.cfg.Tokens, srv.log, requests)
+	srv.api = newServer(srv.callers.handler(), srv.log)
 	if srv.at, srv.gate, err = srv.listen(srv.cfg.Listen, srv.cfg.TLS, parts.callers, srv.api); err != nil {
 		return err
 	}
@@ -211,7 +220,7 @@ func (srv *Server) AdminAddr() net.Addr {
 
 // Run serves until ctx is done, and then drains: it accepts no further request, starts no further run, and waits for
 // the runs in progress. It returns an error if the store fails, or if runs are still in progress at the end of the
-// drain. It rereads the certificates at each signal of reload.
+// drain. It rereads the configuration at each signal of reload.
 func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 	if err := srv.s.Start(); err != nil {
 		return errors.Join(err, srv.drain(ctx))
@@ -236,7 +245,7 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 			srv.log.Info("stopped")
 			return err
 		case <-reload:
-			srv.readCertificates()
+			srv.reload()
 		case err := <-ended:
 			return errors.Join(err, srv.drain(ctx))
 		case now := <-check.C:

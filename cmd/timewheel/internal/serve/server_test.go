@@ -5,18 +5,10 @@ package serve
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -24,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -199,114 +190,6 @@ func TestListen_onAUnixSocket(t *testing.T) {
 	if _, err := listenUnix(filepath.Join(dir, "file")); err == nil {
 		t.Error("a file was replaced")
 	}
-}
-
-func TestListen_withTLS(t *testing.T) {
-	dir := t.TempDir()
-	pool := certify(t, dir)
-	r := start(t, withTLS(t, dir, ""))
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Get("https://" + r.srv.Addr().String() + "/tasks")
-	check(t, err)
-	resp.Body.Close()
-	equal(t, "the status", resp.StatusCode, 200)
-	if resp, err := http.Get(r.url + "/tasks"); err == nil {
-		resp.Body.Close()
-		equal(t, "the status without TLS", resp.StatusCode, 400)
-	}
-}
-
-// withTLS returns a configuration with the certificate in a folder, and with more fields.
-func withTLS(t *testing.T, dir, more string) *Config {
-	t.Helper()
-	c := &Config{dir: dir}
-	check(t, c.parse([]byte(`{"listen": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}, `+more+`"kinds": {"k": {`+
-		strings.ReplaceAll(strings.ReplaceAll(local, "$R", "127.0.0.1:1"), "$S", secret)+`}}}`), os.Getenv))
-	return c
-}
-
-// certify writes a new certificate and its key, and returns the certificate.
-func certify(t *testing.T, dir string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	check(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	check(t, err)
-	write := func(name, kind string, b []byte) {
-		check(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600))
-	}
-	write("cert.pem", "CERTIFICATE", cert)
-	write("key.pem", "PRIVATE KEY", private)
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
-	return pool
-}
-
-// New connections get the certificate as last read, and open ones stay. Files that cannot be read change nothing.
-func TestReload_readsTheCertificatesAgain(t *testing.T) {
-	dir := t.TempDir()
-	first := certify(t, dir)
-	r := start(t, withTLS(t, dir, `"admin": {"listen": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}}, `))
-	accepts := func(address net.Addr, pool *x509.CertPool) bool {
-		c, err := tls.Dial("tcp", address.String(), &tls.Config{RootCAs: pool})
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	}
-	has := func(what string, pool, not *x509.CertPool) {
-		t.Helper()
-		for _, address := range []net.Addr{r.srv.Addr(), r.srv.AdminAddr()} {
-			if !accepts(address, pool) || accepts(address, not) {
-				t.Errorf("%s: a connection has the wrong certificate", what)
-			}
-		}
-	}
-	reloads := func(says string) {
-		t.Helper()
-		n := r.log.count(says)
-		r.reload <- syscall.SIGHUP
-		until(t, "both certificates are in the log", func() bool { return r.log.count(says) == n+2 })
-	}
-	const again, stays = "a certificate is read again", "so the old one stays"
-	open := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: first}}}
-	defer open.CloseIdleConnections()
-	get := func() {
-		t.Helper()
-		resp, err := open.Get("https://" + r.srv.Addr().String() + "/tasks")
-		check(t, err)
-		defer resp.Body.Close()
-		_, err = io.Copy(io.Discard, resp.Body)
-		check(t, err)
-		equal(t, "the status", resp.StatusCode, 200)
-	}
-	get()
-	second := certify(t, dir)
-	has("before the signal", first, second)
-	reloads(again)
-	has("after it", second, first)
-	get() // on the open connection
-	key := filepath.Join(dir, "key.pem")
-	was, err := os.ReadFile(key)
-	check(t, err)
-	third := certify(t, dir)
-	check(t, os.WriteFile(key, was, 0o600)) // of another certificate
-	reloads(stays)
-	has("with a wrong key", second, third)
-	check(t, os.WriteFile(key, []byte("broken"), 0o600))
-	reloads(stays)
-	has("with a broken file", second, third)
-	check(t, os.Remove(key))
-	reloads(stays)
-	has("without a file", second, third)
-	third = certify(t, dir)
-	reloads(again)
-	has("with good files again", third, second)
 }
 
 // The receiver on node, which README.md shows, checks the signature, and does the work of a token once.
