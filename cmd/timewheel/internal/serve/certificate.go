@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TLS names the files of a certificate and its key, in PEM.
@@ -100,4 +102,20 @@ func (srv *Server) certificates() (all []certificate) {
 		add(fmt.Sprintf("kinds.%s.client_certificate", name), srv.webhooks[name].Load().of.ClientCertificate)
 	}
 	return all
+}
+
+// expiries are the metrics of the certificates.
+type expiries struct{ srv *Server }
+
+var expires = prometheus.NewDesc("timewheel_serve_certificate_expires_timestamp_seconds",
+	"When a certificate expires, by its field of the configuration.", []string{"field"}, nil)
+
+// Describe implements prometheus.Collector.
+func (expiries) Describe(to chan<- *prometheus.Desc) { to <- expires }
+
+// Collect implements prometheus.Collector.
+func (e expiries) Collect(to chan<- prometheus.Metric) {
+	for _, c := range e.srv.certificates() {
+		to <- prometheus.MustNewConstMetric(expires, prometheus.GaugeValue, float64(c.tls.expires().Unix()), c.field)
+	}
 }

@@ -136,7 +136,7 @@ func TestWebhook_ofAnotherAuthority_isCalledWithItsFiles(t *testing.T) {
 	equal(t, "the number of calls", calls.Load(), 1)
 }
 
-// The files of a kind must be those of certificates, and its URL must have TLS.
+// The files of a kind must have certificates, and its URL TLS.
 func TestLoad_ofFilesForReceivers_namesTheMistake(t *testing.T) {
 	f := newFile(t, "")
 	certify(t, f.dir)
@@ -154,4 +154,34 @@ func TestLoad_ofFilesForReceivers_namesTheMistake(t *testing.T) {
 			t.Errorf("%s: %v, want %q", fields, err, says)
 		}
 	}
+}
+
+// A metric says when each certificate expires, and it is that of the certificate in use. One that has expired is not used.
+func TestMetrics_sayWhenCertificatesExpire(t *testing.T) {
+	const files = `{"certificate": "cert.pem", "key": "key.pem"}`
+	f := newFile(t, `{"listen": "127.0.0.1:0", "tls": `+files+`, "admin": {"listen": "127.0.0.1:0"},
+		"kinds": {"k": {`+https+`, "client_certificate": `+files+`}, "l": {`+https+`}}}`)
+	now := time.Now().Truncate(time.Second)
+	certifyFrom(t, f.dir, now.Add(-time.Hour), now.Add(time.Hour))
+	r := start(t, f.load())
+	r.url = "http://" + r.srv.AdminAddr().String()
+	says := func(after time.Duration) {
+		t.Helper()
+		metrics := r.must(200, "GET", "/metrics", "")
+		for _, field := range []string{"tls", "kinds.k.client_certificate"} {
+			want := fmt.Sprintf("timewheel_serve_certificate_expires_timestamp_seconds{field=%q} %v\n", field, float64(now.Add(after).Unix()))
+			if !strings.Contains(metrics, want) {
+				t.Errorf("the metrics have no %s", want)
+			}
+		}
+		equal(t, "the certificates", strings.Count(metrics, "\ntimewheel_serve_certificate_expires"), 2)
+	}
+	says(time.Hour)
+	certifyFrom(t, f.dir, now.Add(-time.Hour), now.Add(1000*time.Hour))
+	r.reloads(readAgain)
+	says(1000 * time.Hour)
+	certifyFrom(t, f.dir, now.Add(-time.Hour), now.Add(-time.Minute))
+	r.reloads(staysSo)
+	equal(t, "the reason in the log", r.log.count("expired on "+now.Add(-time.Minute).UTC().Format(time.RFC3339)), 2)
+	says(1000 * time.Hour)
 }

@@ -153,7 +153,7 @@ func (srv *Server) prepare(
 	srv.answers = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
 	}, []string{"kind", "code"})
-	registry.MustRegister(requests, srv.answers, collectors.NewGoCollector(),
+	registry.MustRegister(requests, srv.answers, expiries{srv}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
 	source := dashboard.Scheduler(name, srv.s, recorder)
