@@ -12,7 +12,6 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ type Config struct {
 type Kind struct {
 	URL                string            `json:"url"`
 	Secrets            []Secret          `json:"secrets" reload:"yes"` // each signs every request
-	Networks           []netip.Prefix    `json:"networks"`             // allowed though private, and without TLS
+	Networks           []Network         `json:"networks"`             // allowed though private, and without TLS
 	Headers            map[string]Secret `json:"headers" reload:"yes"` // added to each request
 	CAFile             string            `json:"ca_file" reload:"yes"` // certificates, in PEM, in place of the system's
 	ClientCertificate  *TLS              `json:"client_certificate" reload:"yes"`
@@ -190,14 +189,14 @@ func (k *checker) check() {
 	for i, t := range c.Tokens {
 		field := fmt.Sprintf("tokens[%d]", i)
 		k.token(field, t, names)
-		same := func(other *Token) bool { return t != nil && other != nil && other.Token == t.Token }
-		if j := slices.IndexFunc(c.Tokens[:i], same); j >= 0 {
-			k.wrong(field+".token", "it is that of tokens[%d]", j)
-		}
 	}
 	if c.Admin != nil {
 		k.admin(c.Admin)
+		if sameAddress(c.Listen, c.Admin.Listen) {
+			k.wrong("admin.listen", "%s is the address of listen, %s", c.Admin.Listen, c.Listen)
+		}
 	}
+	k.distinct()
 }
 
 func (k *checker) kind(field, name string, of *Kind) {
@@ -274,10 +273,11 @@ func (k *checker) webhook(field string, of *Kind) {
 	for i, n := range of.Networks {
 		if !n.IsValid() {
 			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "it is not a network such as 10.1.0.0/16")
-		} else if of.Networks[i] = n.Masked(); of.Networks[i] != n {
+		} else if of.Networks[i].Prefix = n.Masked(); of.Networks[i] != n {
 			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "%s has bits after its length; do you mean %s?", n, n.Masked())
 		}
 	}
+	k.reachable(field+".url", of)
 	of.headers = make(http.Header)
 	for _, name := range slices.Sorted(maps.Keys(of.Headers)) {
 		value := of.Headers[name]

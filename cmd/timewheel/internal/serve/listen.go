@@ -28,6 +28,9 @@ func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
 	} else if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
 		k.wrong(field, "%q is neither host:port nor unix:PATH", address)
 		return ""
+	} else if _, err := net.LookupPort("tcp", port); err != nil {
+		k.wrong(field, "port %q is neither a number up to 65535 nor the name of a service", port)
+		return ""
 	} else if t == nil && !insecure && !isLocal(address) {
 		k.wrong(field, "%s is beyond loopback and needs tls, or \"insecure\": true", address)
 	}
@@ -35,6 +38,34 @@ func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
 		k.certificate(strings.TrimSuffix(field, "listen")+"tls", t)
 	}
 	return address
+}
+
+// sameAddress reports whether only one of two listeners can have the addresses.
+func sameAddress(a, b string) bool {
+	if strings.HasPrefix(a, "unix:") || strings.HasPrefix(b, "unix:") {
+		return filepath.Clean(a) == filepath.Clean(b)
+	}
+	parts := func(address string) (ip netip.Addr, port int) {
+		host, service, err := net.SplitHostPort(address)
+		if err != nil {
+			return ip, 0
+		}
+		port, _ = net.LookupPort("tcp", service)
+		switch host {
+		case "":
+			return netip.IPv6Unspecified(), port
+		case "localhost":
+			return netip.AddrFrom4([4]byte{127, 0, 0, 1}), port
+		}
+		ip, _ = netip.ParseAddr(host) // that of a name is not known
+		return ip.Unmap(), port
+	}
+	covers := func(x, y netip.Addr) bool {
+		return x == netip.IPv6Unspecified() || x == netip.IPv4Unspecified() && y.Is4() || x.IsValid() && x == y
+	}
+	ip, port := parts(a)
+	other, otherPort := parts(b)
+	return port != 0 && port == otherPort && (covers(ip, other) || covers(other, ip) || a == b)
 }
 
 // isLocal reports whether only this machine can reach the address.

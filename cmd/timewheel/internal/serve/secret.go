@@ -3,8 +3,11 @@
 package serve
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -44,4 +47,29 @@ func (k *checker) resolve(field string, s *Secret) bool {
 		*s = Secret(strings.TrimRight(string(text), "\r\n"))
 	}
 	return true
+}
+
+// distinct checks that a secret is not used where another must be.
+func (k *checker) distinct() {
+	used := make(map[Secret]string) // fields by value
+	add := func(to map[Secret]string, field string, s Secret) {
+		if other, is := to[s]; is && s != "" {
+			k.wrong(field, "it is that of %s", other)
+		}
+		to[s] = field
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.config.Kinds)) {
+		own := make(map[Secret]string)
+		if of := k.config.Kinds[name]; of != nil {
+			for i, s := range of.Secrets {
+				add(own, fmt.Sprintf("kinds.%s.secrets[%d]", name, i), s)
+			}
+		}
+		maps.Copy(used, own) // several kinds may have one receiver
+	}
+	for i, t := range k.config.Tokens {
+		if t != nil {
+			add(used, fmt.Sprintf("tokens[%d].token", i), t.Token)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -122,6 +123,10 @@ func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option)
 		e, err := pebble.Open(ctx, place.Dir)
 		if err != nil {
 			return nil, err
+		}
+		if info, err := os.Stat(place.Dir); err == nil && runtime.GOOS != "windows" && info.Mode()&0o077 != 0 {
+			srv.log.Warn("other users of the machine can open the directory of the store; only its owner should (chmod 700)",
+				"dir", place.Dir, "mode", info.Mode().Perm().String())
 		}
 		if srv.s, err = durable.New(ctx, e, opts...); err != nil {
 			return nil, errors.Join(err, e.Close())

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -190,6 +191,21 @@ func TestListen_onAUnixSocket(t *testing.T) {
 	if _, err := listenUnix(filepath.Join(dir, "file")); err == nil {
 		t.Error("a file was replaced")
 	}
+}
+
+// The directory of the store has all payloads, so a warning says that others can open it.
+func TestOpen_ofADirectoryThatOthersCanRead_warns(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its modes say nothing about other users")
+	}
+	for mode, warnings := range map[os.FileMode]int{0o700: 0, 0o750: 1, 0o701: 1} {
+		dir := t.TempDir()
+		check(t, os.Chmod(dir, mode))
+		r := startIn(t, config(t, "127.0.0.1:1", simple), dir)
+		equal(t, "the number of warnings for "+mode.String(), r.log.count("can open the directory of the store"), warnings)
+	}
+	r := startIn(t, config(t, "127.0.0.1:1", simple), filepath.Join(t.TempDir(), "new"))
+	equal(t, "the number of warnings for a new one", r.log.count("can open the directory of the store"), 0)
 }
 
 // The receiver on node, which README.md shows, checks the signature, and does the work of a token once.
