@@ -32,6 +32,7 @@ type Config struct {
 	Tokens   []*Token         `json:"tokens" reload:"yes"` // of callers; if there are none, every caller may do everything
 	Kinds    map[string]*Kind `json:"kinds"`
 	Admin    *Admin           `json:"admin"` // none: no metrics, health and page
+	Grace    *Duration        `json:"grace"` // how long SIGTERM lets callers find another process before the drain; 5s
 	Drain    Duration         `json:"drain"` // how long SIGTERM waits for runs in progress; 30s
 	Node     string           `json:"node"`  // name of the node; the host and the process
 	Log      string           `json:"log"`   // text, the default, or json
@@ -114,6 +115,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 
 // The defaults, and the minimum size of secrets.
 const (
+	defaultGrace       = 5 * time.Second
 	defaultDrain       = 30 * time.Second
 	defaultTimeout     = 10 * time.Second
 	defaultConcurrency = 100
@@ -177,6 +179,11 @@ func (k *checker) check() {
 		k.wrong("tokens", "none are given; without tokens only loopback and a Unix socket are allowed, and listen is %s",
 			c.Listen)
 	}
+	if c.Grace == nil {
+		grace := Duration(defaultGrace)
+		c.Grace = &grace
+	}
+	k.positive("grace", c.Grace, 0)
 	k.positive("drain", &c.Drain, defaultDrain)
 	k.oneOf("log", &c.Log, "text", "json")
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {

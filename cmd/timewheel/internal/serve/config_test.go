@@ -35,6 +35,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		`{"listen": "unix:", "kinds": {"k": {` + https + `}}}`:                  "listen: the path",
 		`{"listen": "127.0.0.1:0"}`:                                             "kinds: none",
 		`{"listen": "127.0.0.1:0", "drain": "-1s", "kinds": {}}`:                "drain: -1s is negative",
+		`{"listen": "127.0.0.1:0", "grace": "-1s", "kinds": {}}`:                "grace: -1s is negative",
 		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "drain: duration \"soon\" is neither text such as",
 		`{"listen": "127.0.0.1:0", "log": "xml"}`:                               "log: \"xml\" must be one of text, json",
 		`{"listen": ":0", "kinds": {"k": {` + https + `}}}`:                     "listen: :0 is beyond loopback",
@@ -130,6 +131,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the header", k.headers.Get("Authorization"), "of OTHER 1234567890")
 	equal(t, "the timeout", time.Duration(k.Timeout), 500*time.Millisecond)
 	equal(t, "the drain", time.Duration(c.Drain), defaultDrain)
+	equal(t, "the grace", time.Duration(*c.Grace), defaultGrace)
 	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
 	equal(t, "the burst", k.Rate.Burst, 5)
 	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)

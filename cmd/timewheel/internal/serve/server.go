@@ -226,7 +226,10 @@ func (srv *Server) AdminAddr() net.Addr {
 // Run serves until ctx is done, and then drains: it accepts no further request, starts no further run, and waits for
 // the runs in progress. It returns an error if the store fails, or if runs are still in progress at the end of the
 // drain. It rereads the configuration at each signal of reload.
-func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
+//
+// A signal of stop makes the service unready, and starts the drain after the grace. An interrupt or a further signal
+// starts it at once.
+func (srv *Server) Run(ctx context.Context, reload, stop <-chan os.Signal) error {
 	if err := srv.s.Start(); err != nil {
 		return errors.Join(err, srv.drain(ctx))
 	}
@@ -242,13 +245,26 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 	descriptors := lookout{log: srv.log}
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
+	var grace <-chan time.Time
+	end := func() error {
+		srv.log.Info("stopping", "drain", time.Duration(srv.cfg.Drain).String())
+		err := srv.drain(ctx)
+		srv.log.Info("stopped")
+		return err
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			srv.log.Info("stopping", "drain", time.Duration(srv.cfg.Drain).String())
-			err := srv.drain(ctx)
-			srv.log.Info("stopped")
-			return err
+			return end()
+		case <-grace:
+			return end()
+		case signal := <-stop:
+			if grace != nil || signal == os.Interrupt {
+				return end()
+			}
+			srv.ending.Store(true)
+			srv.log.Info("unready, and stopping soon", "grace", time.Duration(*srv.cfg.Grace).String())
+			grace = time.After(time.Duration(*srv.cfg.Grace))
 		case <-reload:
 			srv.reload()
 		case err := <-ended:

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,6 +105,44 @@ func status(t *testing.T, url string) int {
 	_, err = io.Copy(io.Discard, resp.Body)
 	check(t, err)
 	return resp.StatusCode
+}
+
+// During the grace a load balancer sees that the service is not ready, and its requests are still answered and its tasks
+// run. The end of the grace, a second signal and an interrupt start the drain.
+func TestRun_untilTheEndOfTheGrace_answersCallers(t *testing.T) {
+	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
+	of := func(grace time.Duration) *rig {
+		cfg := config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1))
+		*cfg.Grace = Duration(grace)
+		return start(t, cfg)
+	}
+	ends := func(r *rig) {
+		t.Helper()
+		until(t, "callers are refused", func() bool {
+			c, err := net.Dial("tcp", r.srv.Addr().String())
+			if err == nil {
+				c.Close()
+			}
+			return err != nil
+		})
+		check(t, r.stop())
+	}
+	r := of(time.Hour)
+	admin := "http://" + r.srv.AdminAddr().String()
+	equal(t, "readiness before the signal", status(t, admin+"/readyz"), 200)
+	r.term <- syscall.SIGTERM
+	until(t, "it is not ready", func() bool { return status(t, admin+"/readyz") == 503 })
+	equal(t, "health", status(t, admin+"/healthz"), 200)
+	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
+	r.ends("a")
+	r.term <- syscall.SIGTERM
+	ends(r)
+	r = of(time.Millisecond)
+	r.term <- syscall.SIGTERM
+	ends(r)
+	r = of(time.Hour)
+	r.term <- os.Interrupt
+	ends(r)
 }
 
 // Metrics, health and the page are on an address of their own.
