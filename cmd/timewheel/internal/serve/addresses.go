@@ -73,8 +73,8 @@ func (g guard) control(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// reachable checks that the guard of the kind does not refuse every address of its receiver. It knows only those that the
-// URL itself contains.
+// reachable checks that the guard of the kind does not refuse every address of its receiver. It knows only an
+// address in the URL itself.
 func (k *checker) reachable(field string, of *Kind) {
 	if of.target == nil {
 		return

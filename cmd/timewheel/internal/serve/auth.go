@@ -113,8 +113,8 @@ func (a *api) identify(r *http.Request) (found *caller) {
 	if len(callers) == 0 {
 		return a.anyone
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+	token := bearer(r)
+	if token == "" {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(token))
@@ -124,6 +124,15 @@ func (a *api) identify(r *http.Request) (found *caller) {
 		}
 	}
 	return found
+}
+
+// bearer returns the token of a request, or "".
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return token
 }
 
 func (c *caller) hasKey(key string) bool {

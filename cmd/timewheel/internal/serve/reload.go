@@ -32,8 +32,13 @@ func (srv *Server) reload() {
 	if !has("tls") && next.TLS != nil {
 		srv.cfg.TLS.pair.Store(next.TLS.pair.Load())
 	}
-	if a := srv.cfg.Admin; a != nil && !has("admin") && !has("admin.tls") && a.TLS != nil {
-		a.TLS.pair.Store(next.Admin.TLS.pair.Load())
+	if a := srv.cfg.Admin; a != nil && !has("admin") {
+		if !has("admin.tls") && a.TLS != nil {
+			a.TLS.pair.Store(next.Admin.TLS.pair.Load())
+		}
+		if !has("admin.tokens") {
+			srv.operators.Store(&next.Admin.Tokens)
+		}
 	}
 	if !has("tokens") {
 		srv.callers.setTokens(next.Tokens)
@@ -58,6 +63,9 @@ func (c *Config) needsRestart(other *Config) []string {
 	restart := differences("", reflect.ValueOf(*c), reflect.ValueOf(*other))
 	if (len(c.Tokens) == 0) != (len(other.Tokens) == 0) {
 		restart = append(restart, "tokens") // without tokens the service has other addresses, and other checks
+	}
+	if a, b := c.Admin, other.Admin; a != nil && b != nil && (len(a.Tokens) == 0) != (len(b.Tokens) == 0) {
+		restart = append(restart, "admin.tokens")
 	}
 	slices.Sort(restart)
 	return restart

@@ -72,4 +72,12 @@ func (k *checker) distinct() {
 			add(used, fmt.Sprintf("tokens[%d].token", i), t.Token)
 		}
 	}
+	if k.config.Admin == nil {
+		return
+	}
+	for i, o := range k.config.Admin.Tokens {
+		if o != nil {
+			add(used, fmt.Sprintf("admin.tokens[%d].token", i), o.Token)
+		}
+	}
 }

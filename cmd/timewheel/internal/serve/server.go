@@ -65,9 +65,10 @@ type Server struct {
 	adminAt net.Listener
 	gate    *gate // of callers
 
-	callers  *api
-	webhooks map[string]*current // by kind
-	answers  *prometheus.CounterVec
+	callers   *api
+	operators atomic.Pointer[[]*Operator]
+	webhooks  map[string]*current // by kind
+	answers   *prometheus.CounterVec
 
 	refusing chan struct{} // of the gates
 	ending   atomic.Bool
@@ -196,6 +197,7 @@ func (srv *Server) prepare(
 	if a == nil {
 		return nil
 	}
+	srv.operators.Store(&a.Tokens)
 	srv.admin = newServer(srv.adminHandler(a, registry, source), srv.log)
 	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long response, and so is a backup
 	pages, cancel := context.WithCancel(context.Background())
