@@ -145,61 +145,6 @@ func TestRun_untilTheEndOfTheGrace_answersCallers(t *testing.T) {
 	ends(r)
 }
 
-// Metrics, health and the page are on an address of their own.
-func TestAdmin_hasMetricsHealthAndPage(t *testing.T) {
-	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
-	r := start(t, config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0", "backup": true}, `, 1)))
-	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
-	r.ends("a")
-	api := r.url
-	r.url = "http://" + r.srv.AdminAddr().String()
-	for path, want := range map[string]string{
-		"/healthz": "ok\n", "/readyz": "ok\n", "/": "<html", "/api/sources": `"serve"`,
-		"/metrics": "timewheel_serve_webhook_answers_total{code=\"200\",kind=\"k\"} 1",
-	} {
-		if got := r.must(200, "GET", path, ""); !strings.Contains(got, want) {
-			t.Errorf("%s is %.2000s, want %s", path, got, want)
-		}
-	}
-	for _, want := range []string{
-		`timewheel_serve_requests_total{code="204",method="PUT"} 1`, `timewheel_durable_runs_succeeded_total{scheduler="serve"} 1`,
-		`timewheel_durable_run_lateness_seconds_count{kind="k",scheduler="serve"} 1`, "go_goroutines",
-	} {
-		metrics := ""
-		for range 100 { // the end of a run is counted after the task is gone
-			if metrics = r.must(200, "GET", "/metrics", ""); strings.Contains(metrics, want) {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		if !strings.Contains(metrics, want) {
-			t.Errorf("the metrics have no %s", want)
-		}
-	}
-	if got := r.do("POST", "/backup", ""); got.status != 200 || !strings.Contains(got.body, "FORMAT") {
-		t.Errorf("the backup is %d with %d bytes", got.status, len(got.body))
-	}
-	r.must(403, "POST", "/api/pause-all", "scheduler=serve", "Content-Type", "application/x-www-form-urlencoded")
-	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/backup"} {
-		r.must(403, "GET", path, "", "Host", "evil.example")
-	}
-	r.must(200, "GET", "/", "", "Host", "timewheel.localhost")
-	r.url = api
-	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/", "/backup"} {
-		r.must(404, "GET", path, "")
-	}
-}
-
-func TestAdmin_withControl_changesTasks(t *testing.T) {
-	r := start(t, config(t, "127.0.0.1:1", strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0", "control": true}, `, 1)))
-	r.url = "http://" + r.srv.AdminAddr().String()
-	r.must(200, "POST", "/api/pause-all", "scheduler=serve", "Content-Type", "application/x-www-form-urlencoded")
-	if p, err := r.srv.s.Paused(t.Context()); err != nil || !p.All {
-		t.Errorf("the pauses are %v, %v", p, err)
-	}
-	r.must(404, "POST", "/backup", "")
-}
-
 // The socket of a process that was killed is replaced, and that of one that is running is not.
 func TestListen_onAUnixSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "serve") // the path of a socket must be short
