@@ -373,6 +373,10 @@ tidy: ## go mod tidy, in every module, as if the version they require of each ot
 sizes: ## What each published module adds to a program: writes the table of docs/design.md
 	$(GO) run ./checks/release sizes
 
+.PHONY: archives
+archives: ## Archives of the command for linux, macOS and windows with their checksums, into OUT (bin/archives)
+	$(GO) run ./checks/release archive $(or $(OUT),bin/archives)
+
 .PHONY: release
 release: ## Commit and tag a release, root first, and push nothing: make release VERSION=v0.1.0
 	@test -n "$(VERSION)" || { echo "usage: make release VERSION=v0.1.0"; exit 2; }

@@ -358,6 +358,13 @@ var trials = map[string]trial{
 			`timewheel_durable_engine_servers_refused_total 7x60`,
 		},
 	},
+	"TimewheelServeCertificate": { // 14 days have 1,209,600 seconds, and the series begin at 1970
+		fires: `timewheel_serve_certificate_expires_timestamp_seconds 1209660x60`, after: 5*every + 10*time.Minute,
+		quiet: []string{
+			`timewheel_serve_certificate_expires_timestamp_seconds 1210500x60`,
+			`timewheel_serve_certificate_expires_timestamp_seconds 1209660x20 5000000x40`,
+		},
+	},
 }
 
 // onSeries evaluates the rules for a quarter of an hour on the series of a trial.
@@ -369,6 +376,8 @@ func onSeries(t *testing.T, series string) history {
 		label := "wheel"
 		if strings.HasPrefix(name, "timewheel_durable_") {
 			label = "scheduler"
+		} else if strings.HasPrefix(name, "timewheel_serve_") {
+			label = "field"
 		}
 		name, own, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{") // the labels of the series, if it has any
 		load += fmt.Sprintf("  %s{job=%q,instance=%q,%s=\"orders\",%s} %s\n",
@@ -454,6 +463,7 @@ func TestAlerts_nameWhatIsExported(t *testing.T) {
 	for _, name := range []string{"process_open_fds", "process_max_fds"} { // of client_golang, and the same in each process
 		names[name] = nil
 	}
+	names["timewheel_serve_certificate_expires_timestamp_seconds"] = nil // of the command, which has a test of it
 	alerting, _ := loadRules(t, promqltest.LoadedStorage(t, ""))
 	for _, r := range alerting {
 		parser.Inspect(r.Query(), func(node parser.Node, _ []parser.Node) error {

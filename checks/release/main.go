@@ -5,6 +5,7 @@
 //	go run ./checks/release check          # get, build and run every published module as its users would
 //	go run ./checks/release tidy           # go mod tidy, in every module
 //	go run ./checks/release sizes          # write the table of docs/design.md again
+//	go run ./checks/release archive DIR    # write archives of the command for each system, with checksums
 //	go run ./checks/release tag v0.1.0     # commit the versions of a release, and tag it; push nothing
 //
 // A module proxy stores a module as a zip of the files at a tag. This program packs the files of the working tree in
@@ -29,7 +30,7 @@ func start(args []string) (err error) {
 		command, args = args[0], args[1:]
 	}
 	wants := 0
-	if command == "tag" {
+	if command == "tag" || command == "archive" {
 		wants = 1
 	}
 	if len(args) != wants {
@@ -55,8 +56,10 @@ func start(args []string) (err error) {
 		return tidy(f, dir)
 	case "sizes":
 		return writeSizes(f, dir)
+	case "archive":
+		return archive(f, dir, args[0], f.path+"/"+programOfArchives, systems)
 	case "tag":
 		return tag(f, dir, args[0], os.Stdout)
 	}
-	return fmt.Errorf("%q is not check, tidy, sizes or tag", command)
+	return fmt.Errorf("%q is not check, tidy, sizes, archive or tag", command)
 }

@@ -139,7 +139,7 @@ func (l *load) measure(ctx context.Context, command, dir string) error {
 // start starts the service.
 func (l *load) start(command, dir, receiver string) (*exec.Cmd, error) {
 	config := filepath.Join(dir, "serve.json")
-	text := `{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "http://` + receiver + `/", "networks": ["127.0.0.1/32"],
+	text := `{"listen": "127.0.0.1:0", "grace": "0s", "kinds": {"k": {"url": "http://` + receiver + `/", "networks": ["127.0.0.1/32"],
 		"secrets": ["a secret of the load"], "concurrency": 256}}}`
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err

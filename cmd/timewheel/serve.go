@@ -20,12 +20,14 @@ calls the webhook of the task's kind. The tasks are in an embedded store, which 
 none, or in a database, which any number of such processes share. A kind may keep a history of its
 attempts, which callers read at /history.
 
-SIGTERM and SIGINT end it: it accepts no further request, starts no further run, and waits for the
-runs in progress. If some have not ended after the drain time, the exit code is 1, and they are
-repeated later.
+SIGTERM ends it. For the grace time it answers callers as before while /readyz says that it is not
+ready, so that a load balancer takes another process. Then it accepts no further request, starts no
+further run, and waits for the runs in progress. If some have not ended after the drain time, the
+exit code is 1, and they are repeated later. A second SIGTERM, or SIGINT, ends the grace at once.
 
-The configuration is a JSON file. README.md of the command describes it. SIGHUP reads the files of
-TLS certificates again, for new connections. Any other change needs a restart, which loses nothing.
+The configuration is a JSON file. README.md of the command describes it. SIGHUP reads it again, and
+applies its tokens, secrets, headers and certificates. The log names the other fields that differ:
+they need a restart, which loses nothing. If anything in the file is wrong, nothing changes.
 
   timewheel serve -config serve.json -dir /var/lib/shop/tasks
   timewheel serve -config serve.json -check
@@ -74,13 +76,15 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		if cfg.Log == "json" {
 			handler = slog.NewJSONHandler(p.err, nil)
 		}
-		reload := make(chan os.Signal, 1)
+		reload, stop := make(chan os.Signal, 1), make(chan os.Signal, 2)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
+		signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(stop)
 		srv, err := serve.Open(ctx, cfg, in, slog.New(handler))
 		if err != nil {
 			return err
 		}
-		return srv.Run(ctx, reload)
+		return srv.Run(context.WithoutCancel(ctx), reload, stop) // the signals would end ctx without a grace
 	})
 }

@@ -117,7 +117,7 @@ func (s *service) left() bool {
 func serveConfig(t *testing.T, receiver string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "serve.json")
-	check(t, os.WriteFile(path, []byte(`{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "http://`+receiver+`/hook",
+	check(t, os.WriteFile(path, []byte(`{"listen": "127.0.0.1:0", "grace": "0s", "kinds": {"k": {"url": "http://`+receiver+`/hook",
 		"networks": ["127.0.0.1/32"], "secrets": ["a secret of the tests"], "concurrency": 200,
 		"retry": {"attempts": 100, "least": "10ms", "most": "100ms"}}}}`), 0o600))
 	return path
@@ -201,7 +201,8 @@ func TestServe_killedAmongTenThousandWebhooks_losesNone(t *testing.T) {
 	t.Logf("%d webhooks were called again", c.again)
 }
 
-// The tasks are in either place, and SIGTERM waits for the runs in progress.
+// The tasks are in either place. Callers are answered after the first SIGTERM, and the second one waits for the runs in
+// progress.
 func TestServe_untilSIGTERM_drains(t *testing.T) {
 	everywhere(t, func(r *rig) {
 		begun, end := make(chan bool, 1), make(chan bool)
@@ -210,10 +211,23 @@ func TestServe_untilSIGTERM_drains(t *testing.T) {
 			<-end
 		}))
 		defer receiver.Close()
-		s := startService(r.T, append([]string{"-config", serveConfig(r.T, receiver.Listener.Addr().String())}, r.place...)...)
+		config := serveConfig(r.T, receiver.Listener.Addr().String())
+		text, err := os.ReadFile(config)
+		check(r.T, err)
+		check(r.T, os.WriteFile(config, []byte(strings.Replace(string(text), `"0s"`, `"1h"`, 1)), 0o600))
+		s := startService(r.T, append([]string{"-config", config}, r.place...)...)
 		s.do("PUT", "/tasks/later", `{"kind": "k", "delay": "10h"}`)
 		s.do("PUT", "/tasks/now", `{"kind": "k"}`)
 		<-begun
+		check(r.T, s.cmd.Process.Signal(syscall.SIGTERM))
+		for end := time.After(time.Minute); !s.log.has("unready, and stopping soon"); {
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-end:
+				r.Fatal("the signal is not in the log")
+			}
+		}
+		s.do("GET", "/tasks", "")
 		check(r.T, s.cmd.Process.Signal(syscall.SIGTERM))
 		for refused := time.After(time.Minute); ; {
 			if _, err := http.Get(s.url + "/openapi.json"); errors.Is(err, syscall.ECONNREFUSED) {
@@ -235,10 +249,14 @@ func TestServe_untilSIGTERM_drains(t *testing.T) {
 	})
 }
 
-// SIGHUP does not end the service. Package serve tests the certificates.
-func TestServe_onSIGHUP_goesOn(t *testing.T) {
-	s := startService(t, "-config", serveConfig(t, "127.0.0.1:1"), "-dir", filepath.Join(t.TempDir(), "tasks"))
-	for end := time.After(time.Minute); !s.log.has("there is no certificate to be read again"); {
+// SIGHUP does not end the service, which reads its configuration again. Package serve tests the fields.
+func TestServe_onSIGHUP_readsTheConfigurationAgain(t *testing.T) {
+	config := serveConfig(t, "127.0.0.1:1")
+	s := startService(t, "-config", config, "-dir", filepath.Join(t.TempDir(), "tasks"))
+	text, err := os.ReadFile(config)
+	check(t, err)
+	check(t, os.WriteFile(config, []byte(strings.Replace(string(text), "200", "201", 1)), 0o600))
+	for end := time.After(time.Minute); !s.log.has("need a restart\" fields=kinds.k.concurrency"); {
 		check(t, s.cmd.Process.Signal(syscall.SIGHUP))
 		select {
 		case <-time.After(5 * time.Millisecond):

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -34,7 +35,7 @@ const (
 // An api answers callers.
 type api struct {
 	s       *durable.Scheduler
-	callers []*caller
+	callers atomic.Pointer[[]*caller]
 	anyone  *caller // without tokens
 	kinds   []string
 	log     *slog.Logger
@@ -60,9 +61,9 @@ var routes = []route{
 }
 
 func newAPI(s *durable.Scheduler, cfg *Config, log *slog.Logger, counts *prometheus.CounterVec) *api {
-	return &api{
-		s: s, callers: newCallers(cfg.Tokens), anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), log: log, counts: counts,
-	}
+	a := &api{s: s, anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), log: log, counts: counts}
+	a.setTokens(cfg.Tokens)
+	return a
 }
 
 // key returns the key in the path, if the caller may use it.

@@ -10,8 +10,58 @@ import (
 	"strings"
 )
 
+// The rights of a token.
+const (
+	mayRead  = "read"
+	mayWrite = "write"
+)
+
+// A Token identifies a caller, and names its rights.
+type Token struct {
+	Name     string   `json:"name"`
+	Token    Secret   `json:"token"`
+	Prefixes []string `json:"prefixes"` // of the keys; "" is all
+	Kinds    []string `json:"kinds"`    // "*" is all
+	Rights   []string `json:"rights"`   // read, write
+}
+
+func (k *checker) token(field string, t *Token, names map[string]bool) {
+	if t == nil {
+		k.wrong(field, "null is no token")
+		return
+	}
+	switch {
+	case t.Name == "":
+		k.wrong(field+".name", "it is empty")
+	case names[t.Name]:
+		k.wrong(field+".name", "%q is used twice", t.Name)
+	}
+	names[t.Name] = true
+	k.secret(field+".token", &t.Token)
+	if len(t.Prefixes) == 0 {
+		k.wrong(field+".prefixes", `none are given; [""] allows all keys`)
+	}
+	if len(t.Kinds) == 0 {
+		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
+	}
+	for _, name := range t.Kinds {
+		if _, is := k.config.Kinds[name]; !is && name != "*" {
+			k.wrong(field+".kinds", "%q is none of the kinds", name)
+		}
+	}
+	if len(t.Rights) == 0 {
+		k.wrong(field+".rights", "none are given; read and write are allowed")
+	}
+	for _, right := range t.Rights {
+		if right != mayRead && right != mayWrite {
+			k.wrong(field+".rights", "%q must be read or write", right)
+		}
+	}
+}
+
 // A caller has rights for tasks.
 type caller struct {
+	name        string
 	sum         [sha256.Size]byte // of the token
 	prefixes    []string
 	kinds       []string
@@ -26,10 +76,26 @@ func newAnyone() *caller {
 	return &caller{prefixes: []string{""}, all: true, read: true, write: true, batches: make(chan struct{}, mostBatches)}
 }
 
+// setTokens replaces the callers. A caller that stays has the same places for batches. Requests in progress keep their
+// rights.
+func (a *api) setTokens(tokens []*Token) {
+	var before []*caller
+	if is := a.callers.Load(); is != nil {
+		before = *is
+	}
+	all := newCallers(tokens)
+	for _, c := range all {
+		if i := slices.IndexFunc(before, func(was *caller) bool { return was.name == c.name }); i >= 0 {
+			c.batches = before[i].batches
+		}
+	}
+	a.callers.Store(&all)
+}
+
 func newCallers(tokens []*Token) (all []*caller) {
 	for _, t := range tokens {
 		c := &caller{
-			sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, kinds: t.Kinds, batches: make(chan struct{}, mostBatches),
+			name: t.Name, sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, kinds: t.Kinds, batches: make(chan struct{}, mostBatches),
 			read: slices.Contains(t.Rights, mayRead), write: slices.Contains(t.Rights, mayWrite),
 		}
 		if slices.Contains(t.Kinds, "*") {
@@ -43,20 +109,30 @@ func newCallers(tokens []*Token) (all []*caller) {
 // identify returns the caller of the request, or nil if its token is unknown. It takes the same time for all unknown
 // tokens of the same length.
 func (a *api) identify(r *http.Request) (found *caller) {
-	if len(a.callers) == 0 {
+	callers := *a.callers.Load()
+	if len(callers) == 0 {
 		return a.anyone
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+	token := bearer(r)
+	if token == "" {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(token))
-	for _, c := range a.callers {
+	for _, c := range callers {
 		if subtle.ConstantTimeCompare(sum[:], c.sum[:]) == 1 {
 			found = c
 		}
 	}
 	return found
+}
+
+// bearer returns the token of a request, or "".
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return token
 }
 
 func (c *caller) hasKey(key string) bool {

@@ -112,13 +112,13 @@ const withCallers = `"tokens": [
 
 // A client in the middle of a large body that is refused can send the rest, and reads the answer.
 func TestBody_thatIsRefused_isAnswered(t *testing.T) {
-	dir := t.TempDir()
-	pool := certify(t, dir)
+	f := newFile(t, withTLS(withCallers))
+	pool := certify(t, f.dir)
 	for name, with := range map[string]*tls.Config{"TCP": nil, "TLS": {RootCAs: pool, ServerName: "127.0.0.1"}} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t, "127.0.0.1:1", strings.Replace(idle, "{", "{"+withCallers, 1))
 			if with != nil {
-				cfg = withTLS(t, dir, withCallers)
+				cfg = f.load()
 			}
 			r := start(t, cfg)
 			const batch = "POST /tasks HTTP/1.1\r\nContent-Type: " + batchType + "\r\n"

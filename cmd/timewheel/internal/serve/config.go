@@ -3,79 +3,47 @@
 package serve
 
 import (
-	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A Config is a configuration file. Load reads and checks it.
+// A Config is a configuration file. Load reads and checks it. A running service rereads the fields with the tag reload.
 type Config struct {
-	Listen   string           `json:"listen"`   // host:port, or unix:PATH
-	TLS      *TLS             `json:"tls"`      // of Listen
-	Insecure bool             `json:"insecure"` // Listen may be beyond loopback without TLS
-	Tokens   []*Token         `json:"tokens"`   // of callers; if there are none, every caller may do everything
+	Listen   string           `json:"listen"`              // host:port, or unix:PATH
+	TLS      *TLS             `json:"tls"`                 // of Listen
+	Insecure bool             `json:"insecure"`            // Listen may be beyond loopback without TLS
+	Tokens   []*Token         `json:"tokens" reload:"yes"` // of callers; if there are none, every caller may do everything
 	Kinds    map[string]*Kind `json:"kinds"`
 	Admin    *Admin           `json:"admin"` // none: no metrics, health and page
+	Grace    *Duration        `json:"grace"` // how long SIGTERM lets callers find another process before the drain; 5s
 	Drain    Duration         `json:"drain"` // how long SIGTERM waits for runs in progress; 30s
 	Node     string           `json:"node"`  // name of the node; the host and the process
 	Log      string           `json:"log"`   // text, the default, or json
 
-	dir string // of the file; paths in it are relative to that
-}
-
-// TLS names the files of a certificate and its key, in PEM.
-type TLS struct {
-	Certificate string `json:"certificate"`
-	Key         string `json:"key"`
-
-	pair atomic.Pointer[tls.Certificate] // as last read
-}
-
-// read reads the files. If it returns an error, the certificate stays the same.
-func (t *TLS) read() error {
-	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
-	if err == nil {
-		t.pair.Store(&pair)
-	}
-	return err
-}
-
-// forConnections returns a configuration that uses the certificate as last read.
-func (t *TLS) forConnections() *tls.Config {
-	return &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.pair.Load(), nil },
-		MinVersion:     tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}
-}
-
-// A Token identifies a caller, and names its rights.
-type Token struct {
-	Name     string   `json:"name"`
-	Token    Secret   `json:"token"`
-	Prefixes []string `json:"prefixes"` // of the keys; "" is all
-	Kinds    []string `json:"kinds"`    // "*" is all
-	Rights   []string `json:"rights"`   // read, write
+	dir    string                  // of the file; paths in it are relative to that
+	reread func() (*Config, error) // loads the file again
 }
 
 // A Kind is a kind of tasks, with the webhook that is called when one is due.
 type Kind struct {
 	URL                string            `json:"url"`
-	Secrets            []Secret          `json:"secrets"`      // each signs every request
-	Networks           []netip.Prefix    `json:"networks"`     // allowed though private, and without TLS
-	Headers            map[string]Secret `json:"headers"`      // added to each request
+	Secrets            []Secret          `json:"secrets" reload:"yes"` // each signs every request
+	Networks           []Network         `json:"networks"`             // allowed though private, and without TLS
+	Headers            map[string]Secret `json:"headers" reload:"yes"` // added to each request
+	CAFile             string            `json:"ca_file" reload:"yes"` // certificates, in PEM, in place of the system's
+	ClientCertificate  *TLS              `json:"client_certificate" reload:"yes"`
 	ContentType        string            `json:"content_type"` // of the payload; application/json
 	Timeout            Duration          `json:"timeout"`      // of an attempt; 10s
 	Concurrency        int               `json:"concurrency"`  // 100
@@ -90,6 +58,7 @@ type Kind struct {
 
 	target  *url.URL
 	headers http.Header
+	roots   *x509.CertPool // of CAFile; nil without one
 }
 
 // A Rate holds the arguments of durable.WithRate.
@@ -112,24 +81,9 @@ type History struct {
 	Age      Duration `json:"age"`      // 24h
 }
 
-// Admin configures the address for operators.
-type Admin struct {
-	Listen   string   `json:"listen"`
-	TLS      *TLS     `json:"tls"`
-	Insecure bool     `json:"insecure"` // Listen may be beyond loopback: anyone who reaches it sees keys and errors
-	Hosts    []string `json:"hosts"`    // names under which the page may be reached
-	Control  bool     `json:"control"`  // the page may change tasks
-	Backup   bool     `json:"backup"`   // /backup copies the store, with all payloads
-}
-
-// A Secret is text that is not printed. In a file it may be "env:NAME" or "file:PATH" instead.
-type Secret string
-
-// String hides the secret.
-func (Secret) String() string { return "(secret)" }
-
 // The defaults, and the minimum size of secrets.
 const (
+	defaultGrace       = 5 * time.Second
 	defaultDrain       = 30 * time.Second
 	defaultTimeout     = 10 * time.Second
 	defaultConcurrency = 100
@@ -138,19 +92,13 @@ const (
 	leastSecret        = 16
 )
 
-// The rights of a token.
-const (
-	mayRead  = "read"
-	mayWrite = "write"
-)
-
 // Load reads a configuration from a file. The error names every wrong field, and the allowed values.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{dir: filepath.Dir(path)}
+	c := &Config{dir: filepath.Dir(path), reread: func() (*Config, error) { return Load(path, getenv) }}
 	if err := c.parse(text, getenv); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -175,6 +123,11 @@ func (k *checker) check() {
 		k.wrong("tokens", "none are given; without tokens only loopback and a Unix socket are allowed, and listen is %s",
 			c.Listen)
 	}
+	if c.Grace == nil {
+		grace := Duration(defaultGrace)
+		c.Grace = &grace
+	}
+	k.positive("grace", c.Grace, 0)
 	k.positive("drain", &c.Drain, defaultDrain)
 	k.oneOf("log", &c.Log, "text", "json")
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
@@ -187,48 +140,14 @@ func (k *checker) check() {
 	for i, t := range c.Tokens {
 		field := fmt.Sprintf("tokens[%d]", i)
 		k.token(field, t, names)
-		same := func(other *Token) bool { return t != nil && other != nil && other.Token == t.Token }
-		if j := slices.IndexFunc(c.Tokens[:i], same); j >= 0 {
-			k.wrong(field+".token", "it is that of tokens[%d]", j)
-		}
 	}
 	if c.Admin != nil {
 		k.admin(c.Admin)
-	}
-}
-
-func (k *checker) token(field string, t *Token, names map[string]bool) {
-	if t == nil {
-		k.wrong(field, "null is no token")
-		return
-	}
-	switch {
-	case t.Name == "":
-		k.wrong(field+".name", "it is empty")
-	case names[t.Name]:
-		k.wrong(field+".name", "%q is used twice", t.Name)
-	}
-	names[t.Name] = true
-	k.secret(field+".token", &t.Token)
-	if len(t.Prefixes) == 0 {
-		k.wrong(field+".prefixes", `none are given; [""] allows all keys`)
-	}
-	if len(t.Kinds) == 0 {
-		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
-	}
-	for _, name := range t.Kinds {
-		if _, is := k.config.Kinds[name]; !is && name != "*" {
-			k.wrong(field+".kinds", "%q is none of the kinds", name)
+		if sameAddress(c.Listen, c.Admin.Listen) {
+			k.wrong("admin.listen", "%s is the address of listen, %s", c.Admin.Listen, c.Listen)
 		}
 	}
-	if len(t.Rights) == 0 {
-		k.wrong(field+".rights", "none are given; read and write are allowed")
-	}
-	for _, right := range t.Rights {
-		if right != mayRead && right != mayWrite {
-			k.wrong(field+".rights", "%q must be read or write", right)
-		}
-	}
+	k.distinct()
 }
 
 func (k *checker) kind(field, name string, of *Kind) {
@@ -295,6 +214,7 @@ func (k *checker) webhook(field string, of *Kind) {
 		k.wrong(field+".url", "http needs networks, the only addresses that are called without TLS")
 	}
 	of.target = target
+	k.receiverTLS(field, of)
 	if len(of.Secrets) == 0 {
 		k.wrong(field+".secrets", "none are given; each request is signed")
 	}
@@ -304,10 +224,11 @@ func (k *checker) webhook(field string, of *Kind) {
 	for i, n := range of.Networks {
 		if !n.IsValid() {
 			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "it is not a network such as 10.1.0.0/16")
-		} else if of.Networks[i] = n.Masked(); of.Networks[i] != n {
+		} else if of.Networks[i].Prefix = n.Masked(); of.Networks[i] != n {
 			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "%s has bits after its length; do you mean %s?", n, n.Masked())
 		}
 	}
+	k.reachable(field+".url", of)
 	of.headers = make(http.Header)
 	for _, name := range slices.Sorted(maps.Keys(of.Headers)) {
 		value := of.Headers[name]

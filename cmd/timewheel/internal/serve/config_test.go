@@ -36,6 +36,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		`{"listen": "127.0.0.1:0"}`:                                             "kinds: none",
 		`{"listen": "127.0.0.1:0", "drain": "-1s", "kinds": {}}`:                "drain: -1s is negative",
 		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "drain: \"soon\" must be a number of seconds or text such as",
+		`{"listen": "127.0.0.1:0", "grace": "-1s", "kinds": {}}`:                "grace: -1s is negative",
 		`{"listen": "127.0.0.1:0", "log": "xml"}`:                               "log: \"xml\" must be one of text, json",
 		`{"listen": ":0", "kinds": {"k": {` + https + `}}}`:                     "listen: :0 is beyond loopback",
 		`{"listen": ":0", "insecure": true, "kinds": {"k": {` + https + `}}}`:   "tokens: none are given",
@@ -133,6 +134,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the header", k.headers.Get("Authorization"), "of OTHER 1234567890")
 	equal(t, "the timeout", time.Duration(k.Timeout), 500*time.Millisecond)
 	equal(t, "the drain", time.Duration(c.Drain), defaultDrain)
+	equal(t, "the grace", time.Duration(*c.Grace), defaultGrace)
 	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
 	equal(t, "the burst", k.Rate.Burst, 5)
 	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)
@@ -158,5 +160,64 @@ func TestLoad_ofManyMistakes_namesThemAll(t *testing.T) {
 			got = append(got, field)
 		}
 		equal(t, text, strings.Join(got, " "), want)
+	}
+}
+
+// A configuration that can never work is refused, and one that differs from it in this alone is not.
+func TestLoad_ofAConfigurationThatCannotWork_isRefused(t *testing.T) {
+	to := func(url, networks string) string {
+		return `{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "` + url + `", "secrets": ["0123456789abcdef"], "networks": [` + networks + `]}}}`
+	}
+	at := func(listen, admin string) string {
+		return `{"listen": "` + listen + `", "admin": {"listen": "` + admin + `", "insecure": true}, "insecure": true,
+			"tokens": [{"name": "a", "token": "a token of the tests", "prefixes": [""], "kinds": ["*"], "rights": ["read"]}],
+			"kinds": {"k": {` + https + `}}}`
+	}
+	secrets := func(first, second, other, token string) string {
+		return `{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "https://a/", "secrets": ["` + first + `", "` + second + `"]},
+			"l": {"url": "https://a/", "secrets": ["` + other + `"]}},
+			"tokens": [{"name": "a", "token": "` + token + `", "prefixes": [""], "kinds": ["*"], "rights": ["read"]}]}`
+	}
+	const s1, s2, s3 = "the first of the secrets", "the second of the secrets", "the third of the secrets"
+	for _, c := range []struct{ works, not, says string }{
+		{to("https://127.0.0.1/", `"127.0.0.0/8"`), to("https://127.0.0.1/", ``),
+			`kinds.k.url: 127.0.0.1 can be called only if networks contain it, such as "127.0.0.1/32"`},
+		{to("https://8.8.8.8/", ``), to("https://10.1.2.3/", ``), `such as "10.1.2.3/32"`},
+		{to("http://10.1.2.3/", `"10.1.2.0/24"`), to("http://10.1.2.3/", `"10.1.3.0/24"`), `such as "10.1.2.3/32"`},
+		{to("http://8.8.8.8/", `"8.8.8.0/24"`), to("http://8.8.8.8/", `"10.1.3.0/24"`), `such as "8.8.8.8/32"`},
+		{to("https://[fd00::1]/", `"fd00::/8"`), to("https://[fd00::1]/", ``), `such as "fd00::1/128"`},
+		{to("https://[::ffff:127.0.0.1]/", `"127.0.0.1/32"`), to("https://[::ffff:127.0.0.1]/", ``), `such as "127.0.0.1/32"`},
+		{to("https://localhost/", `"127.0.0.1/32"`), to("https://localhost/", ``), `localhost can be called only`},
+		{to("https://localhost/", `"::1/128"`), to("https://localhost/", `"::2/128"`), `localhost can be called only`},
+		{to("https://a:65535/", ``), to("https://a:65536/", ``), "kinds.k.url: port 65536 is not between 1 and 65535"},
+		{to("https://a/", ``), to("https://a:0/", ``), "kinds.k.url: port 0 is not"},
+		{to("https://a/", `"10.1.0.0/16"`), to("https://a/", `"10.1.0.0"`),
+			`kinds.k.networks[0]: "10.1.0.0" must be a network such as "10.1.0.0/16"; do you mean 10.1.0.0/32 or 10.1.0.0/16?`},
+		{to("https://a/", `"10.1.2.3/32"`), to("https://a/", `"10.1.2.3"`), `do you mean 10.1.2.3/32?`},
+		{to("https://a/", `"fd00::/8"`), to("https://a/", `"fd00::"`), `do you mean fd00::/128 or fd00::/8?`},
+		{to("https://a/", `"0.0.0.0/0"`), to("https://a/", `"0.0.0.0"`), `do you mean 0.0.0.0/32?`},
+
+		{at("127.0.0.1:65535", "127.0.0.1:8471"), at("127.0.0.1:65536", "127.0.0.1:8471"), `listen: port "65536" is neither`},
+		{at("127.0.0.1:8470", "127.0.0.1:8471"), at("127.0.0.1:8470", "127.0.0.1:99999"), `admin.listen: port "99999" is neither`},
+		{at("127.0.0.1:0", "127.0.0.1:0"), at("127.0.0.1:8470", "127.0.0.1:8470"),
+			"admin.listen: 127.0.0.1:8470 is the address of listen, 127.0.0.1:8470"},
+		{at("127.0.0.1:8470", "127.0.0.2:8470"), at("127.0.0.1:8470", "localhost:8470"), "admin.listen: localhost:8470 is"},
+		{at("0.0.0.0:8470", "[::1]:8470"), at("0.0.0.0:8470", "127.0.0.1:8470"), "admin.listen: 127.0.0.1:8470 is"},
+		{at(":8470", "[::1]:8471"), at(":8470", "[::1]:8470"), "admin.listen: [::1]:8470 is"},
+		{at("a.example:8470", "b.example:8470"), at("a.example:8470", "a.example:8470"), "admin.listen: a.example:8470 is"},
+		{at("unix:a", "unix:b"), at("unix:a", "unix:./a"), "is the address of listen"},
+
+		{secrets(s1, s2, s1, s3), secrets(s1, s1, s1, s3), "kinds.k.secrets[1]: it is that of kinds.k.secrets[0]"},
+		{secrets(s1, s2, s2, s3), secrets(s1, s2, s2, s1), "tokens[0].token: it is that of kinds.k.secrets[0]"},
+	} {
+		load := func(text string) error {
+			return (&Config{dir: t.TempDir()}).parse([]byte(text), func(string) string { return "" })
+		}
+		if err := load(c.works); err != nil {
+			t.Errorf("%s: %v", c.works, err)
+		}
+		if err := load(c.not); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.not, err, c.says)
+		}
 	}
 }

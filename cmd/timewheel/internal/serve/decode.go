@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -90,15 +89,20 @@ func (d *decoder) value(to reflect.Value, path string) {
 
 // scalars are the types that are read as a whole, with their allowed values.
 var scalars = map[reflect.Type]string{
-	reflect.TypeFor[Duration]():     `a number of seconds or text such as "1h30m", up to 292 years`,
-	reflect.TypeFor[time.Time]():    `a time of RFC 3339 such as "2006-01-02T15:04:05Z"`,
-	reflect.TypeFor[netip.Prefix](): `a network such as "10.1.0.0/16"`,
-	reflect.TypeFor[[]byte]():       "text in base64",
-	reflect.TypeFor[string]():       "text",
-	reflect.TypeFor[Secret]():       "text",
-	reflect.TypeFor[bool]():         "true or false",
-	reflect.TypeFor[int]():          "an integer of up to 64 bits",
+	reflect.TypeFor[Duration]():  `a number of seconds or text such as "1h30m", up to 292 years`,
+	reflect.TypeFor[time.Time](): `a time of RFC 3339 such as "2006-01-02T15:04:05Z"`,
+	reflect.TypeFor[Network]():   `a network such as "10.1.0.0/16"`,
+	reflect.TypeFor[[]byte]():    "text in base64",
+	reflect.TypeFor[string]():    "text",
+	reflect.TypeFor[Secret]():    "text",
+	reflect.TypeFor[bool]():      "true or false",
+	reflect.TypeFor[int]():       "an integer of up to 64 bits",
 }
+
+// A hint is the error of a type that knows what a wrong value may mean.
+type hint string
+
+func (h hint) Error() string { return string(h) }
 
 func (d *decoder) scalar(to reflect.Value, path, allowed string) {
 	at := d.at
@@ -106,9 +110,12 @@ func (d *decoder) scalar(to reflect.Value, path, allowed string) {
 	if to.Kind() == reflect.Int {
 		text = integer(text)
 	}
-	if to.Kind() == reflect.Slice && text[0] != '"' || json.Unmarshal(text, to.Addr().Interface()) != nil {
+	err := json.Unmarshal(text, to.Addr().Interface())
+	if to.Kind() == reflect.Slice && text[0] != '"' || err != nil {
+		var more hint
+		errors.As(err, &more)
 		d.at = at
-		d.refuse(to.Type(), path, "must be "+allowed)
+		d.refuse(to.Type(), path, "must be "+allowed+string(more))
 	}
 }
 

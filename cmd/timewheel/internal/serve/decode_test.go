@@ -22,7 +22,7 @@ type sample struct {
 	Is      bool            `json:"is"`
 	Wait    Duration        `json:"wait"`
 	At      *time.Time      `json:"at"`
-	Net     netip.Prefix    `json:"net"`
+	Net     Network         `json:"net"`
 	Bytes   []byte          `json:"bytes"`
 	Any     json.RawMessage `json:"any"`
 	List    []part          `json:"list"`
@@ -33,10 +33,10 @@ type sample struct {
 }
 
 type part struct {
-	Number int          `json:"number"`
-	Is     bool         `json:"is"`
-	Wait   Duration     `json:"wait"`
-	Net    netip.Prefix `json:"net"`
+	Number int      `json:"number"`
+	Is     bool     `json:"is"`
+	Wait   Duration `json:"wait"`
+	Net    Network  `json:"net"`
 }
 
 type below struct {
@@ -56,7 +56,7 @@ func TestDecode_ofAnyForm_hasTheValue(t *testing.T) {
 		`null`: {},
 		` { "text" : "a\u00e9\"\\" , "is":true ,"extra":"x"} `:  {Text: `aé"\`, Is: true, embedded: embedded{"x"}},
 		`{"wait": "1h30m", "at": "2200-01-01T00:00:00Z"}`:       {Wait: Duration(90 * time.Minute), At: &at},
-		`{"net": "10.0.0.0/8", "bytes": "AP8="}`:                {Net: netip.MustParsePrefix("10.0.0.0/8"), Bytes: []byte{0, 255}},
+		`{"net": "10.0.0.0/8", "bytes": "AP8="}`:                {Net: Network{netip.MustParsePrefix("10.0.0.0/8")}, Bytes: []byte{0, 255}},
 		`{"any": {"a": [1, "]}", {}], "A": 2} }`:                {Any: json.RawMessage(`{"a": [1, "]}", {}], "A": 2}`)},
 		`{"any": null, "text": null, "at": null, "list": null}`: {Any: json.RawMessage(`null`)},
 		`{"list": [{"number": 1},{"number":2}], "map": {"a": {"is": true}}, "below": {"text": "b"}}`: {

@@ -5,6 +5,7 @@ package serve
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -174,7 +175,9 @@ func TestGate_answersOtherConnectionsWith503(t *testing.T) {
 				dir := t.TempDir()
 				pool := certify(t, dir)
 				files := TLS{Certificate: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-				check(t, files.read())
+				k := &checker{config: new(Config)}
+				k.certificate("tls", &files)
+				check(t, errors.Join(k.problems...))
 				g.tls = files.forConnections()
 				at = tls.NewListener(g, g.tls)
 				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool}

@@ -32,4 +32,10 @@
 // A store that cannot open a file fails. The limit of the process is therefore divided at the start. The store keeps its
 // reserve, each kind has a concurrency that fits, and a gate bounds the connections of each address. No part borrows from
 // another.
+//
+// # Reload
+//
+// A signal applies the fields with the tag reload, all or none: callers, certificates, and the current webhook of each
+// kind. A request or an attempt in progress is not disturbed. The other fields are compared with the running
+// ones, and named.
 package serve

@@ -145,7 +145,7 @@ func TestRun_whenTheStoreFails_endsWithTheCause(t *testing.T) {
 	srv, err := Open(t.Context(), config(t, receiver(t, fail(t)), admin), on(store), slog.New(slog.NewTextHandler(log, nil)))
 	check(t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(context.Background(), nil) }()
+	go func() { ended <- srv.Run(context.Background(), nil, nil) }()
 	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String(), log: log}
 	r.must(204, "PUT", "/tasks/later", `{"kind": "k", "delay": "1h"}`)
 	store.fails.Store(true)

@@ -30,7 +30,7 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, problemf(http.StatusNotFound, "there is no %s; /openapi.json lists the paths", cut(r.URL.Path)))
 	})
-	if len(a.callers) > 0 {
+	if len(*a.callers.Load()) > 0 {
 		return begin(mux)
 	}
 	return begin(a.protected(mux))

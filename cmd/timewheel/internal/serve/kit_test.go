@@ -71,6 +71,7 @@ type rig struct {
 	bearer string       // token of the requests
 	log    *lines
 	reload chan<- os.Signal
+	term   chan<- os.Signal
 }
 
 // lines are a log.
@@ -83,6 +84,12 @@ func (l *lines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (l *lines) count(text string) int {
@@ -121,9 +128,9 @@ func startOn(t *testing.T, cfg *Config, place Place) *rig {
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	reload := make(chan os.Signal)
-	go func() { ended <- srv.Run(ctx, reload) }()
-	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String(), log: log, reload: reload}
+	reload, term := make(chan os.Signal), make(chan os.Signal)
+	go func() { ended <- srv.Run(ctx, reload, term) }()
+	r := &rig{T: t, srv: srv, url: "http://" + srv.Addr().String(), log: log, reload: reload, term: term}
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended

@@ -4,32 +4,26 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable"
-	"github.com/seed581295f1/timewheel/durable/backup"
 	"github.com/seed581295f1/timewheel/durable/engine"
 	"github.com/seed581295f1/timewheel/durable/pebble"
 	"github.com/seed581295f1/timewheel/durable/postgres"
-	"github.com/seed581295f1/timewheel/internal/host"
 	"github.com/seed581295f1/timewheel/metrics"
 )
 
@@ -71,6 +65,11 @@ type Server struct {
 	adminAt net.Listener
 	gate    *gate // of callers
 
+	callers   *api
+	operators atomic.Pointer[[]*Operator]
+	webhooks  map[string]*current // by kind
+	answers   *prometheus.CounterVec
+
 	refusing chan struct{} // of the gates
 	ending   atomic.Bool
 	pages    context.CancelFunc // ends the open pages
@@ -87,6 +86,7 @@ func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Ser
 	workers := cfg.workers() // before the concurrency is lowered, so that it is the only limit
 	srv := &Server{
 		cfg: cfg, log: log, close: func() {}, lowered: cfg.fit(parts), refusing: make(chan struct{}, mostRefusing),
+		webhooks: make(map[string]*current),
 	}
 	if short := cfg.shortage(parts, srv.lowered); short != "" {
 		log.Warn(short)
@@ -125,6 +125,10 @@ func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option)
 		if err != nil {
 			return nil, err
 		}
+		if info, err := os.Stat(place.Dir); err == nil && runtime.GOOS != "windows" && info.Mode()&0o077 != 0 {
+			srv.log.Warn("other users of the machine can open the directory of the store; only its owner should (chmod 700)",
+				"dir", place.Dir, "mode", info.Mode().Perm().String())
+		}
 		if srv.s, err = durable.New(ctx, e, opts...); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
@@ -152,10 +156,10 @@ func (srv *Server) prepare(
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "timewheel_serve_requests_total", Help: "Requests of callers.",
 	}, []string{"method", "code"})
-	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+	srv.answers = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
 	}, []string{"kind", "code"})
-	registry.MustRegister(requests, answers, collectors.NewGoCollector(),
+	registry.MustRegister(requests, srv.answers, expiries{srv}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
 	source := dashboard.Scheduler(name, srv.s, recorder)
@@ -171,12 +175,16 @@ func (srv *Server) prepare(
 			}
 			continue
 		}
-		if err := srv.s.Handle(kind, newWebhook(kind, of, answers).run, of.options()...); err != nil {
+		c := new(current)
+		c.Store(newWebhook(kind, of, srv.answers))
+		srv.webhooks[kind] = c
+		if err := srv.s.Handle(kind, c.run, of.options()...); err != nil {
 			return fmt.Errorf("kind %s: %w", kind, err)
 		}
 	}
 	var err error
-	srv.api = newServer(newAPI(srv.s, srv.cfg, srv.log, requests).handler(), srv.log)
+	srv.callers = newAPI(srv.s, srv.cfg, srv.log, requests)
+	srv.api = newServer(srv.callers.handler(), srv.log)
 	if srv.at, srv.gate, err = srv.listen(srv.cfg.Listen, srv.cfg.TLS, parts.callers, srv.api); err != nil {
 		return err
 	}
@@ -189,6 +197,7 @@ func (srv *Server) prepare(
 	if a == nil {
 		return nil
 	}
+	srv.operators.Store(&a.Tokens)
 	srv.admin = newServer(srv.adminHandler(a, registry, source), srv.log)
 	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long response, and so is a backup
 	pages, cancel := context.WithCancel(context.Background())
@@ -205,54 +214,6 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// adminHandler returns the handler of the operators' address.
-func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source dashboard.Source) http.Handler {
-	opts := []dashboard.Option{dashboard.AllowHosts(a.Hosts...)}
-	allow := func(*http.Request) error { return nil } // the configuration is valid, so this address is local
-	if a.Control {
-		opts = append(opts, dashboard.AllowControl(allow))
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", dashboard.Handler([]dashboard.Source{source}, opts...))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, srv.s.Err()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, srv.ready()) })
-	if a.Backup {
-		mux.Handle("/backup", backup.Handler(srv.s, allow))
-	}
-	return onHosts(a.Hosts, mux)
-}
-
-// onHosts refuses requests to other names, as the page does.
-func onHosts(hosts []string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !host.IsAllowed(r.Host, hosts) {
-			http.Error(w, fmt.Sprintf("the host %q is none of admin.hosts", r.Host), http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n"))
-}
-
-// ready returns an error if callers should use another process.
-func (srv *Server) ready() error {
-	if srv.ending.Load() {
-		return errors.New("the service is stopping")
-	}
-	if node := srv.s.Stats().Node; node != nil && node.Away {
-		return errors.New("the database does not answer")
-	}
-	return srv.s.Err()
-}
-
 // Addr returns the address of callers.
 func (srv *Server) Addr() net.Addr { return srv.at.Addr() }
 
@@ -266,8 +227,11 @@ func (srv *Server) AdminAddr() net.Addr {
 
 // Run serves until ctx is done, and then drains: it accepts no further request, starts no further run, and waits for
 // the runs in progress. It returns an error if the store fails, or if runs are still in progress at the end of the
-// drain. It rereads the certificates at each signal of reload.
-func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
+// drain. It rereads the configuration at each signal of reload.
+//
+// A signal of stop makes the service unready, and starts the drain after the grace. An interrupt or a further signal
+// starts it at once.
+func (srv *Server) Run(ctx context.Context, reload, stop <-chan os.Signal) error {
 	if err := srv.s.Start(); err != nil {
 		return errors.Join(err, srv.drain(ctx))
 	}
@@ -283,15 +247,28 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 	descriptors := lookout{log: srv.log}
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
+	var grace <-chan time.Time
+	end := func() error {
+		srv.log.Info("stopping", "drain", time.Duration(srv.cfg.Drain).String())
+		err := srv.drain(ctx)
+		srv.log.Info("stopped")
+		return err
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			srv.log.Info("stopping", "drain", time.Duration(srv.cfg.Drain).String())
-			err := srv.drain(ctx)
-			srv.log.Info("stopped")
-			return err
+			return end()
+		case <-grace:
+			return end()
+		case signal := <-stop:
+			if grace != nil || signal == os.Interrupt {
+				return end()
+			}
+			srv.ending.Store(true)
+			srv.log.Info("unready, and stopping soon", "grace", time.Duration(*srv.cfg.Grace).String())
+			grace = time.After(time.Duration(*srv.cfg.Grace))
 		case <-reload:
-			srv.readCertificates()
+			srv.reload()
 		case err := <-ended:
 			return errors.Join(err, srv.drain(ctx))
 		case now := <-check.C:
@@ -299,24 +276,6 @@ func (srv *Server) Run(ctx context.Context, reload <-chan os.Signal) error {
 			if srv.s.Err() != nil {
 				return srv.drain(ctx) // returns the error as well
 			}
-		}
-	}
-}
-
-// readCertificates rereads the certificates, for new connections. A certificate that cannot be read is not replaced.
-func (srv *Server) readCertificates() {
-	fields := map[string]*TLS{"tls": srv.cfg.TLS}
-	if a := srv.cfg.Admin; a != nil {
-		fields["admin.tls"] = a.TLS
-	}
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		t := fields[field]
-		if t == nil {
-			srv.log.Info("there is no certificate to be read again", "field", field)
-		} else if err := t.read(); err != nil {
-			srv.log.Error("a certificate cannot be read again, so the old one stays", "field", field, "error", err)
-		} else {
-			srv.log.Info("a certificate is read again", "field", field, "expires", t.pair.Load().Leaf.NotAfter)
 		}
 	}
 }
@@ -353,52 +312,4 @@ func (srv *Server) closeListeners() {
 			_ = l.Close()
 		}
 	}
-}
-
-// listen opens an address of the configuration for a server. At most that number of its connections are open at once.
-func (srv *Server) listen(address string, with *TLS, most int, s *http.Server) (net.Listener, *gate, error) {
-	var l net.Listener
-	var err error
-	if path, is := strings.CutPrefix(address, "unix:"); is {
-		l, err = listenUnix(path)
-	} else {
-		l, err = net.Listen("tcp", address)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	g := &gate{Listener: l, most: most, server: s, refusing: srv.refusing}
-	if with == nil {
-		return g, g, nil
-	}
-	g.tls = with.forConnections()
-	return tls.NewListener(g, g.tls), g, nil
-}
-
-// listenUnix listens on a socket that the owner and the group of its file may use. It replaces the socket of a killed
-// process.
-func listenUnix(path string) (net.Listener, error) {
-	l, err := net.Listen("unix", path)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		conn, dialErr := net.Dial("unix", path)
-		if dialErr == nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket ||
-			!errors.Is(dialErr, syscall.ECONNREFUSED) {
-			return nil, err
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-		l, err = net.Listen("unix", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }

@@ -5,23 +5,16 @@ package serve
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,59 +107,42 @@ func status(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
-// Metrics, health and the page are on an address of their own.
-func TestAdmin_hasMetricsHealthAndPage(t *testing.T) {
+// During the grace a load balancer sees that the service is not ready, and its requests are still answered and its tasks
+// run. The end of the grace, a second signal and an interrupt start the drain.
+func TestRun_untilTheEndOfTheGrace_answersCallers(t *testing.T) {
 	at := receiver(t, func(http.ResponseWriter, *http.Request) {})
-	r := start(t, config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0", "backup": true}, `, 1)))
+	of := func(grace time.Duration) *rig {
+		cfg := config(t, at, strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0"}, `, 1))
+		*cfg.Grace = Duration(grace)
+		return start(t, cfg)
+	}
+	ends := func(r *rig) {
+		t.Helper()
+		until(t, "callers are refused", func() bool {
+			c, err := net.Dial("tcp", r.srv.Addr().String())
+			if err == nil {
+				c.Close()
+			}
+			return err != nil
+		})
+		check(t, r.stop())
+	}
+	r := of(time.Hour)
+	admin := "http://" + r.srv.AdminAddr().String()
+	equal(t, "readiness before the signal", status(t, admin+"/readyz"), 200)
+	r.term <- syscall.SIGTERM
+	until(t, "it is not ready", func() bool { return status(t, admin+"/readyz") == 503 })
+	equal(t, "health", status(t, admin+"/healthz"), 200)
 	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
 	r.ends("a")
-	api := r.url
-	r.url = "http://" + r.srv.AdminAddr().String()
-	for path, want := range map[string]string{
-		"/healthz": "ok\n", "/readyz": "ok\n", "/": "<html", "/api/sources": `"serve"`,
-		"/metrics": "timewheel_serve_webhook_answers_total{code=\"200\",kind=\"k\"} 1",
-	} {
-		if got := r.must(200, "GET", path, ""); !strings.Contains(got, want) {
-			t.Errorf("%s is %.2000s, want %s", path, got, want)
-		}
-	}
-	for _, want := range []string{
-		`timewheel_serve_requests_total{code="204",method="PUT"} 1`, `timewheel_durable_runs_succeeded_total{scheduler="serve"} 1`,
-		`timewheel_durable_run_lateness_seconds_count{kind="k",scheduler="serve"} 1`, "go_goroutines",
-	} {
-		metrics := ""
-		for range 100 { // the end of a run is counted after the task is gone
-			if metrics = r.must(200, "GET", "/metrics", ""); strings.Contains(metrics, want) {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		if !strings.Contains(metrics, want) {
-			t.Errorf("the metrics have no %s", want)
-		}
-	}
-	if got := r.do("POST", "/backup", ""); got.status != 200 || !strings.Contains(got.body, "FORMAT") {
-		t.Errorf("the backup is %d with %d bytes", got.status, len(got.body))
-	}
-	r.must(403, "POST", "/api/pause-all", "scheduler=serve", "Content-Type", "application/x-www-form-urlencoded")
-	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/backup"} {
-		r.must(403, "GET", path, "", "Host", "evil.example")
-	}
-	r.must(200, "GET", "/", "", "Host", "timewheel.localhost")
-	r.url = api
-	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/", "/backup"} {
-		r.must(404, "GET", path, "")
-	}
-}
-
-func TestAdmin_withControl_changesTasks(t *testing.T) {
-	r := start(t, config(t, "127.0.0.1:1", strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0", "control": true}, `, 1)))
-	r.url = "http://" + r.srv.AdminAddr().String()
-	r.must(200, "POST", "/api/pause-all", "scheduler=serve", "Content-Type", "application/x-www-form-urlencoded")
-	if p, err := r.srv.s.Paused(t.Context()); err != nil || !p.All {
-		t.Errorf("the pauses are %v, %v", p, err)
-	}
-	r.must(404, "POST", "/backup", "")
+	r.term <- syscall.SIGTERM
+	ends(r)
+	r = of(time.Millisecond)
+	r.term <- syscall.SIGTERM
+	ends(r)
+	r = of(time.Hour)
+	r.term <- os.Interrupt
+	ends(r)
 }
 
 // The socket of a process that was killed is replaced, and that of one that is running is not.
@@ -201,112 +177,19 @@ func TestListen_onAUnixSocket(t *testing.T) {
 	}
 }
 
-func TestListen_withTLS(t *testing.T) {
-	dir := t.TempDir()
-	pool := certify(t, dir)
-	r := start(t, withTLS(t, dir, ""))
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Get("https://" + r.srv.Addr().String() + "/tasks")
-	check(t, err)
-	resp.Body.Close()
-	equal(t, "the status", resp.StatusCode, 200)
-	if resp, err := http.Get(r.url + "/tasks"); err == nil {
-		resp.Body.Close()
-		equal(t, "the status without TLS", resp.StatusCode, 400)
+// The directory of the store has all payloads, so a warning says that others can open it.
+func TestOpen_ofADirectoryThatOthersCanRead_warns(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its modes say nothing about other users")
 	}
-}
-
-// withTLS returns a configuration with the certificate in a folder, and with more fields.
-func withTLS(t *testing.T, dir, more string) *Config {
-	t.Helper()
-	c := &Config{dir: dir}
-	check(t, c.parse([]byte(`{"listen": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}, `+more+`"kinds": {"k": {`+
-		strings.ReplaceAll(strings.ReplaceAll(local, "$R", "127.0.0.1:1"), "$S", secret)+`}}}`), os.Getenv))
-	return c
-}
-
-// certify writes a new certificate and its key, and returns the certificate.
-func certify(t *testing.T, dir string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	check(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	check(t, err)
-	write := func(name, kind string, b []byte) {
-		check(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600))
+	for mode, warnings := range map[os.FileMode]int{0o700: 0, 0o750: 1, 0o701: 1} {
+		dir := t.TempDir()
+		check(t, os.Chmod(dir, mode))
+		r := startIn(t, config(t, "127.0.0.1:1", simple), dir)
+		equal(t, "the number of warnings for "+mode.String(), r.log.count("can open the directory of the store"), warnings)
 	}
-	write("cert.pem", "CERTIFICATE", cert)
-	write("key.pem", "PRIVATE KEY", private)
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
-	return pool
-}
-
-// New connections get the certificate as last read, and open ones stay. Files that cannot be read change nothing.
-func TestReload_readsTheCertificatesAgain(t *testing.T) {
-	dir := t.TempDir()
-	first := certify(t, dir)
-	r := start(t, withTLS(t, dir, `"admin": {"listen": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}}, `))
-	accepts := func(address net.Addr, pool *x509.CertPool) bool {
-		c, err := tls.Dial("tcp", address.String(), &tls.Config{RootCAs: pool})
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	}
-	has := func(what string, pool, not *x509.CertPool) {
-		t.Helper()
-		for _, address := range []net.Addr{r.srv.Addr(), r.srv.AdminAddr()} {
-			if !accepts(address, pool) || accepts(address, not) {
-				t.Errorf("%s: a connection has the wrong certificate", what)
-			}
-		}
-	}
-	reloads := func(says string) {
-		t.Helper()
-		n := r.log.count(says)
-		r.reload <- syscall.SIGHUP
-		until(t, "both certificates are in the log", func() bool { return r.log.count(says) == n+2 })
-	}
-	const again, stays = "a certificate is read again", "so the old one stays"
-	open := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: first}}}
-	defer open.CloseIdleConnections()
-	get := func() {
-		t.Helper()
-		resp, err := open.Get("https://" + r.srv.Addr().String() + "/tasks")
-		check(t, err)
-		defer resp.Body.Close()
-		_, err = io.Copy(io.Discard, resp.Body)
-		check(t, err)
-		equal(t, "the status", resp.StatusCode, 200)
-	}
-	get()
-	second := certify(t, dir)
-	has("before the signal", first, second)
-	reloads(again)
-	has("after it", second, first)
-	get() // on the open connection
-	key := filepath.Join(dir, "key.pem")
-	was, err := os.ReadFile(key)
-	check(t, err)
-	third := certify(t, dir)
-	check(t, os.WriteFile(key, was, 0o600)) // of another certificate
-	reloads(stays)
-	has("with a wrong key", second, third)
-	check(t, os.WriteFile(key, []byte("broken"), 0o600))
-	reloads(stays)
-	has("with a broken file", second, third)
-	check(t, os.Remove(key))
-	reloads(stays)
-	has("without a file", second, third)
-	third = certify(t, dir)
-	reloads(again)
-	has("with good files again", third, second)
+	r := startIn(t, config(t, "127.0.0.1:1", simple), filepath.Join(t.TempDir(), "new"))
+	equal(t, "the number of warnings for a new one", r.log.count("can open the directory of the store"), 0)
 }
 
 // The receiver on node, which README.md shows, checks the signature, and does the work of a token once.

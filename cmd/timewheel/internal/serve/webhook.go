@@ -58,6 +58,7 @@ func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook 
 				Protocols:              protocols,
 				DialContext:            dialer.DialContext,
 				TLSHandshakeTimeout:    dialTimeout,
+				TLSClientConfig:        of.tls(),
 				MaxConnsPerHost:        of.Concurrency, // there is one host, and each connection takes a file descriptor
 				MaxIdleConnsPerHost:    of.Concurrency,
 				IdleConnTimeout:        idleWebhook,

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -309,13 +310,19 @@ func TestWebhook_toANameOfAPrivateAddress_isRefused(t *testing.T) {
 	at := receiver(t, fail(t))
 	_, port, err := net.SplitHostPort(at)
 	check(t, err)
-	for _, kind := range []string{
-		`"url": "https://localhost:$P/"`, `"url": "https://127.0.0.1:$P/"`, `"url": "https://[::ffff:127.0.0.1]:$P/"`,
-		`"url": "http://localhost:$P/", "networks": ["10.0.0.0/8"]`,
-		`"url": "https://localhost:$P/", "networks": ["127.0.0.2/32"]`,
+	for _, kind := range []struct{ url, network string }{
+		{"https://localhost:$P/", ""}, {"https://127.0.0.1:$P/", ""}, {"https://[::ffff:127.0.0.1]:$P/", ""},
+		{"http://localhost:$P/", "10.0.0.0/8"}, {"https://localhost:$P/", "127.0.0.2/32"},
 	} {
-		r := start(t, config(t, "", `{"listen": "127.0.0.1:0", "kinds": {"k": {"secrets": ["$S"], "retry": {"attempts": 1}, `+
-			strings.ReplaceAll(kind, "$P", port)+`}}}`))
+		cfg := config(t, "", `{"listen": "127.0.0.1:0", "kinds": {"k": {`+https+`, "retry": {"attempts": 1}}}}`)
+		of := cfg.Kinds["k"] // changed here, because a configuration with such a URL is refused
+		of.URL = strings.ReplaceAll(kind.url, "$P", port)
+		of.target, err = url.Parse(of.URL)
+		check(t, err)
+		if kind.network != "" {
+			of.Networks = []Network{{netip.MustParsePrefix(kind.network)}}
+		}
+		r := start(t, cfg)
 		r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
 		until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.Parked })
 		if info, _ := r.info("a"); !strings.Contains(info.Failure, errAddress.Error()) {
@@ -344,7 +351,7 @@ func TestGuard_allowsPublicAddresses_andItsNetworks(t *testing.T) {
 			t.Errorf("%s is allowed without TLS", address)
 		}
 	}
-	of := guard{networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}, only: true}
+	of := guard{networks: []Network{{netip.MustParsePrefix("10.1.0.0/16")}, {netip.MustParsePrefix("fd00::/8")}}, only: true}
 	for address, want := range map[string]bool{"10.1.2.3": true, "::ffff:10.1.2.3": true, "10.2.0.1": false, "fd00::1": true, "fe80::1": false} {
 		equal(t, address, of.allows(netip.MustParseAddr(address)), want)
 	}

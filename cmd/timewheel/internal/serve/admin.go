@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/seed581295f1/timewheel/dashboard"
+	"github.com/seed581295f1/timewheel/durable/backup"
+	"github.com/seed581295f1/timewheel/internal/host"
+)
+
+// Admin configures the address for operators.
+type Admin struct {
+	Listen      string      `json:"listen"`
+	TLS         *TLS        `json:"tls"`
+	Insecure    bool        `json:"insecure"`            // Listen may be beyond loopback without TLS or without tokens
+	Tokens      []*Operator `json:"tokens" reload:"yes"` // if there are none, everyone who reaches it sees keys and errors
+	Hosts       []string    `json:"hosts"`               // names under which the page may be reached
+	MetricsOnly bool        `json:"metrics_only"`        // metrics and health, and no page
+	Control     bool        `json:"control"`             // the page may change tasks
+	Backup      bool        `json:"backup"`              // /backup copies the store, with all payloads
+}
+
+// An Operator is a person or a program with a token.
+type Operator struct {
+	Name   string   `json:"name"`
+	Token  Secret   `json:"token"`
+	Rights []string `json:"rights"`
+
+	sum [sha256.Size]byte // of the token
+}
+
+// The rights of an operator. No token is needed for the health of the service.
+const (
+	mayScrape  = "metrics"
+	maySee     = "page"
+	mayControl = "control" // changes on the page
+	mayCopy    = "backup"
+)
+
+func (k *checker) admin(a *Admin) {
+	a.Listen = k.listen("admin.listen", a.Listen, a.TLS, a.Insecure)
+	names := make(map[string]bool)
+	for i, o := range a.Tokens {
+		k.operator(fmt.Sprintf("admin.tokens[%d]", i), o, names)
+	}
+	away := a.Listen != "" && !isLocal(a.Listen)
+	if away && len(a.Tokens) == 0 && !a.Insecure {
+		k.wrong("admin.insecure", "anyone who reaches %s sees keys and errors; give tls and tokens, or allow it with true", a.Listen)
+	}
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{{"control", a.Control}, {"backup", a.Backup}} {
+		if one.set && away && (a.TLS == nil || len(a.Tokens) == 0) {
+			k.wrong("admin."+one.name, "it is allowed only with tls and tokens, on loopback and on a Unix socket, and listen is %s",
+				a.Listen)
+		}
+		if one.set && a.MetricsOnly {
+			k.wrong("admin."+one.name, "metrics_only leaves it out")
+		}
+	}
+}
+
+func (k *checker) operator(field string, o *Operator, names map[string]bool) {
+	if o == nil {
+		k.wrong(field, "null is no token")
+		return
+	}
+	switch {
+	case o.Name == "" || strings.Contains(o.Name, ":"):
+		k.wrong(field+".name", "%q is empty, or has a colon", o.Name) // it is the user name of a browser
+	case names[o.Name]:
+		k.wrong(field+".name", "%q is used twice", o.Name)
+	}
+	names[o.Name] = true
+	k.secret(field+".token", &o.Token)
+	o.sum = sha256.Sum256([]byte(o.Token))
+	all := []string{mayScrape, maySee, mayControl, mayCopy}
+	if len(o.Rights) == 0 {
+		k.wrong(field+".rights", "none are given; %s are allowed", strings.Join(all, ", "))
+	}
+	for _, right := range o.Rights {
+		if !slices.Contains(all, right) {
+			k.wrong(field+".rights", "%q must be one of %s", right, strings.Join(all, ", "))
+		}
+	}
+}
+
+// operatorOf returns the operator of a request, or nil if the token is unknown. A browser sends the token as the password
+// of the name. It takes the same time for all unknown tokens of the same length.
+func (srv *Server) operatorOf(r *http.Request) (found *Operator) {
+	name, token, isBasic := r.BasicAuth()
+	if !isBasic {
+		token = bearer(r)
+	}
+	sum := sha256.Sum256([]byte(token))
+	for _, o := range *srv.operators.Load() {
+		if subtle.ConstantTimeCompare(sum[:], o.sum[:]) == 1 && (!isBasic || o.Name == name) {
+			found = o
+		}
+	}
+	return found
+}
+
+// may returns an error unless the operator of a request has the right, or there are no tokens.
+func (srv *Server) may(right string) func(*http.Request) error {
+	return func(r *http.Request) error {
+		if len(*srv.operators.Load()) == 0 {
+			return nil
+		}
+		if o := srv.operatorOf(r); o == nil || !slices.Contains(o.Rights, right) {
+			return fmt.Errorf("the token has no right to %s", right)
+		}
+		return nil
+	}
+}
+
+// with lets only operators with the right in. It asks a browser for a name and a token.
+func (srv *Server) with(right string, next http.Handler) http.Handler {
+	may := srv.may(right)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := may(r)
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case srv.operatorOf(r) == nil:
+			w.Header().Set("WWW-Authenticate", `Basic realm="timewheel", charset="UTF-8"`)
+			http.Error(w, "give a name and its token, or the token as Bearer", http.StatusUnauthorized)
+		default:
+			http.Error(w, err.Error(), http.StatusForbidden)
+		}
+	})
+}
+
+// adminHandler returns the handler of the operators' address.
+func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source dashboard.Source) http.Handler {
+	opts := []dashboard.Option{dashboard.AllowHosts(a.Hosts...)}
+	if a.Control {
+		opts = append(opts, dashboard.AllowControl(srv.may(mayControl)))
+	}
+	mux := http.NewServeMux()
+	if !a.MetricsOnly {
+		mux.Handle("/", srv.with(maySee, dashboard.Handler([]dashboard.Source{source}, opts...)))
+	}
+	mux.Handle("GET /metrics", srv.with(mayScrape, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { srv.answer(w, r, srv.s.Err()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { srv.answer(w, r, srv.ready()) })
+	if a.Backup {
+		mux.Handle("/backup", srv.with(mayCopy, backup.Handler(srv.s, srv.may(mayCopy))))
+	}
+	return onHosts(a.Hosts, mux)
+}
+
+// onHosts refuses requests to other names, as the page does.
+func onHosts(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !host.IsAllowed(r.Host, hosts) {
+			http.Error(w, fmt.Sprintf("the host %q is none of admin.hosts", r.Host), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// answer answers a question about the health. It shows an error only to an operator with a right to the page.
+func (srv *Server) answer(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case err == nil:
+		_, _ = w.Write([]byte("ok\n"))
+	case srv.may(maySee)(r) != nil:
+		http.Error(w, "failed; the log and the page say why", http.StatusServiceUnavailable)
+	default:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	}
+}
+
+// ready returns an error if callers should use another process.
+func (srv *Server) ready() error {
+	if srv.ending.Load() {
+		return errors.New("the service is stopping")
+	}
+	if node := srv.s.Stats().Node; node != nil && node.Away {
+		return errors.New("the database does not answer")
+	}
+	return srv.s.Err()
+}
