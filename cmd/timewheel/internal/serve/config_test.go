@@ -82,6 +82,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "secrets": [1]`):                                                      "kinds.k.secrets[0]: a JSON number",
 		kind(https + `, "headers": {"Timewheel-Key": "a"}`):                                   "kinds.k.headers.Timewheel-Key",
 		kind(https + `, "headers": {"content-length": "a"}`):                                  "kinds.k.headers.content-length",
+		kind(https + `, "headers": {"webhook-id": "a"}`):                                      "kinds.k.headers.webhook-id",
 		kind(https + `, "headers": {"User-Agent": "a"}`):                                      "kinds.k.headers.User-Agent",
 		kind(https + `, "headers": {"idempotency-key": "a"}`):                                 "kinds.k.headers.idempotency-key",
 		kind(https + `, "headers": {"X-Idempotency-Key": "a"}`):                               "kinds.k.headers.X-Idempotency-Key",

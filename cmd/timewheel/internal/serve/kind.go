@@ -126,7 +126,11 @@ func (k *checker) webhook(field string, of *Kind) {
 		k.wrong(field+".secrets", "none are given; each request is signed")
 	}
 	for i := range of.Secrets {
-		k.secret(fmt.Sprintf("%s.secrets[%d]", field, i), &of.Secrets[i])
+		name := fmt.Sprintf("%s.secrets[%d]", field, i)
+		k.secret(name, &of.Secrets[i])
+		if err := of.Secrets[i].checkStandard(); err != nil {
+			k.wrong(name, "%v", err)
+		}
 	}
 	for i, n := range of.Networks {
 		if !n.IsValid() {
@@ -158,6 +162,7 @@ func (k *checker) webhook(field string, of *Kind) {
 
 // ownHeaders are the headers that the configuration cannot set: the client sets them, or repeats requests that have one.
 var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade",
+	headerStandardID, headerStandardTimestamp, headerStandardSignature,
 	"Te", "Keep-Alive", "Traceparent", "Tracestate", "User-Agent", "Idempotency-Key", "X-Idempotency-Key"}
 
 func isToken(s string) bool {

@@ -115,6 +115,9 @@ func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (
 	set(headerFence, m.fence)
 	set(headerDue, m.due)
 	set(headerSignature, m.sign(h.of.Secrets, now))
+	set(headerStandardID, m.standardID())
+	set(headerStandardTimestamp, strconv.FormatInt(now.Unix(), 10))
+	set(headerStandardSignature, m.standardSignature(h.of.Secrets, now))
 	parent, state := splitTrace(run.Trace)
 	if parent != "" {
 		set("Traceparent", parent)
