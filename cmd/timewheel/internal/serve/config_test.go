@@ -133,7 +133,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the drain", time.Duration(c.Drain), defaultDrain)
 	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
 	equal(t, "the burst", k.Rate.Burst, 5)
-	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)
+	equal(t, "the retries", k.Retry, Retry{3, Duration(time.Second), Duration(time.Hour)})
 	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour)})
 	equal(t, "whether repeating tasks are parked", k.ParkRepeating, true)
 	equal(t, "the content type", k.ContentType, "application/json")

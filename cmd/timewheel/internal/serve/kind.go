@@ -28,7 +28,7 @@ type Kind struct {
 	Rate               *Rate             `json:"rate"`
 	ClusterConcurrency int               `json:"cluster_concurrency"`
 	ClusterRate        *Rate             `json:"cluster_rate"`
-	Retry              *Retry            `json:"retry"`
+	Retry              Retry             `json:"retry"`
 	ParkRepeating      bool              `json:"park_repeating"` // as durable.WithParkRepeating
 	Missed             string            `json:"missed"`         // once (the default), skip or all
 	History            *History          `json:"history"`        // none: attempts are not kept
@@ -47,10 +47,17 @@ type Rate struct {
 
 // Retry holds the arguments of durable.WithRetry.
 type Retry struct {
-	Attempts int      `json:"attempts"`
-	Least    Duration `json:"least"`
-	Most     Duration `json:"most"`
+	Attempts int      `json:"attempts"` // 40
+	Least    Duration `json:"least"`    // 1s
+	Most     Duration `json:"most"`     // 1h
 }
+
+// The defaults of Retry. A receiver may be away for most of a day before a task is parked.
+const (
+	defaultAttempts = 40
+	defaultLeast    = time.Second
+	defaultMost     = time.Hour
+)
 
 // History holds the arguments of durable.WithHistory.
 type History struct {
@@ -95,16 +102,15 @@ func (k *checker) kind(field, name string, of *Kind) {
 		}
 		k.positive(field+".history.age", &h.Age, 24*time.Hour)
 	}
-	if r := of.Retry; r != nil {
-		if r.Attempts == 0 {
-			r.Attempts = 10
-		}
-		k.positive(field+".retry.least", &r.Least, time.Second)
-		k.positive(field+".retry.most", &r.Most, max(10*time.Minute, time.Duration(r.Least)))
-		if r.Attempts < 0 || r.Most < r.Least {
-			k.wrong(field+".retry", "%d attempts with waits from %v to %v: attempts must be positive, and the waits "+
-				"must not decrease", r.Attempts, time.Duration(r.Least), time.Duration(r.Most))
-		}
+	r := &of.Retry
+	if r.Attempts == 0 {
+		r.Attempts = defaultAttempts
+	}
+	k.positive(field+".retry.least", &r.Least, defaultLeast)
+	k.positive(field+".retry.most", &r.Most, max(defaultMost, time.Duration(r.Least)))
+	if r.Attempts < 0 || r.Most < r.Least {
+		k.wrong(field+".retry", "%d attempts with waits from %v to %v: attempts must be positive, and the waits "+
+			"must not decrease", r.Attempts, time.Duration(r.Least), time.Duration(r.Most))
 	}
 }
 
@@ -191,6 +197,7 @@ func (of *Kind) options() []durable.KindOption {
 		durable.WithMissed(map[string]durable.Missed{
 			"skip": durable.MissedSkip, "all": durable.MissedAll,
 		}[of.Missed]),
+		durable.WithRetry(of.Retry.Attempts, time.Duration(of.Retry.Least), time.Duration(of.Retry.Most)),
 	}
 	if r := of.Rate; r != nil {
 		opts = append(opts, durable.WithRate(r.Runs, time.Duration(r.Per), r.Burst))
@@ -200,9 +207,6 @@ func (of *Kind) options() []durable.KindOption {
 	}
 	if r := of.ClusterRate; r != nil {
 		opts = append(opts, durable.WithClusterRate(r.Runs, time.Duration(r.Per), r.Burst))
-	}
-	if r := of.Retry; r != nil {
-		opts = append(opts, durable.WithRetry(r.Attempts, time.Duration(r.Least), time.Duration(r.Most)))
 	}
 	if of.ParkRepeating {
 		opts = append(opts, durable.WithParkRepeating())
