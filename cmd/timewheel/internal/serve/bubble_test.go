@@ -5,6 +5,7 @@ package serve
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -32,22 +33,23 @@ func (f fakeReceiver) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // startInBubble starts a scheduler with the kinds of a configuration, whose webhooks call the receiver. It returns the
-// webhooks by kind.
-func startInBubble(t *testing.T, cfg *Config, at fakeReceiver) (*durable.Scheduler, map[string]*webhook) {
+// breakers by kind, and their log.
+func startInBubble(t *testing.T, cfg *Config, at fakeReceiver) (*durable.Scheduler, map[string]*breaker, *lines) {
 	t.Helper()
+	log := new(lines)
 	s, err := durable.New(t.Context(), memory.New().Engine(), durable.WithPoolSize(cfg.workers()))
 	check(t, err)
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "answers"}, []string{"kind", "code"})
-	hooks := make(map[string]*webhook)
+	breakers := make(map[string]*breaker)
 	for name, of := range cfg.Kinds {
-		h := newWebhook(name, of, answers)
+		h := newWebhook(name, of, answers, &breaker{kind: name, log: slog.New(slog.NewTextHandler(log, nil))})
 		h.client.Transport = at
-		hooks[name] = h
+		breakers[name] = h.breaker
 		check(t, s.Handle(name, h.run, of.options()...))
 	}
 	check(t, s.Start())
 	t.Cleanup(func() { check(t, s.Shutdown(context.Background())) })
-	return s, hooks
+	return s, breakers, log
 }
 
 // By default the attempts of a run last for most of a day, and as long as the README says.
@@ -62,7 +64,7 @@ func TestRetry_byDefault_lastsForMostOfADay(t *testing.T) {
 		begun := time.Now()
 		var calls int
 		var last time.Time
-		s, _ := startInBubble(t, cfg, func(*http.Request) int {
+		s, _, _ := startInBubble(t, cfg, func(*http.Request) int {
 			calls++
 			last = time.Now()
 			return http.StatusBadRequest

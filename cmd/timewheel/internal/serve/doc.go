@@ -27,6 +27,19 @@
 // to reuse the connection. The pool has as many workers as all kinds together may use, so a hanging receiver occupies
 // only workers of its own kind. An attempt is sent at most once.
 //
+// # The breaker
+//
+// A kind whose receiver fails several times in a row gets one attempt at a time, until the receiver answers. A run that is
+// not admitted returns durable.Snooze: it is due again later, with the same attempt number. It occupies no worker, its
+// timeout does not run, and a drain does not wait for it. Its task may expire, and a process that is killed meanwhile uses
+// up no attempt. None of this holds for a wait inside the handler. A lower limit by TuneLimits would be stored, and belongs
+// to operators.
+//
+// A waiting run is stored again each time it has asked. It therefore waits half as long as it is already late, up to ten
+// minutes. A new task thus waits a second behind a short failure. A million tasks behind a long outage cost some 2,200
+// changes a second. The price is that a task may be delivered ten minutes after the receiver is back. Each process has its
+// own breakers.
+//
 // # File descriptors
 //
 // A store that cannot open a file fails. The limit of the process is therefore divided at the start. The store keeps its

@@ -152,10 +152,7 @@ func (srv *Server) prepare(
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "timewheel_serve_requests_total", Help: "Requests of callers.",
 	}, []string{"method", "code"})
-	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
-	}, []string{"kind", "code"})
-	registry.MustRegister(requests, answers, collectors.NewGoCollector(),
+	registry.MustRegister(requests, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
 	source := dashboard.Scheduler(name, srv.s, recorder)
@@ -163,19 +160,10 @@ func (srv *Server) prepare(
 		registry.MustRegister(metrics.NewEngineCollector(health, name))
 		source = source.WithEngine(health)
 	}
-	for _, kind := range slices.Sorted(maps.Keys(srv.cfg.Kinds)) {
-		of := srv.cfg.Kinds[kind]
-		if of.Elsewhere {
-			if err := srv.s.Declare(kind); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := srv.s.Handle(kind, newWebhook(kind, of, answers).run, of.options()...); err != nil {
-			return fmt.Errorf("kind %s: %w", kind, err)
-		}
+	err := srv.handle(registry)
+	if err != nil {
+		return err
 	}
-	var err error
 	srv.api = newServer(newAPI(srv.s, srv.cfg.Tokens, srv.log, requests).handler(), srv.log)
 	if srv.at, srv.gate, err = srv.listen(srv.cfg.Listen, srv.cfg.TLS, parts.callers, srv.api); err != nil {
 		return err

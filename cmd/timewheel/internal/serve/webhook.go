@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,19 +41,20 @@ type webhook struct {
 	kind    string // as in the header
 	of      *Kind
 	client  *http.Client
-	answers *prometheus.CounterVec // by kind and code
+	answers *prometheus.CounterVec // by code
+	breaker *breaker
 }
 
 // newWebhook returns the webhook of a kind. Its client sends a request at most once: it repeats one only if no byte of it
 // was written. It would repeat any request with an Idempotency-Key, and an HTTP/2 client a request that the receiver refuses.
-func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook {
+func newWebhook(name string, of *Kind, answers *prometheus.CounterVec, b *breaker) *webhook {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
 		Control: guard{of.Networks, of.target.Scheme == "http"}.control,
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return &webhook{kind: escape(name), of: of, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
+	return &webhook{kind: escape(name), of: of, breaker: b, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy:                  nil, // the address of a proxy would be checked in place of the receiver's
@@ -68,16 +71,56 @@ func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook 
 		}}
 }
 
-// run calls the receiver.
+// handle registers the kinds, and the metrics of their webhooks.
+func (srv *Server) handle(registry *prometheus.Registry) error {
+	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
+	}, []string{"kind", "code"})
+	registry.MustRegister(answers)
+	for _, kind := range slices.Sorted(maps.Keys(srv.cfg.Kinds)) {
+		of := srv.cfg.Kinds[kind]
+		if of.Elsewhere {
+			if err := srv.s.Declare(kind); err != nil {
+				return err
+			}
+			continue
+		}
+		b := &breaker{kind: kind, log: srv.log}
+		if err := srv.s.Handle(kind, newWebhook(kind, of, answers, b).run, of.options()...); err != nil {
+			return fmt.Errorf("kind %s: %w", kind, err)
+		}
+		registry.MustRegister(b.gauge())
+	}
+	return nil
+}
+
+// run calls the receiver, or postpones the run if the breaker is open.
 func (h *webhook) run(ctx context.Context, run durable.Run) error {
+	probe, admitted := h.breaker.admit(time.Now())
+	if !admitted {
+		return durable.Snooze(waitOf(run.Lateness()))
+	}
+	is := isUnknown
+	var err error
+	defer func() { h.breaker.end(probe, is, err, time.Now()) }()
+	is, err = h.call(ctx, run)
+	return err
+}
+
+// call calls the receiver.
+func (h *webhook) call(ctx context.Context, run durable.Run) (health, error) {
 	req, err := h.request(ctx, run, time.Now())
 	if err != nil {
-		return durable.Park(err)
+		return isUnknown, durable.Park(err)
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
 		h.answers.WithLabelValues("none").Inc()
-		return h.unanswered(ctx, err)
+		is := isFailing
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+			is = isUnknown // it was cancelled
+		}
+		return is, h.unanswered(ctx, err)
 	}
 	h.answers.WithLabelValues(strconv.Itoa(resp.StatusCode)).Inc()
 	var body []byte
@@ -89,7 +132,7 @@ func (h *webhook) run(ctx context.Context, run durable.Run) error {
 	if err == nil && ctx.Err() != nil {
 		run.Complete(resp.Status) // the status came in time, and the body did not
 	}
-	return err
+	return healthOf(resp.StatusCode), err
 }
 
 // request returns the signed request of a run.
