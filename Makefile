@@ -229,7 +229,7 @@ core-386: ## The tests of the library on a 32-bit machine
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME
-	@for d in timewheel durable durable/internal/task durable/pebble; do \
+	@for d in timewheel durable durable/internal/task durable/pebble cmd/timewheel/internal/serve; do \
 		for f in $$(grep -ohE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | sort -u); do \
 			echo "== $$d $$f"; $(GO) test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME); \
 		done; \

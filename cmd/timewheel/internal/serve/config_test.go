@@ -64,6 +64,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "history": {"attempts": -1}`):                                         "kinds.k.history.attempts: -1",
 		kind(https + `, "history": {"attempts": 100001}`):                                     "kinds.k.history.attempts: 100001",
 		kind(https + `, "history": {"age": "-1s"}`):                                           "kinds.k.history.age",
+		kind(https + `, "method": "GET"`):                                                     "kinds.k.method: \"GET\" must be one of POST, PUT, PATCH, DELETE",
 		kind(https + `, "missed": "none"`):                                                    "kinds.k.missed",
 		kind(https + `, "elsewhere": true`):                                                   "kinds.k.elsewhere",
 		`{"listen": "127.0.0.1:0", "kinds": {"k": {"elsewhere": true, "rate": {"runs": 1}}}}`: "kinds.k.elsewhere: a kind",

@@ -16,7 +16,8 @@
 //
 // # Webhooks
 //
-// The configuration names the URL of each kind, and a task cannot change it. The address of each connection is checked
+// The configuration names the URL of each kind. A task changes only the places of its key, which is percent-encoded there:
+// see fill. The address of each connection is checked
 // after the name has been resolved. Redirects are never followed, so there is no second target to check. Private
 // addresses, and addresses called without TLS, must be in the kind's networks.
 //

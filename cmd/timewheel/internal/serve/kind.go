@@ -18,7 +18,8 @@ import (
 
 // A Kind is a kind of tasks, with the webhook that is called when one is due.
 type Kind struct {
-	URL                string            `json:"url"`
+	URL                string            `json:"url"`          // may contain {key}
+	Method             string            `json:"method"`       // POST (the default), PUT, PATCH or DELETE
 	Secrets            []Secret          `json:"secrets"`      // each signs every request
 	Networks           []netip.Prefix    `json:"networks"`     // allowed though private, and without TLS
 	Headers            map[string]Secret `json:"headers"`      // added to each request
@@ -116,18 +117,15 @@ func (k *checker) kind(field, name string, of *Kind) {
 
 // webhook checks the target of the kind.
 func (k *checker) webhook(field string, of *Kind) {
-	target, err := url.Parse(of.URL)
-	switch {
-	case of.URL == "":
-		k.wrong(field+".url", `it is missing; a kind that other nodes run has "elsewhere": true`)
-	case err != nil || target.Hostname() == "" || target.Scheme != "https" && target.Scheme != "http":
-		k.wrong(field+".url", "%q is not an http or https URL with a host", of.URL)
-	case target.User != nil || target.Fragment != "":
-		k.wrong(field+".url", "a user and a fragment are not allowed; headers may have an Authorization")
-	case target.Scheme == "http" && len(of.Networks) == 0:
+	target, err := parseURL(of.URL)
+	if err != nil {
+		k.wrong(field+".url", "%v", err)
+	} else if target.Scheme == "http" && len(of.Networks) == 0 {
 		k.wrong(field+".url", "http needs networks, the only addresses that are called without TLS")
 	}
 	of.target = target
+	// GET is missing: a client repeats it by itself.
+	k.oneOf(field+".method", &of.Method, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
 	if len(of.Secrets) == 0 {
 		k.wrong(field+".secrets", "none are given; each request is signed")
 	}

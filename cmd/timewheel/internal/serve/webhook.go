@@ -137,7 +137,11 @@ func (h *webhook) call(ctx context.Context, run durable.Run) (health, error) {
 
 // request returns the signed request of a run.
 func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.of.URL, bytes.NewReader(run.Payload))
+	to, err := fill(h.of.URL, run.Key)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, h.of.Method, to, bytes.NewReader(run.Payload))
 	if err != nil {
 		return nil, err
 	}

@@ -227,9 +227,10 @@ func TestWebhook_toASlowOrLongReceiver_isBounded(t *testing.T) {
 // connections to it are idle.
 func TestWebhook_attempt_isDeliveredOnce(t *testing.T) {
 	const idle = 20
-	for _, payload := range []string{``, `, "payload": {"a": 1}`} {
+	for i, payload := range []string{``, `, "payload": {"a": 1}`, ``, ``, ``} {
+		method := []string{"POST", "POST", "PUT", "PATCH", "DELETE"}[i]
 		for _, reset := range []bool{false, true} {
-			t.Run(fmt.Sprint("reset ", reset, payload), func(t *testing.T) {
+			t.Run(fmt.Sprint(method, " reset ", reset, payload), func(t *testing.T) {
 				var together sync.WaitGroup
 				together.Add(idle)
 				var mu sync.Mutex
@@ -254,7 +255,9 @@ func TestWebhook_attempt_isDeliveredOnce(t *testing.T) {
 					}
 					_ = conn.Close()
 				})
-				r := start(t, config(t, at, strings.Replace(simple, `"attempts": 20`, `"attempts": 2`, 1)))
+				cfg := config(t, at, strings.Replace(simple, `"attempts": 20`, `"attempts": 2`, 1))
+				cfg.Kinds["k"].Method = method
+				r := start(t, cfg)
 				for i := range idle {
 					r.must(204, "PUT", "/tasks/"+keyOf("a", i), `{"kind": "k"}`)
 				}
