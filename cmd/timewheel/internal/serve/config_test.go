@@ -63,6 +63,8 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                              "kinds.k.retry",
 		kind(https + `, "history": {"attempts": -1}`):                                         "kinds.k.history.attempts: -1",
 		kind(https + `, "history": {"attempts": 100001}`):                                     "kinds.k.history.attempts: 100001",
+		kind(https + `, "history": {"answer": -1}`):                                           "kinds.k.history.answer: -1",
+		kind(https + `, "history": {"answer": 257}`):                                          "kinds.k.history.answer: 257",
 		kind(https + `, "history": {"age": "-1s"}`):                                           "kinds.k.history.age",
 		kind(https + `, "method": "GET"`):                                                     "kinds.k.method: \"GET\" must be one of POST, PUT, PATCH, DELETE",
 		kind(https + `, "missed": "none"`):                                                    "kinds.k.missed",
@@ -135,7 +137,7 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
 	equal(t, "the burst", k.Rate.Burst, 5)
 	equal(t, "the retries", k.Retry, Retry{3, Duration(time.Second), Duration(time.Hour)})
-	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour)})
+	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour), 0})
 	equal(t, "whether repeating tasks are parked", k.ParkRepeating, true)
 	equal(t, "the content type", k.ContentType, "application/json")
 	equal(t, "the number of workers", c.workers(), defaultConcurrency)

@@ -16,10 +16,9 @@
 //
 // # Webhooks
 //
-// The configuration names the URL of each kind. A task changes only the places of its key, which is percent-encoded there:
-// see fill. The address of each connection is checked
-// after the name has been resolved. Redirects are never followed, so there is no second target to check. Private
-// addresses, and addresses called without TLS, must be in the kind's networks.
+// The configuration names the URL of each kind. A task changes only the places of its key, which is percent-encoded there.
+// The address of each connection is checked after the name has been resolved. Redirects are never followed, so there is
+// no second target to check. Private addresses, and addresses called without TLS, must be in the kind's networks.
 //
 // The signature covers the headers that describe the run, each on a line of its own, and then the body. Headers escape
 // line feeds, so a line feed is an unambiguous separator.

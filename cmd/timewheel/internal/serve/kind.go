@@ -64,6 +64,7 @@ const (
 type History struct {
 	Attempts int      `json:"attempts"` // 1000
 	Age      Duration `json:"age"`      // 24h
+	Answer   int      `json:"answer"`   // bytes of the body of an answer that completes a run; 0
 }
 
 func (k *checker) kind(field, name string, of *Kind) {
@@ -102,6 +103,9 @@ func (k *checker) kind(field, name string, of *Kind) {
 			k.wrong(field+".history.attempts", "%d is not between 1 and %d", h.Attempts, durable.MaxHistory)
 		}
 		k.positive(field+".history.age", &h.Age, 24*time.Hour)
+		if h.Answer < 0 || h.Answer > mostNote {
+			k.wrong(field+".history.answer", "%d is not between 0 and %d", h.Answer, mostNote)
+		}
 	}
 	r := &of.Retry
 	if r.Attempts == 0 {

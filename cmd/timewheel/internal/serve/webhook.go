@@ -27,6 +27,7 @@ import (
 const (
 	mostAnswer  = 4 << 10        // bytes of an answer's body that are read
 	mostExcerpt = 160            // of these in an error
+	mostNote    = 256            // of these with Run.Complete
 	mostHeaders = 64 << 10       // maximum size of an answer's headers, in bytes
 	mostWait    = 24 * time.Hour // of Retry-After
 	dialTimeout = 10 * time.Second
@@ -129,8 +130,8 @@ func (h *webhook) call(ctx context.Context, run durable.Run) (health, error) {
 	}
 	_ = resp.Body.Close()
 	err = h.judge(resp, body, time.Now())
-	if err == nil && ctx.Err() != nil {
-		run.Complete(resp.Status) // the status came in time, and the body did not
+	if err == nil {
+		h.complete(ctx, run, resp.Status, body)
 	}
 	return healthOf(resp.StatusCode), err
 }
@@ -224,14 +225,33 @@ func (h *webhook) unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("webhook: no answer: %w", err)
 }
 
+// complete notes the beginning of an answer if the history keeps it. If the status came in time and the body did not, the
+// note is the status, because the run would otherwise have failed.
+func (h *webhook) complete(ctx context.Context, run durable.Run, status string, body []byte) {
+	note := ""
+	if ctx.Err() != nil {
+		note = status
+	} else if h.of.History != nil {
+		note = printable(body, h.of.History.Answer)
+	}
+	if note != "" {
+		run.Complete(note)
+	}
+}
+
 // excerpt returns ": " and the beginning of a body, to be appended to an error message.
 func excerpt(body []byte) string {
-	text := strings.ToValidUTF8(string(body[:min(len(body), mostExcerpt)]), "")
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }), " ")
-	if text == "" {
-		return ""
+	if text := printable(body, mostExcerpt); text != "" {
+		return ": " + text
 	}
-	return ": " + text
+	return ""
+}
+
+// printable returns the first bytes of a body without bytes that are not UTF-8, and with one space for each sequence of
+// spaces and unprintable characters.
+func printable(body []byte, most int) string {
+	text := strings.ToValidUTF8(string(body[:min(len(body), most)]), "")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }), " ")
 }
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
