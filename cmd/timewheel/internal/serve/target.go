@@ -31,7 +31,7 @@ func parseURL(text string) (*url.URL, error) {
 		}
 	}
 	if _, err := fill(text, "a"); err != nil {
-		return target, errors.New("a segment of the path is . or ..")
+		return target, errors.New("its path has a segment . or .., which is not allowed")
 	}
 	return target, nil
 }
