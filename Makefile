@@ -63,7 +63,7 @@ demo-run = $(GO) build -o bin/$(1) ./examples/$(1); exec bin/$(1) $(2)
 
 .PHONY: demo
 demo: ## A million orders through the wheel, with the ledger that must balance
-	@echo "Building the demo; on a fresh machine Go fetches what it needs first ..."
+	@echo "Building the demo; on a fresh machine Go downloads the modules first ..."
 	@$(call demo-run,orders,-n $(ORDERS))
 
 .PHONY: demo-shop
@@ -72,7 +72,7 @@ demo-shop: postgres ## A shop of several processes on one PostgreSQL, which are 
 
 .PHONY: test
 test: ## The tests of the library and of the examples; those on PostgreSQL only if it is installed
-	@echo "Testing the library; on a fresh machine Go fetches what it needs first ..."
+	@echo "Testing the library; on a fresh machine Go downloads the modules first ..."
 	@$(call again,$(GO) list -deps -test $(LIBRARY) ./examples/...)
 	@$(TEST) -short -p 4 $(LIBRARY) ./examples/...
 
@@ -236,7 +236,7 @@ fuzz: ## Each fuzz target for FUZZTIME
 	done
 
 .PHONY: soak
-soak: ## All verbs at random and full speed for SOAK, with an account of its own; SEED is what is drawn from
+soak: ## All verbs at random and full speed for SOAK, with an account of its own; SEED is the seed
 	$(GO) run ./checks/soak -for $(SOAK) -seed $(SEED)
 
 .PHONY: interleave

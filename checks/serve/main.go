@@ -112,7 +112,7 @@ func (l *load) measure(ctx context.Context, command, dir string) error {
 	receiver := &http.Server{Handler: l}
 	go func() { _ = receiver.Serve(at) }()
 	defer receiver.Close()
-	service, err := l.start(command, dir, at.Addr().String())
+	service, err := l.start(command, dir, at.Addr().String(), "a secret of the load")
 	if err != nil {
 		return err
 	}
@@ -136,11 +136,11 @@ func (l *load) measure(ctx context.Context, command, dir string) error {
 	return l.report(n, added, service.ProcessState)
 }
 
-// start starts the service.
-func (l *load) start(command, dir, receiver string) (*exec.Cmd, error) {
+// start starts the service. Its webhooks are signed with the secrets.
+func (l *load) start(command, dir, receiver string, secrets ...string) (*exec.Cmd, error) {
 	config := filepath.Join(dir, "serve.json")
 	text := `{"listen": "127.0.0.1:0", "grace": "0s", "kinds": {"k": {"url": "http://` + receiver + `/", "networks": ["127.0.0.1/32"],
-		"secrets": ["a secret of the load"], "concurrency": 256}}}`
+		"secrets": ["` + strings.Join(secrets, `", "`) + `"], "concurrency": 256}}}`
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

@@ -64,7 +64,10 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                              "kinds.k.retry",
 		kind(https + `, "history": {"attempts": -1}`):                                         "kinds.k.history.attempts: -1",
 		kind(https + `, "history": {"attempts": 100001}`):                                     "kinds.k.history.attempts: 100001",
+		kind(https + `, "history": {"answer": -1}`):                                           "kinds.k.history.answer: -1",
+		kind(https + `, "history": {"answer": 257}`):                                          "kinds.k.history.answer: 257",
 		kind(https + `, "history": {"age": "-1s"}`):                                           "kinds.k.history.age",
+		kind(https + `, "method": "GET"`):                                                     "kinds.k.method: \"GET\" must be one of POST, PUT, PATCH, DELETE",
 		kind(https + `, "missed": "none"`):                                                    "kinds.k.missed",
 		`{"Listen": "127.0.0.1:0"}`:                                                           "Listen: unknown field (did you mean listen?)",
 		kind(https + `, "timeout": "1s", "timeout": "2s"`):                                    "kinds.k.timeout: \"2s\" is given twice",
@@ -86,6 +89,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(`"url": "https://a/", "secrets": [1]`):                                           "kinds.k.secrets[0]: must be text",
 		kind(https + `, "headers": {"Timewheel-Key": "a"}`):                                   "kinds.k.headers.Timewheel-Key",
 		kind(https + `, "headers": {"content-length": "a"}`):                                  "kinds.k.headers.content-length",
+		kind(https + `, "headers": {"webhook-id": "a"}`):                                      "kinds.k.headers.webhook-id",
 		kind(https + `, "headers": {"User-Agent": "a"}`):                                      "kinds.k.headers.User-Agent",
 		kind(https + `, "headers": {"idempotency-key": "a"}`):                                 "kinds.k.headers.idempotency-key",
 		kind(https + `, "headers": {"X-Idempotency-Key": "a"}`):                               "kinds.k.headers.X-Idempotency-Key",
@@ -137,8 +141,8 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 	equal(t, "the grace", time.Duration(*c.Grace), defaultGrace)
 	equal(t, "the concurrency", k.Concurrency, defaultConcurrency)
 	equal(t, "the burst", k.Rate.Burst, 5)
-	equal(t, "the last wait", time.Duration(k.Retry.Most), 10*time.Minute)
-	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour)})
+	equal(t, "the retries", k.Retry, Retry{3, Duration(time.Second), Duration(time.Hour)})
+	equal(t, "the history", *k.History, History{1000, Duration(24 * time.Hour), 0})
 	equal(t, "whether repeating tasks are parked", k.ParkRepeating, true)
 	equal(t, "the content type", k.ContentType, "application/json")
 	equal(t, "the number of workers", c.workers(), defaultConcurrency)

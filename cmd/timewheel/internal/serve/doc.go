@@ -16,9 +16,9 @@
 //
 // # Webhooks
 //
-// The configuration names the URL of each kind, and a task cannot change it. The address of each connection is checked
-// after the name has been resolved. Redirects are never followed, so there is no second target to check. Private
-// addresses, and addresses called without TLS, must be in the kind's networks.
+// The configuration names the URL of each kind. A task changes only the places of its key, which is percent-encoded there.
+// The address of each connection is checked after the name has been resolved. Redirects are never followed, so there is
+// no second target to check. Private addresses, and addresses called without TLS, must be in the kind's networks.
 //
 // The signature covers the headers that describe the run, each on a line of its own, and then the body. Headers escape
 // line feeds, so a line feed is an unambiguous separator.
@@ -26,6 +26,19 @@
 // The status decides the outcome of an attempt. At most 4 KiB of the answer's body is read, to quote it in errors and
 // to reuse the connection. The pool has as many workers as all kinds together may use, so a hanging receiver occupies
 // only workers of its own kind. An attempt is sent at most once.
+//
+// # The breaker
+//
+// A kind whose receiver fails several times in a row gets one attempt at a time, until the receiver answers. A run that is
+// not admitted returns durable.Snooze: it is due again later, with the same attempt number. It occupies no worker, its
+// timeout does not run, and a drain does not wait for it. Its task may expire, and a process that is killed meanwhile uses
+// up no attempt. None of this holds for a wait inside the handler. A lower limit by TuneLimits would be stored, and belongs
+// to operators.
+//
+// A waiting run is stored again each time it has asked. It therefore waits half as long as it is already late, up to ten
+// minutes. A new task thus waits a second behind a short failure. A million tasks behind a long outage cost some 2,200
+// changes a second. The price is that a task may be delivered ten minutes after the receiver is back. Each process has its
+// own breakers.
 //
 // # File descriptors
 //

@@ -76,3 +76,35 @@ func TestHistory_hasTheAttempts_ofTasksThatAreGone(t *testing.T) {
 		}
 	}
 }
+
+// The history has the beginning of each answer that completes a run, if the kind asks for it. That of a failed attempt is
+// in its error.
+func TestHistory_hasTheAnswers_thatItsKindKeeps(t *testing.T) {
+	at := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(headerAttempt) == "1" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = w.Write([]byte("done\r\n\x00\xff" + strings.Repeat("x", 1000)))
+	})
+	r := start(t, config(t, at, `{"listen": "127.0.0.1:0", "kinds": {
+		"most": {`+local+`, "history": {"answer": 256}}, "few": {`+local+`, "history": {"answer": 7}},
+		"none": {`+local+`, "history": {}}}}`))
+	notes := map[string]string{"most": "done " + strings.Repeat("x", 256-8), "few": "done", "none": ""}
+	for kind := range notes {
+		r.must(204, "PUT", "/tasks/"+kind, `{"kind": "`+kind+`"}`)
+	}
+	for kind, want := range notes {
+		var all []any
+		until(t, "the history has both attempts", func() bool {
+			all = jsonOf(t, r.must(200, "GET", "/history?kind="+kind+"&key="+kind, ""))["attempts"].([]any)
+			return len(all) == 2
+		})
+		last, first := all[0].(map[string]any), all[1].(map[string]any)
+		if got, _ := last["note"].(string); got != want {
+			t.Errorf("%s: the note is %q, want %q", kind, got, want)
+		}
+		if failure := first["failure"].(string); first["note"] != nil || !strings.Contains(failure, "done x") {
+			t.Errorf("%s: the note of a failed attempt is %v, and its failure %s", kind, first["note"], failure)
+		}
+	}
+}

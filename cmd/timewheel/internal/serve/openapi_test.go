@@ -224,6 +224,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 // The server accepts each example, and refuses each kind of wrong request, with an answer of the document.
 func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	cfg := config(t, "127.0.0.1:1", strings.Replace(idle, `"k": {`, `"mail": {"elsewhere": true}, "k": {"history": {}, `, 1))
+	cfg.Kinds["k"].Retry.Attempts = mostFailures - 1
 	cfg.Tokens = []*Token{
 		{Name: "a", Token: "aaaaaaaaaaaaaaaaaaaa", Prefixes: []string{""}, Kinds: []string{"*"}, Rights: []string{mayRead, mayWrite}},
 		{Name: "b", Token: "bbbbbbbbbbbbbbbbbbbb", Prefixes: []string{"b"}, Kinds: []string{"l"}, Rights: []string{mayRead, mayWrite}},

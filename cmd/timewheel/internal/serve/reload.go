@@ -116,6 +116,6 @@ func (c *current) use(next *Kind, name string, answers *prometheus.CounterVec) {
 	of := *was.of
 	of.Secrets, of.headers = next.Secrets, next.headers
 	of.roots, of.ClientCertificate = next.roots, next.ClientCertificate
-	c.Store(newWebhook(name, &of, answers))
+	c.Store(newWebhook(name, &of, answers, was.breaker))
 	was.client.CloseIdleConnections()
 }

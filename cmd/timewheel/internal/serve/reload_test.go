@@ -216,9 +216,10 @@ func TestReload_namesWhatNeedsARestart(t *testing.T) {
 		{strings.Replace(before, `"old"`, `"new"`, 1), ""},
 		{`{"listen": "127.0.0.2:0", "drain": "1s", "node": "x", "log": "json", "insecure": true, "kinds": {"k": {` + https + `,
 			"headers": {"Authorization": "new"}, "concurrency": 7, "rate": {"runs": 1}, "timeout": 1}, "new": {` + https + `}, "there": {` + https + `}}}`,
-			"admin drain insecure kinds.gone kinds.k.concurrency kinds.k.networks kinds.k.rate kinds.k.retry kinds.k.timeout kinds.k.url " +
-				"kinds.new kinds.there.concurrency kinds.there.content_type kinds.there.elsewhere kinds.there.missed kinds.there.timeout " +
-				"kinds.there.url listen log node"},
+			"admin drain insecure kinds.gone kinds.k.concurrency kinds.k.networks kinds.k.rate kinds.k.retry.attempts " +
+				"kinds.k.retry.least kinds.k.retry.most kinds.k.timeout kinds.k.url kinds.new kinds.there.concurrency " +
+				"kinds.there.content_type kinds.there.elsewhere kinds.there.method kinds.there.missed kinds.there.retry.attempts " +
+				"kinds.there.retry.least kinds.there.retry.most kinds.there.timeout kinds.there.url listen log node"},
 		{strings.Replace(before, `"admin": {`, `"admin": {"hosts": ["a"], `, 1), "admin.hosts"},
 	} {
 		f := newFile(t, strings.ReplaceAll(before, "$R", at))

@@ -5,14 +5,11 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -156,10 +153,7 @@ func (srv *Server) prepare(
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "timewheel_serve_requests_total", Help: "Requests of callers.",
 	}, []string{"method", "code"})
-	srv.answers = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
-	}, []string{"kind", "code"})
-	registry.MustRegister(requests, srv.answers, expiries{srv}, collectors.NewGoCollector(),
+	registry.MustRegister(requests, expiries{srv}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
 	source := dashboard.Scheduler(name, srv.s, recorder)
@@ -167,22 +161,10 @@ func (srv *Server) prepare(
 		registry.MustRegister(metrics.NewEngineCollector(health, name))
 		source = source.WithEngine(health)
 	}
-	for _, kind := range slices.Sorted(maps.Keys(srv.cfg.Kinds)) {
-		of := srv.cfg.Kinds[kind]
-		if of.Elsewhere {
-			if err := srv.s.Declare(kind); err != nil {
-				return err
-			}
-			continue
-		}
-		c := new(current)
-		c.Store(newWebhook(kind, of, srv.answers))
-		srv.webhooks[kind] = c
-		if err := srv.s.Handle(kind, c.run, of.options()...); err != nil {
-			return fmt.Errorf("kind %s: %w", kind, err)
-		}
+	err := srv.handle(registry)
+	if err != nil {
+		return err
 	}
-	var err error
 	srv.callers = newAPI(srv.s, srv.cfg, srv.log, requests)
 	srv.api = newServer(srv.callers.handler(), srv.log)
 	if srv.at, srv.gate, err = srv.listen(srv.cfg.Listen, srv.cfg.TLS, parts.callers, srv.api); err != nil {

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +27,7 @@ import (
 const (
 	mostAnswer  = 4 << 10        // bytes of an answer's body that are read
 	mostExcerpt = 160            // of these in an error
+	mostNote    = 256            // of these with Run.Complete
 	mostHeaders = 64 << 10       // maximum size of an answer's headers, in bytes
 	mostWait    = 24 * time.Hour // of Retry-After
 	dialTimeout = 10 * time.Second
@@ -39,19 +42,20 @@ type webhook struct {
 	kind    string // as in the header
 	of      *Kind
 	client  *http.Client
-	answers *prometheus.CounterVec // by kind and code
+	answers *prometheus.CounterVec // by code
+	breaker *breaker
 }
 
 // newWebhook returns the webhook of a kind. Its client sends a request at most once: it repeats one only if no byte of it
 // was written. It would repeat any request with an Idempotency-Key, and an HTTP/2 client a request that the receiver refuses.
-func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook {
+func newWebhook(name string, of *Kind, answers *prometheus.CounterVec, b *breaker) *webhook {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
 		Control: guard{of.Networks, of.target.Scheme == "http"}.control,
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return &webhook{kind: escape(name), of: of, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
+	return &webhook{kind: escape(name), of: of, breaker: b, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy:                  nil, // the address of a proxy would be checked in place of the receiver's
@@ -69,16 +73,58 @@ func newWebhook(name string, of *Kind, answers *prometheus.CounterVec) *webhook 
 		}}
 }
 
-// run calls the receiver.
+// handle registers the kinds, and the metrics of their webhooks.
+func (srv *Server) handle(registry *prometheus.Registry) error {
+	srv.answers = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "timewheel_serve_webhook_answers_total", Help: `Webhook calls, by the status of the answer; "none" without one.`,
+	}, []string{"kind", "code"})
+	registry.MustRegister(srv.answers)
+	for _, kind := range slices.Sorted(maps.Keys(srv.cfg.Kinds)) {
+		of := srv.cfg.Kinds[kind]
+		if of.Elsewhere {
+			if err := srv.s.Declare(kind); err != nil {
+				return err
+			}
+			continue
+		}
+		b, c := &breaker{kind: kind, log: srv.log}, new(current)
+		c.Store(newWebhook(kind, of, srv.answers, b))
+		srv.webhooks[kind] = c
+		if err := srv.s.Handle(kind, c.run, of.options()...); err != nil {
+			return fmt.Errorf("kind %s: %w", kind, err)
+		}
+		registry.MustRegister(b.gauge())
+	}
+	return nil
+}
+
+// run calls the receiver, or postpones the run if the breaker is open.
 func (h *webhook) run(ctx context.Context, run durable.Run) error {
+	probe, admitted := h.breaker.admit(time.Now())
+	if !admitted {
+		return durable.Snooze(waitOf(run.Lateness()))
+	}
+	is := isUnknown
+	var err error
+	defer func() { h.breaker.end(probe, is, err, time.Now()) }()
+	is, err = h.call(ctx, run)
+	return err
+}
+
+// call calls the receiver.
+func (h *webhook) call(ctx context.Context, run durable.Run) (health, error) {
 	req, err := h.request(ctx, run, time.Now())
 	if err != nil {
-		return durable.Park(err)
+		return isUnknown, durable.Park(err)
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
 		h.answers.WithLabelValues("none").Inc()
-		return h.unanswered(ctx, err)
+		is := isFailing
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+			is = isUnknown // it was cancelled
+		}
+		return is, h.unanswered(ctx, err)
 	}
 	h.answers.WithLabelValues(strconv.Itoa(resp.StatusCode)).Inc()
 	var body []byte
@@ -87,15 +133,19 @@ func (h *webhook) run(ctx context.Context, run durable.Run) error {
 	}
 	_ = resp.Body.Close()
 	err = h.judge(resp, body, time.Now())
-	if err == nil && ctx.Err() != nil {
-		run.Complete(resp.Status) // the status came in time, and the body did not
+	if err == nil {
+		h.complete(ctx, run, resp.Status, body)
 	}
-	return err
+	return healthOf(resp.StatusCode), err
 }
 
 // request returns the signed request of a run.
 func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.of.URL, bytes.NewReader(run.Payload))
+	to, err := fill(h.of.URL, run.Key)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, h.of.Method, to, bytes.NewReader(run.Payload))
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +166,9 @@ func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (
 	set(headerFence, m.fence)
 	set(headerDue, m.due)
 	set(headerSignature, m.sign(h.of.Secrets, now))
+	set(headerStandardID, m.standardID())
+	set(headerStandardTimestamp, strconv.FormatInt(now.Unix(), 10))
+	set(headerStandardSignature, m.standardSignature(h.of.Secrets, now))
 	parent, state := splitTrace(run.Trace)
 	if parent != "" {
 		set("Traceparent", parent)
@@ -175,14 +228,33 @@ func (h *webhook) unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("webhook: no answer: %w", err)
 }
 
+// complete notes the beginning of an answer if the history keeps it. If the status came in time and the body did not, the
+// note is the status, because the run would otherwise have failed.
+func (h *webhook) complete(ctx context.Context, run durable.Run, status string, body []byte) {
+	note := ""
+	if ctx.Err() != nil {
+		note = status
+	} else if h.of.History != nil {
+		note = printable(body, h.of.History.Answer)
+	}
+	if note != "" {
+		run.Complete(note)
+	}
+}
+
 // excerpt returns ": " and the beginning of a body, to be appended to an error message.
 func excerpt(body []byte) string {
-	text := strings.ToValidUTF8(string(body[:min(len(body), mostExcerpt)]), "")
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }), " ")
-	if text == "" {
-		return ""
+	if text := printable(body, mostExcerpt); text != "" {
+		return ": " + text
 	}
-	return ": " + text
+	return ""
+}
+
+// printable returns the first bytes of a body without bytes that are not UTF-8, and with one space for each sequence of
+// spaces and unprintable characters.
+func printable(body []byte, most int) string {
+	text := strings.ToValidUTF8(string(body[:min(len(body), most)]), "")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }), " ")
 }
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// A Kind is a kind of tasks, with the webhook that is called when one is due.
+type Kind struct {
+	URL                string            `json:"url"`                  // may contain {key}
+	Method             string            `json:"method"`               // POST (the default), PUT, PATCH or DELETE
+	Secrets            []Secret          `json:"secrets" reload:"yes"` // each signs every request
+	Networks           []Network         `json:"networks"`             // allowed though private, and without TLS
+	Headers            map[string]Secret `json:"headers" reload:"yes"` // added to each request
+	CAFile             string            `json:"ca_file" reload:"yes"` // certificates, in PEM, in place of the system's
+	ClientCertificate  *TLS              `json:"client_certificate" reload:"yes"`
+	ContentType        string            `json:"content_type"` // of the payload; application/json
+	Timeout            Duration          `json:"timeout"`      // of an attempt; 10s
+	Concurrency        int               `json:"concurrency"`  // 100
+	Rate               *Rate             `json:"rate"`
+	ClusterConcurrency int               `json:"cluster_concurrency"`
+	ClusterRate        *Rate             `json:"cluster_rate"`
+	Retry              Retry             `json:"retry"`
+	ParkRepeating      bool              `json:"park_repeating"` // as durable.WithParkRepeating
+	Missed             string            `json:"missed"`         // once (the default), skip or all
+	History            *History          `json:"history"`        // none: attempts are not kept
+	Elsewhere          bool              `json:"elsewhere"`      // other nodes run the tasks
+
+	target  *url.URL
+	headers http.Header
+	roots   *x509.CertPool // of CAFile; nil without one
+}
+
+// A Rate holds the arguments of durable.WithRate.
+type Rate struct {
+	Runs  int      `json:"runs"`
+	Per   Duration `json:"per"`   // 1s
+	Burst int      `json:"burst"` // Runs
+}
+
+// Retry holds the arguments of durable.WithRetry.
+type Retry struct {
+	Attempts int      `json:"attempts"` // 40
+	Least    Duration `json:"least"`    // 1s
+	Most     Duration `json:"most"`     // 1h
+}
+
+// The defaults of Retry. A receiver may be away for most of a day before a task is parked.
+const (
+	defaultAttempts = 40
+	defaultLeast    = time.Second
+	defaultMost     = time.Hour
+)
+
+// History holds the arguments of durable.WithHistory.
+type History struct {
+	Attempts int      `json:"attempts"` // 1000
+	Age      Duration `json:"age"`      // 24h
+	Answer   int      `json:"answer"`   // bytes of the body of an answer that completes a run; 0
+}
+
+func (k *checker) kind(field, name string, of *Kind) {
+	switch {
+	case of == nil:
+		k.wrong(field, "null is no kind")
+		return
+	case name == "" || name == "*" || len(name) > durable.MaxKind || strings.ContainsRune(name, 0x1f):
+		k.wrong("kinds", "name %q must have 1 to %d bytes, none of them 0x1f, and not be *", name, durable.MaxKind)
+	}
+	if of.Elsewhere {
+		if !reflect.DeepEqual(of, &Kind{Elsewhere: true}) {
+			k.wrong(field+".elsewhere", "a kind that runs elsewhere has no other fields")
+		}
+		return
+	}
+	k.webhook(field, of)
+	k.positive(field+".timeout", &of.Timeout, defaultTimeout)
+	k.oneOf(field+".missed", &of.Missed, "once", "skip", "all")
+	if of.Concurrency == 0 {
+		of.Concurrency = defaultConcurrency
+	}
+	if of.Concurrency < 1 || of.Concurrency > mostConcurrency {
+		k.wrong(field+".concurrency", "%d is not between 1 and %d", of.Concurrency, mostConcurrency)
+	}
+	if of.ClusterConcurrency < 0 {
+		k.wrong(field+".cluster_concurrency", "%d is negative", of.ClusterConcurrency)
+	}
+	k.rate(field+".rate", of.Rate)
+	k.rate(field+".cluster_rate", of.ClusterRate)
+	if h := of.History; h != nil {
+		if h.Attempts == 0 {
+			h.Attempts = defaultHistory
+		}
+		if h.Attempts < 1 || h.Attempts > durable.MaxHistory {
+			k.wrong(field+".history.attempts", "%d is not between 1 and %d", h.Attempts, durable.MaxHistory)
+		}
+		k.positive(field+".history.age", &h.Age, 24*time.Hour)
+		if h.Answer < 0 || h.Answer > mostNote {
+			k.wrong(field+".history.answer", "%d is not between 0 and %d", h.Answer, mostNote)
+		}
+	}
+	r := &of.Retry
+	if r.Attempts == 0 {
+		r.Attempts = defaultAttempts
+	}
+	k.positive(field+".retry.least", &r.Least, defaultLeast)
+	k.positive(field+".retry.most", &r.Most, max(defaultMost, time.Duration(r.Least)))
+	if r.Attempts < 0 || r.Most < r.Least {
+		k.wrong(field+".retry", "%d attempts with waits from %v to %v: attempts must be positive, and the waits "+
+			"must not decrease", r.Attempts, time.Duration(r.Least), time.Duration(r.Most))
+	}
+}
+
+// webhook checks the target of the kind.
+func (k *checker) webhook(field string, of *Kind) {
+	target, err := parseURL(of.URL)
+	if err != nil {
+		k.wrong(field+".url", "%v", err)
+	} else if target.Scheme == "http" && len(of.Networks) == 0 {
+		k.wrong(field+".url", "http needs networks, the only addresses that are called without TLS")
+	}
+	of.target = target
+	k.receiverTLS(field, of)
+	// GET is missing: a client repeats it by itself.
+	k.oneOf(field+".method", &of.Method, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
+	if len(of.Secrets) == 0 {
+		k.wrong(field+".secrets", "none are given; each request is signed")
+	}
+	for i := range of.Secrets {
+		name := fmt.Sprintf("%s.secrets[%d]", field, i)
+		k.secret(name, &of.Secrets[i])
+		if err := of.Secrets[i].checkStandard(); err != nil {
+			k.wrong(name, "%v", err)
+		}
+	}
+	for i, n := range of.Networks {
+		if !n.IsValid() {
+			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "it is not a network such as 10.1.0.0/16")
+		} else if of.Networks[i].Prefix = n.Masked(); of.Networks[i] != n {
+			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "%s has bits after its length; do you mean %s?", n, n.Masked())
+		}
+	}
+	k.reachable(field+".url", of)
+	of.headers = make(http.Header)
+	for _, name := range slices.Sorted(maps.Keys(of.Headers)) {
+		value := of.Headers[name]
+		k.resolve(field+".headers."+name, &value)
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case !isToken(name), strings.HasPrefix(canonical, "Timewheel-"), slices.Contains(ownHeaders, canonical):
+			k.wrong(field+".headers."+name, "a header of this name cannot be set")
+		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' || r > '~' }):
+			k.wrong(field+".headers."+name, "the value is not printable ASCII")
+		default:
+			of.headers.Set(name, string(value))
+		}
+	}
+	if of.ContentType == "" {
+		of.ContentType = "application/json"
+	}
+	if strings.ContainsFunc(of.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) {
+		k.wrong(field+".content_type", "%q is not printable ASCII", of.ContentType)
+	}
+}
+
+// ownHeaders are the headers that the configuration cannot set: the client sets them, or repeats requests that have one.
+var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade",
+	headerStandardID, headerStandardTimestamp, headerStandardSignature,
+	"Te", "Keep-Alive", "Traceparent", "Tracestate", "User-Agent", "Idempotency-Key", "X-Idempotency-Key"}
+
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// options returns the options of the kind.
+func (of *Kind) options() []durable.KindOption {
+	opts := []durable.KindOption{
+		durable.WithTimeout(time.Duration(of.Timeout)), durable.WithConcurrency(of.Concurrency),
+		durable.WithMissed(map[string]durable.Missed{
+			"skip": durable.MissedSkip, "all": durable.MissedAll,
+		}[of.Missed]),
+		durable.WithRetry(of.Retry.Attempts, time.Duration(of.Retry.Least), time.Duration(of.Retry.Most)),
+	}
+	if r := of.Rate; r != nil {
+		opts = append(opts, durable.WithRate(r.Runs, time.Duration(r.Per), r.Burst))
+	}
+	if of.ClusterConcurrency > 0 {
+		opts = append(opts, durable.WithClusterConcurrency(of.ClusterConcurrency))
+	}
+	if r := of.ClusterRate; r != nil {
+		opts = append(opts, durable.WithClusterRate(r.Runs, time.Duration(r.Per), r.Burst))
+	}
+	if of.ParkRepeating {
+		opts = append(opts, durable.WithParkRepeating())
+	}
+	if h := of.History; h != nil {
+		opts = append(opts, durable.WithHistory(h.Attempts, time.Duration(h.Age)))
+	}
+	return opts
+}
