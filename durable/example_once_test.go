@@ -39,10 +39,16 @@ func ExampleWithOnce() {
 			fmt.Println("runs:", <-ran)
 		}
 	}
+	stored, replaced, err := s.Put(ctx, durable.Task{Key: "order-42", Kind: "remind", Delay: time.Hour})
+	fmt.Println("stored:", stored.Key, stored.State, replaced, err)
+	_, err = s.AddNew(ctx, durable.Task{Key: "order-42", Kind: "remind"})
+	fmt.Println("in use:", errors.Is(err, durable.ErrDuplicateTaskKey))
 	remembered, _, err := s.Get(ctx, durable.OncePrefix+"message 7")
 	fmt.Println(remembered.Kind == durable.OnceKind, err)
 	// Output:
 	// runs: order-41
 	// added before: [order-41] true
+	// stored: order-42 scheduled false <nil>
+	// in use: true
 	// true <nil>
 }

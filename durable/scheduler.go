@@ -179,24 +179,47 @@ func (s *Scheduler) Err() error { return s.node.Err() }
 // The tasks are written in one commit, and other verbs wait for it: a few milliseconds for a thousand tasks, a second
 // or more for [MaxBatch] bytes. Adding them in batches of a few thousand takes no longer and delays other verbs less.
 func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
-	size, err := s.check(tasks)
-	if err != nil || len(tasks) == 0 {
-		return err
+	if len(tasks) == 0 {
+		return nil
 	}
-	err = s.node.Do(ctx, &node.Verb{What: node.ToAdd, Make: s.recordsOf(tasks), Size: size})
-	return failed(repeated(err, tasks), "AddTask", tasks[0].Key)
+	_, err := s.store(ctx, node.ToAdd, "AddTask", tasks...)
+	return err
+}
+
+// AddNew is AddTask for one task. It also returns the task as it was stored.
+func (s *Scheduler) AddNew(ctx context.Context, task Task) (Info, error) {
+	v, err := s.store(ctx, node.ToAdd, "AddNew", task)
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(v.Records[0], s.node.Now()), nil
+}
+
+// Put is SetTask. It also returns the task as it was stored, and whether it has replaced another one. That is unknown,
+// and replaced is false, if the engine's answer was lost and Put has found the task there.
+func (s *Scheduler) Put(ctx context.Context, task Task) (stored Info, replaced bool, err error) {
+	v, err := s.store(ctx, node.ToSet, "Put", task)
+	if err != nil {
+		return Info{}, false, err
+	}
+	return infoOf(v.Records[0], s.node.Now()), v.Replaced, nil
+}
+
+// store applies a verb that adds or sets the tasks.
+func (s *Scheduler) store(ctx context.Context, what node.What, name string, tasks ...Task) (*node.Verb, error) {
+	size, err := s.check(tasks)
+	if err != nil {
+		return nil, err
+	}
+	v := &node.Verb{What: what, Make: s.recordsOf(tasks), Size: size}
+	return v, failed(repeated(s.node.Do(ctx, v), tasks), name, tasks[0].Key)
 }
 
 // SetTask adds the task, or replaces the existing task with the same key. With MaxDelay, SetTask postpones the task's
 // run, and with Once it may return ErrRepeated: see [Task].
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
-	tasks := []Task{task}
-	size, err := s.check(tasks)
-	if err != nil {
-		return err
-	}
-	err = s.node.Do(ctx, &node.Verb{What: node.ToSet, Make: s.recordsOf(tasks), Size: size})
-	return failed(repeated(err, tasks), "SetTask", task.Key)
+	_, err := s.store(ctx, node.ToSet, "SetTask", task)
+	return err
 }
 
 // check returns the total size of the tasks in bytes, or an error if one of them is invalid or they are too large.

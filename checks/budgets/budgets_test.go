@@ -40,7 +40,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 20662, "durable": 4767, "durable/internal/node": 7277,
+	"all": 20687, "durable": 4790, "durable/internal/node": 7279,
 	"durable.Info": 26, "durable.Stats": 26,
 }
 

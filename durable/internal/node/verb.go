@@ -20,6 +20,7 @@ type Verb struct {
 	Size     int                            // approximate number of bytes that the verb writes
 	Found    *View                          // the task as it was when found; may be nil
 	Same     bool                           // the task must still be at the same run; set for one of many tasks
+	Replaced bool                           // the verb has replaced a task
 
 	asof int64 // the time of the call, from which all other times are computed; see timed
 }

@@ -216,7 +216,8 @@ func (n *Node) set(ctx context.Context, v *Verb) error {
 			continue
 		}
 		n.count.added.Add(uint64(len(v.Records)))
-		if len(r.Written) > 0 && r.Written[0].Replaced {
+		v.Records[0] = rec
+		if v.Replaced = len(r.Written) > 0 && r.Written[0].Replaced; v.Replaced {
 			n.count.removed.Add(1)
 		}
 		return nil

@@ -165,3 +165,52 @@ func wrongOnce(t *testing.T, k *kit.Kit) {
 	k.After(time.Second)
 	k.Ran("a")
 }
+
+// Put and AddNew return the task that the engine has.
+func puts(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok, durable.WithOnce(window))
+	task := durable.Task{Key: "a", Kind: "k", Delay: 10 * time.Second, Payload: []byte("1"), Once: "1"}
+	same := func(when string, got durable.Info, err error) {
+		t.Helper()
+		if want := k.Info("a"); err != nil || fmt.Sprint(got) != fmt.Sprint(want) || got.Generation != want.Generation || !got.Next.Equal(want.Next) {
+			t.Errorf("%s: %v, %v, want %v", when, got, err, want)
+		}
+	}
+	got, replaced, err := k.On().Put(ctx, task)
+	same("a new task", got, err)
+	if replaced {
+		t.Error("a new task replaces one")
+	}
+	if _, _, err := k.On().Put(ctx, task); !errors.Is(err, durable.ErrRepeated) {
+		t.Errorf("a repeated call: %v", err)
+	}
+	task.Payload, task.Once = []byte("2"), ""
+	got, replaced, err = k.On().Put(ctx, task)
+	same("a task that replaces one", got, err)
+	if !replaced {
+		t.Error("it replaces none")
+	}
+	k.After(time.Second)
+	task.MaxDelay = 15 * time.Second
+	got, _, err = k.On().Put(ctx, task)
+	same("a burst", got, err)
+	k.After(9 * time.Second)
+	got, _, err = k.On().Put(ctx, task)
+	same("the end of a burst", got, err)
+	if _, err := k.On().AddNew(ctx, task); !errors.Is(err, durable.ErrDuplicateTaskKey) {
+		t.Errorf("AddNew of a used key: %v", err)
+	}
+	k.After(11 * time.Second)
+	k.Ran("a")
+	got, err = k.On().AddNew(ctx, durable.Task{Key: "a", Kind: "k", Cron: "0 0 1 1 *", Group: "g"})
+	same("a calendar", got, err)
+	for _, err := range []error{k.On().RemoveTask(ctx, "a"), k.On().RemoveTask(ctx, durable.OncePrefix+"1")} {
+		k.Must(err)
+	}
+	if _, _, err := k.On().Put(ctx, durable.Task{Kind: "k"}); !errors.Is(err, durable.ErrInvalidTask) {
+		t.Errorf("Put without a key: %v", err)
+	}
+	if _, err := k.On().AddNew(ctx, durable.Task{Kind: "k"}); !errors.Is(err, durable.ErrInvalidTask) {
+		t.Errorf("AddNew without a key: %v", err)
+	}
+}

@@ -35,6 +35,7 @@ var promises = []struct {
 	{"tasks with Once are added together", addsOnceTogether},
 	{"a name is remembered as long as its task exists", addsOnceLong},
 	{"a wrong name is refused", wrongOnce},
+	{"Put and AddNew return the task", puts},
 	{"the history of runs", historyOfOutcomes},
 	{"a node leaves its last hour", leavesItsLastHour},
 	{"a declared set", declaresSet},

@@ -38,6 +38,7 @@ type api struct {
 	callers atomic.Pointer[[]*caller]
 	anyone  *caller // without tokens
 	kinds   []string
+	of      map[string]*Kind // the same kinds; a reload does not change their fields that are used here
 	log     *slog.Logger
 	counts  *prometheus.CounterVec
 }
@@ -61,7 +62,7 @@ var routes = []route{
 }
 
 func newAPI(s *durable.Scheduler, cfg *Config, log *slog.Logger, counts *prometheus.CounterVec) *api {
-	a := &api{s: s, anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), log: log, counts: counts}
+	a := &api{s: s, anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), of: cfg.Kinds, log: log, counts: counts}
 	a.setTokens(cfg.Tokens)
 	return a
 }
@@ -109,11 +110,18 @@ func (a *api) addTasks(ctx context.Context, tasks ...durable.Task) error {
 	return a.s.AddTask(ctx, tasks...)
 }
 
-func (a *api) setTask(ctx context.Context, c *caller, t durable.Task) error {
-	if err := a.mayChange(ctx, c, t.Key); err != nil {
-		return err
+func (a *api) addTask(ctx context.Context, t durable.Task) (durable.Info, error) {
+	if err := a.s.Err(); err != nil {
+		return durable.Info{}, unchanged{err}
 	}
-	return a.s.SetTask(ctx, t)
+	return a.s.AddNew(ctx, t)
+}
+
+func (a *api) setTask(ctx context.Context, c *caller, t durable.Task) (stored durable.Info, replaced bool, err error) {
+	if err := a.mayChange(ctx, c, t.Key); err != nil {
+		return durable.Info{}, false, err
+	}
+	return a.s.Put(ctx, t)
 }
 
 func (a *api) removeTask(ctx context.Context, c *caller, key string) error {
@@ -143,6 +151,7 @@ func (a *api) checkTask(c *caller, t *taskRequest, key string, wrong *mistakes) 
 		}
 	}
 	t.check(wrong, key, kinds)
+	t.checkOnce(wrong, key, a.of[t.Kind])
 	return wrong.problem()
 }
 
@@ -163,22 +172,17 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 	}
 	var req taskRequest
 	wrong := decode(text, &req)
+	req.fromHeader(r.Header, &wrong)
 	if err := a.checkTask(c, &req, key, &wrong); err != nil {
 		return err
 	}
-	task := req.task(key, joinTrace(r.Header))
-	if ifNone == "" {
-		if err := a.setTask(r.Context(), c, task); err != nil {
-			return err
-		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+	task := req.task(key, joinTrace(r.Header), a.of[req.Kind])
+	if ifNone != "" {
+		info, err := a.addTask(r.Context(), task)
+		return a.stored(w, r, task, info, false, err)
 	}
-	if err := a.addTasks(r.Context(), task); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusCreated)
-	return nil
+	info, replaced, err := a.setTask(r.Context(), c, task)
+	return a.stored(w, r, task, info, replaced, err)
 }
 
 func (a *api) remove(c *caller, w http.ResponseWriter, r *http.Request) error {
@@ -331,12 +335,15 @@ func asUnchanged(err error) error {
 	return unchanged{err}
 }
 
-func writeJSON(w http.ResponseWriter, v any) error {
+func writeJSON(w http.ResponseWriter, v any) error { return writeJSONAs(w, http.StatusOK, v) }
+
+func writeJSONAs(w http.ResponseWriter, status int, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n'))
 	return nil
 }

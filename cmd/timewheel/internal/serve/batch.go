@@ -38,12 +38,13 @@ func (l *line) adds() bool { return l.Op != "delete" && l.Op != "reschedule" }
 
 // A lineResponse is the outcome of a line.
 type lineResponse struct {
-	Line   int      `json:"line"`
-	Key    string   `json:"key"`
-	Status int      `json:"status"`
-	Detail string   `json:"detail,omitempty"` // why it failed
-	Errors mistakes `json:"errors,omitempty"`
-	Effect effect   `json:"effect,omitempty"`
+	Line     int      `json:"line"`
+	Key      string   `json:"key"`
+	Status   int      `json:"status"`
+	Repeated bool     `json:"repeated,omitempty"` // an earlier line or request with the same idempotency key has done it
+	Detail   string   `json:"detail,omitempty"`   // why it failed
+	Errors   mistakes `json:"errors,omitempty"`
+	Effect   effect   `json:"effect,omitempty"`
 }
 
 // A deed is a line to be applied by a caller.
@@ -57,8 +58,12 @@ type deed struct {
 }
 
 func (d *deed) end(err error, done int) {
-	if err == nil {
+	switch {
+	case err == nil:
 		d.out.Status = done
+		return
+	case errors.Is(err, durable.ErrRepeated):
+		d.out.Status, d.out.Repeated = http.StatusOK, true
 		return
 	}
 	d.why = problemOf(err)
@@ -147,8 +152,9 @@ func (a *api) readBatch(c *caller, text []byte, trace string) ([]lineResponse, [
 		err := c.mayUse(l.Key)
 		if err == nil && l.adds() {
 			var of mistakes
-			err = a.checkTask(c, &l.taskRequest, l.Key, &of)
-			d.task = l.task(l.Key, trace)
+			if err = a.checkTask(c, &l.taskRequest, l.Key, &of); err == nil {
+				d.task = l.task(l.Key, trace, a.of[l.Kind])
+			}
 		}
 		if err != nil {
 			d.end(err, 0)
@@ -223,12 +229,13 @@ func (a *api) applyRound(ctx context.Context, round []*deed) {
 		case "reschedule":
 			d.end(a.moveTask(ctx, d.by, d.task.Key, d.to), http.StatusNoContent)
 		default:
-			d.end(a.setTask(ctx, d.by, d.task), http.StatusNoContent)
+			_, _, err := a.setTask(ctx, d.by, d.task)
+			d.end(err, http.StatusNoContent)
 		}
 	})
 }
 
-// add adds tasks with one commit. If some keys are in use, it adds the others. If a task is invalid, it adds each by
+// add adds tasks with one commit. If some keys are in use, or some tasks were added before, it adds the others. If a task is invalid, it adds each by
 // itself.
 func (a *api) add(ctx context.Context, adds []*deed) {
 	for len(adds) > 0 {
@@ -237,17 +244,24 @@ func (a *api) add(ctx context.Context, adds []*deed) {
 			tasks[i] = d.task
 		}
 		err := a.addTasks(ctx, tasks...)
+		var keys []string
 		var used *durable.DuplicateKeysError
+		var before *durable.RepeatedError
+		if errors.As(err, &used) {
+			keys = used.Keys
+		} else if errors.As(err, &before) {
+			keys = before.Keys
+		}
 		switch {
-		case errors.As(err, &used):
-			is := make(map[string]bool, len(used.Keys))
-			for _, key := range used.Keys {
+		case keys != nil:
+			is := make(map[string]bool, len(keys))
+			for _, key := range keys {
 				is[key] = true
 			}
 			rest := adds[:0:0]
 			for _, d := range adds {
 				if is[d.task.Key] {
-					d.end(&durable.DuplicateKeysError{Keys: []string{d.task.Key}}, 0)
+					d.end(err, 0)
 				} else {
 					rest = append(rest, d)
 				}

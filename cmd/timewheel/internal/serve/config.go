@@ -34,6 +34,7 @@ const (
 	defaultGrace       = 5 * time.Second
 	defaultDrain       = 30 * time.Second
 	defaultTimeout     = 10 * time.Second
+	defaultDedupe      = time.Hour
 	defaultConcurrency = 100
 	defaultHistory     = 1000
 	mostConcurrency    = 100_000

@@ -36,6 +36,8 @@ type Kind struct {
 	Missed             string            `json:"missed"`         // once (the default), skip or all
 	History            *History          `json:"history"`        // none: attempts are not kept
 	Elsewhere          bool              `json:"elsewhere"`      // other nodes run the tasks
+	Dedupe             Duration          `json:"dedupe"`         // how long idempotency keys are remembered; 1h
+	DedupeKey          bool              `json:"dedupe_key"`     // each task has an idempotency key: its own key
 
 	target  *url.URL
 	headers http.Header
@@ -75,8 +77,8 @@ func (k *checker) kind(field, name string, of *Kind) {
 	case of == nil:
 		k.wrong(field, "null is no kind")
 		return
-	case name == "" || name == "*" || len(name) > durable.MaxKind || strings.ContainsRune(name, 0x1f):
-		k.wrong("kinds", "name %q must have 1 to %d bytes, none of them 0x1f, and not be *", name, durable.MaxKind)
+	case name == durable.OnceKind || name == "" || name == "*" || len(name) > durable.MaxKind || strings.ContainsRune(name, 0x1f):
+		k.wrong("kinds", "name %q must have 1 to %d bytes, none of them 0x1f, and not be * or %s", name, durable.MaxKind, durable.OnceKind)
 	}
 	if of.Elsewhere {
 		if !reflect.DeepEqual(of, &Kind{Elsewhere: true}) {
@@ -86,6 +88,7 @@ func (k *checker) kind(field, name string, of *Kind) {
 	}
 	k.webhook(field, of)
 	k.positive(field+".timeout", &of.Timeout, defaultTimeout)
+	k.positive(field+".dedupe", &of.Dedupe, defaultDedupe)
 	k.oneOf(field+".missed", &of.Missed, "once", "skip", "all")
 	if of.Concurrency == 0 {
 		of.Concurrency = defaultConcurrency
@@ -191,6 +194,7 @@ func (of *Kind) options() []durable.KindOption {
 		durable.WithMissed(map[string]durable.Missed{
 			"skip": durable.MissedSkip, "all": durable.MissedAll,
 		}[of.Missed]),
+		durable.WithOnce(time.Duration(of.Dedupe)),
 		durable.WithRetry(of.Retry.Attempts, time.Duration(of.Retry.Least), time.Duration(of.Retry.Most)),
 	}
 	if r := of.Rate; r != nil {

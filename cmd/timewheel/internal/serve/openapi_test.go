@@ -92,6 +92,8 @@ func (d *document) wrong(schema, v any) string {
 				is["string"] = true
 			case float64:
 				is["number"], is["integer"] = true, v == float64(int64(v))
+			case bool:
+				is["boolean"] = true
 			case []any:
 				is["array"] = true
 			case map[string]any:
@@ -182,7 +184,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for schema, v := range map[string]any{
 		"NewTask": taskRequest{}, "Reschedule": rescheduleRequest{}, "Task": taskResponse{}, "List": listResponse{},
-		"Outcome": lineResponse{}, "Problem": problem{}, "Mistake": mistake{}, "Attempt": attemptResponse{}, "History": historyResponse{},
+		"Outcome": lineResponse{}, "Stored": putResponse{}, "Problem": problem{}, "Mistake": mistake{}, "Attempt": attemptResponse{}, "History": historyResponse{},
 	} {
 		of := d.object(d.root, "components", "schemas", schema)
 		var want, required []string
@@ -259,6 +261,8 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	}
 	const one, move, many, past = "/tasks/{key}", "/tasks/{key}/reschedule", "/tasks", "/history"
 	for name, body := range examples(one, "put", "application/json") {
+		expect(201, one, "PUT", "/tasks/"+name, body, "Prefer", "")
+		expect(200, one, "PUT", "/tasks/"+name, body, "Prefer", "")
 		expect(204, one, "PUT", "/tasks/"+name, body)
 		expect(200, one, "GET", "/tasks/"+name, "")
 	}
@@ -270,6 +274,9 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 		lines["reschedule"], lines["delete"]}, "\n"))
 	expect(201, one, "PUT", "/tasks/once", `{"kind": "l", "delay": 3600, "payload_base64": "`+
 		base64.StdEncoding.EncodeToString([]byte("\xff"))+`"}`, "If-None-Match", "*")
+	for _, status := range []int{201, 200} {
+		expect(status, one, "PUT", "/tasks/named", `{"kind": "k", "delay": 3600}`, "Prefer", "", "Idempotency-Key", "7")
+	}
 	expect(412, one, "PUT", "/tasks/once", `{"kind": "l"}`, "If-None-Match", "*")
 	r.must(204, "PUT", "/tasks/fails", `{"kind": "k"}`) // no receiver listens
 	until(t, "it is parked", func() bool { info, _ := r.info("fails"); return info.Parked })

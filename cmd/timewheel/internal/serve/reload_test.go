@@ -218,7 +218,7 @@ func TestReload_namesWhatNeedsARestart(t *testing.T) {
 			"headers": {"Authorization": "new"}, "concurrency": 7, "rate": {"runs": 1}, "timeout": 1}, "new": {` + https + `}, "there": {` + https + `}}}`,
 			"admin drain insecure kinds.gone kinds.k.concurrency kinds.k.networks kinds.k.rate kinds.k.retry.attempts " +
 				"kinds.k.retry.least kinds.k.retry.most kinds.k.timeout kinds.k.url kinds.new kinds.there.concurrency " +
-				"kinds.there.content_type kinds.there.elsewhere kinds.there.method kinds.there.missed kinds.there.retry.attempts " +
+				"kinds.there.content_type kinds.there.dedupe kinds.there.elsewhere kinds.there.method kinds.there.missed kinds.there.retry.attempts " +
 				"kinds.there.retry.least kinds.there.retry.most kinds.there.timeout kinds.there.url listen log node"},
 		{strings.Replace(before, `"admin": {`, `"admin": {"hosts": ["a"], `, 1), "admin.hosts"},
 	} {

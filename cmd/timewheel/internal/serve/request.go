@@ -26,6 +26,8 @@ type taskRequest struct {
 	Jitter        Duration        `json:"jitter"`
 	Expires       Duration        `json:"expires"`
 	Group         string          `json:"group"`
+
+	IdempotencyKey string `json:"idempotency_key"`
 }
 
 // The times at which a task can be due.
@@ -121,11 +123,11 @@ func checkCron(wrong *mistakes, cron string) {
 
 // task returns a task that has been checked. A task with an interval but no times runs until it is removed, like a task
 // with a calendar.
-func (t *taskRequest) task(key, trace string) durable.Task {
+func (t *taskRequest) task(key, trace string, of *Kind) durable.Task {
 	task := durable.Task{
 		Key: key, Kind: t.Kind, Payload: t.Payload, Delay: time.Duration(t.Delay),
 		Interval: time.Duration(t.Interval), Cron: t.Cron, Times: t.Times, MaxDelay: time.Duration(t.MaxDelay),
-		Jitter: time.Duration(t.Jitter), Expires: time.Duration(t.Expires), Group: t.Group, Trace: trace,
+		Jitter: time.Duration(t.Jitter), Expires: time.Duration(t.Expires), Group: t.Group, Trace: trace, Once: t.once(key, of),
 	}
 	if t.PayloadBase64 != nil {
 		task.Payload = t.PayloadBase64

@@ -130,7 +130,7 @@ func TestTask_check_agreesWithPackageDurable(t *testing.T) {
 			t.Fatalf("%s: %v", body, wrong)
 		}
 		req.check(&wrong, "key", []string{"k", "l"})
-		err := r.srv.s.SetTask(t.Context(), req.task(fmt.Sprint("key", i%100), ""))
+		err := r.srv.s.SetTask(t.Context(), req.task(fmt.Sprint("key", i%100), "", new(Kind)))
 		if (err != nil) != (wrong != nil) {
 			t.Errorf("%s: %v, and package durable says %v", body, wrong, err)
 		}

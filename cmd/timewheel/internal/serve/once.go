@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+package serve
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/seed581295f1/timewheel/durable"
+)
+
+// mostIdempotencyKey is the maximum size of an idempotency key, in bytes.
+const mostIdempotencyKey = 255
+
+// once returns the name of the call that adds the task: "" if it has none. A name is of one task's key, and has one size.
+func (t *taskRequest) once(key string, of *Kind) string {
+	if t.IdempotencyKey == "" && !of.DedupeKey {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(key + "\x00" + t.IdempotencyKey))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// checkOnce adds the mistakes of the idempotency key.
+func (t *taskRequest) checkOnce(wrong *mistakes, key string, of *Kind) {
+	const field = "idempotency_key"
+	switch text := t.IdempotencyKey; {
+	case strings.HasPrefix(key, durable.OncePrefix):
+		wrong.add("key", "", "must not begin with %s, which is for idempotency keys", durable.OncePrefix)
+	case text == "" || of == nil:
+	case len(text) > mostIdempotencyKey:
+		checkSize(wrong, field, len(text), mostIdempotencyKey)
+	case of.Elsewhere:
+		wrong.add(field, "", "is not allowed for a kind that other nodes run")
+	}
+}
+
+// fromHeader takes the idempotency key of the header.
+func (t *taskRequest) fromHeader(h http.Header, wrong *mistakes) {
+	switch all := h.Values("Idempotency-Key"); {
+	case len(all) == 0:
+	case len(all) > 1 || all[0] == "":
+		wrong.add("Idempotency-Key", "", "must be one text that is not empty")
+	case t.IdempotencyKey != "" && t.IdempotencyKey != all[0]:
+		wrong.add("idempotency_key", fmt.Sprintf("%q", t.IdempotencyKey), "is not that of the header, %q", cut(all[0]))
+	default:
+		t.IdempotencyKey = all[0]
+	}
+}
+
+// A putResponse is the answer to a put.
+type putResponse struct {
+	Task     *taskResponse    `json:"task,omitempty"` // as it was stored; of a repeated request as it is, if it has not ended
+	Replaced bool             `json:"replaced"`       // another task had the key
+	Repeated bool             `json:"repeated"`       // an earlier request had the same idempotency key
+	Last     *attemptResponse `json:"last,omitempty"` // of a task that has ended, if its kind has a history
+}
+
+// isMinimal reports whether the caller wants no body.
+func isMinimal(h http.Header) bool {
+	for _, preferences := range h.Values("Prefer") {
+		for preference := range strings.SplitSeq(preferences, ",") {
+			if strings.TrimSpace(preference) == "return=minimal" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stored answers with the outcome of a put.
+func (a *api) stored(w http.ResponseWriter, r *http.Request, task durable.Task, info durable.Info, replaced bool, err error) error {
+	switch {
+	case errors.Is(err, durable.ErrRepeated):
+		return a.repeated(w, r, task)
+	case err != nil:
+		return err
+	}
+	status := http.StatusCreated
+	if replaced {
+		status = http.StatusOK
+	}
+	if isMinimal(r.Header) {
+		w.Header().Set("Preference-Applied", "return=minimal")
+		if r.Header.Get("If-None-Match") == "" {
+			status = http.StatusNoContent
+		}
+		w.WriteHeader(status)
+		return nil
+	}
+	response := newTaskResponse(info, false)
+	return writeJSONAs(w, status, putResponse{Task: &response, Replaced: replaced})
+}
+
+// repeated answers a put that was made before.
+func (a *api) repeated(w http.ResponseWriter, r *http.Request, task durable.Task) error {
+	if isMinimal(r.Header) {
+		w.Header().Set("Preference-Applied", "return=minimal")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	answer := putResponse{Repeated: true}
+	info, is, err := a.s.Get(r.Context(), task.Key)
+	if err == nil && is && info.Kind == task.Kind {
+		response := newTaskResponse(info, false)
+		answer.Task = &response
+	}
+	if err == nil && !is && a.of[task.Kind].History != nil {
+		var h durable.History
+		h, err = a.s.History(r.Context(), durable.HistoryQuery{Key: task.Key, Kind: task.Kind, Limit: 1})
+		for _, run := range h.Runs {
+			last := newAttemptResponse(run)
+			answer.Last = &last
+		}
+	}
+	if err != nil {
+		return asUnchanged(err)
+	}
+	return writeJSON(w, answer)
+}
