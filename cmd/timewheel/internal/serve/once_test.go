@@ -58,7 +58,7 @@ func TestPut_answersWithTheTask(t *testing.T) {
 // A put with the idempotency key of an earlier one has no effect, before and after the task has run.
 func TestPut_repeated_hasNoEffect(t *testing.T) {
 	at, calls := counting(t)
-	r := start(t, config(t, at, strings.Replace(simple, `"k": {`, `"k": {"history": {}, `, 1)))
+	r := start(t, config(t, at, strings.Replace(simple, `"k": {`, `"there": {"elsewhere": true}, "k": {"history": {}, `, 1)))
 	const body, key = `{"kind": "k", "delay": "1h"}`, "Idempotency-Key"
 	first := r.put(201, "a", body, key, "1")
 	for name, headers := range map[string][]string{"a put": nil, "a put that only adds": {"If-None-Match", "*"}} {
@@ -80,6 +80,11 @@ func TestPut_repeated_hasNoEffect(t *testing.T) {
 	if !ended.Repeated || ended.Task != nil || ended.Last.Outcome != "succeeded" || ended.Last.Key != "b" {
 		t.Errorf("after the run it is answered with %+v", ended)
 	}
+	r.must(204, "PUT", "/tasks/b", `{"kind": "there", "delay": "1h"}`)
+	if again := r.put(200, "b", `{"kind": "k"}`, key, "2"); !again.Repeated || again.Task != nil || again.Last != nil {
+		t.Errorf("after a task of another kind took the key it is answered with %+v", again)
+	}
+	r.must(204, "DELETE", "/tasks/b", "")
 	r.must(204, "DELETE", "/tasks/a", "")
 	if removed := r.put(200, "a", body, key, "2"); !removed.Repeated || removed.Task != nil || removed.Last != nil {
 		t.Errorf("after a removal it is answered with %+v", removed)
