@@ -58,6 +58,8 @@ var routes = []route{
 	{http.MethodDelete, "/tasks/{key}", mayWrite, (*api).remove},
 	{http.MethodPost, "/tasks/{key}/reschedule", mayWrite, (*api).reschedule},
 	{http.MethodGet, "/history", mayRead, (*api).history},
+	{http.MethodGet, "/schedules", mayRead, (*api).schedules},
+	{http.MethodPut, "/schedules/{prefix}", mayWrite, (*api).declare},
 	{http.MethodGet, "/openapi.json", "", (*api).document},
 }
 

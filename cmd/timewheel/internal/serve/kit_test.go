@@ -160,7 +160,7 @@ func (r *rig) do(method, path, body string, headers ...string) answered {
 
 func (r *rig) send(req *http.Request, headers ...string) answered {
 	r.Helper()
-	if strings.HasPrefix(req.URL.Path, "/tasks") && req.Body != http.NoBody {
+	if req.Body != http.NoBody {
 		req.Header.Set("Content-Type", "application/json")
 		if req.URL.Path == "/tasks" {
 			req.Header.Set("Content-Type", "application/x-ndjson")

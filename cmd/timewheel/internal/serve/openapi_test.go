@@ -184,7 +184,8 @@ func TestDocument_hasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for schema, v := range map[string]any{
 		"NewTask": taskRequest{}, "Reschedule": rescheduleRequest{}, "Task": taskResponse{}, "List": listResponse{},
-		"Outcome": lineResponse{}, "Stored": putResponse{}, "Problem": problem{}, "Mistake": mistake{}, "Attempt": attemptResponse{}, "History": historyResponse{},
+		"Outcome": lineResponse{}, "Stored": putResponse{},
+		"Schedule": scheduleRequest{}, "ScheduleResult": scheduleResponse{}, "Schedules": schedulesResponse{}, "ScheduleInfo": scheduleInfo{}, "Problem": problem{}, "Mistake": mistake{}, "Attempt": attemptResponse{}, "History": historyResponse{},
 	} {
 		of := d.object(d.root, "components", "schemas", schema)
 		var want, required []string
@@ -206,7 +207,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has the properties %q, and the type %q", schema, got, want)
 		}
-		if schema == "NewTask" || schema == "Reschedule" { // what callers send
+		if schema == "NewTask" || schema == "Reschedule" || schema == "Schedule" { // what callers send
 			continue
 		}
 		for _, name := range required {
@@ -269,6 +270,13 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	for _, body := range examples(move, "post", "application/json") {
 		expect(204, move, "POST", "/tasks/time/reschedule", body)
 	}
+	const sets, set = "/schedules", "/schedules/{prefix}"
+	for _, body := range examples(set, "put", "application/json") {
+		expect(200, set, "PUT", "/schedules/nightly:", body)
+		expect(409, set, "PUT", "/schedules/nightly:report", `{"version": 8}`)
+	}
+	expect(200, sets, "GET", "/schedules", "")
+	expect(400, sets, "GET", "/schedules?limit=1", "")
 	lines := examples(many, "post", batchType)
 	expect(200, many, "POST", "/tasks", strings.Join([]string{lines["put"], lines["add"],
 		lines["reschedule"], lines["delete"]}, "\n"))
@@ -295,6 +303,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	all := []request{
 		{one, "GET", "/tasks/x", ""}, {one, "PUT", "/tasks/x", `{"kind": "l"}`}, {one, "DELETE", "/tasks/x", ""},
 		{move, "POST", "/tasks/x/reschedule", `{"delay": 1}`}, {many, "GET", "/tasks", ""}, {many, "POST", "/tasks", `{"key": "x", "kind": "l"}`},
+		{set, "PUT", "/schedules/x", `{"version": 1}`},
 	}
 	for _, q := range all {
 		if q.method != "PUT" && q.path != many {
@@ -312,6 +321,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 			expect(403, q.path, q.method, q.url, q.body, "Authorization", "Bearer bbbbbbbbbbbbbbbbbbbb")
 		}
 	}
+	expect(401, sets, "GET", "/schedules", "", "Authorization", "Bearer x")
 	expect(400, many, "GET", "/tasks?limit=0", "")
 	expect(400, many, "POST", "/tasks", "{")
 	check(t, r.srv.s.Shutdown(t.Context()))
@@ -321,13 +331,14 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 		}
 	}
 	expect(503, past, "GET", "/history", "")
+	expect(503, sets, "GET", "/schedules", "")
 	expect(200, many, "POST", "/tasks", `{"key": "x", "kind": "l"}`) // each line has the status 503
 	for path, item := range d.object(d.root, "paths") {
 		for method, operation := range d.object(item) {
 			for status := range d.object(operation, "responses") {
 				name := strings.ToUpper(method) + path + status
-				// A right to write nothing is tested elsewhere, and a flood of batches in which one waits for a minute is not.
-				if !seen[name] && name != "POST/tasks403" && name != "POST/tasks503" {
+				// A token without a right is tested elsewhere, and a flood of batches in which one waits for a minute is not.
+				if !seen[name] && name != "POST/tasks403" && name != "GET/schedules403" && name != "POST/tasks503" {
 					t.Errorf("no request of this test has the answer %s", name)
 				}
 			}
