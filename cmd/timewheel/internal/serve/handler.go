@@ -17,6 +17,9 @@ import (
 func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	methods := make(map[string][]string)
+	for _, rt := range bulkRoutes { // the fallback of the path of a task is theirs, too
+		mux.Handle(rt.method+" "+rt.path, a.serve(rt))
+	}
 	for _, rt := range routes {
 		methods[rt.path] = append(methods[rt.path], rt.method)
 		mux.Handle(rt.method+" "+rt.path, a.serve(rt))

@@ -162,7 +162,7 @@ func (d *document) holds(r *rig, path, method, url, body string, headers ...stri
 func TestDocument_hasTheRoutes(t *testing.T) {
 	d := openDocument(t)
 	var want, got []string
-	for _, rt := range routes {
+	for _, rt := range slices.Concat(routes, bulkRoutes) {
 		want = append(want, rt.method+" "+rt.path)
 	}
 	for path, item := range d.object(d.root, "paths") {
@@ -185,7 +185,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 	for schema, v := range map[string]any{
 		"NewTask": taskRequest{}, "Reschedule": rescheduleRequest{}, "Task": taskResponse{}, "List": listResponse{},
 		"Outcome": lineResponse{}, "Stored": putResponse{},
-		"Schedule": scheduleRequest{}, "ScheduleResult": scheduleResponse{}, "Schedules": schedulesResponse{}, "ScheduleInfo": scheduleInfo{}, "Problem": problem{}, "Mistake": mistake{}, "Attempt": attemptResponse{}, "History": historyResponse{},
+		"Schedule": scheduleRequest{}, "Bulk": bulkRequest{}, "BulkResult": bulkResponse{}, "ScheduleResult": scheduleResponse{}, "Schedules": schedulesResponse{}, "ScheduleInfo": scheduleInfo{}, "Problem": problem{}, "Mistake": mistake{}, "Attempt": attemptResponse{}, "History": historyResponse{},
 	} {
 		of := d.object(d.root, "components", "schemas", schema)
 		var want, required []string
@@ -207,7 +207,7 @@ func TestDocument_hasTheFields(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has the properties %q, and the type %q", schema, got, want)
 		}
-		if schema == "NewTask" || schema == "Reschedule" || schema == "Schedule" { // what callers send
+		if schema == "NewTask" || schema == "Reschedule" || schema == "Schedule" || schema == "Bulk" { // what callers send
 			continue
 		}
 		for _, name := range required {
@@ -305,6 +305,20 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 		{move, "POST", "/tasks/x/reschedule", `{"delay": 1}`}, {many, "GET", "/tasks", ""}, {many, "POST", "/tasks", `{"key": "x", "kind": "l"}`},
 		{set, "PUT", "/schedules/x", `{"version": 1}`},
 	}
+	var bulks []request
+	for _, rt := range bulkRoutes {
+		bulks = append(bulks, request{rt.path, "POST", rt.path, `{"kind": "none"}`})
+	}
+	for _, q := range bulks {
+		for _, body := range examples(q.path, "post", "application/json") {
+			expect(200, q.path, q.method, q.url, body)
+		}
+		expect(400, q.path, q.method, q.url, `{"kin": "none"}`)
+		expect(401, q.path, q.method, q.url, q.body, "Authorization", "Bearer x")
+		expect(403, q.path, q.method, q.url, q.body, "Authorization", "Bearer bbbbbbbbbbbbbbbbbbbb")
+		expect(415, q.path, q.method, q.url, q.body, "Content-Type", "text/plain")
+		expect(413, q.path, q.method, q.url, strings.Repeat(" ", mostBody+1))
+	}
 	for _, q := range all {
 		if q.method != "PUT" && q.path != many {
 			expect(404, q.path, q.method, q.url, q.body)
@@ -329,6 +343,9 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 		if q.path != many || q.method == "GET" {
 			expect(503, q.path, q.method, q.url, q.body)
 		}
+	}
+	for _, q := range bulks {
+		expect(503, q.path, q.method, q.url, q.body)
 	}
 	expect(503, past, "GET", "/history", "")
 	expect(503, sets, "GET", "/schedules", "")
