@@ -29,7 +29,7 @@ type bulkResponse struct {
 	Next  string `json:"next,omitempty"` // after of the next request; none if all tasks were looked at
 }
 
-// bulkRoutes change all tasks that match a request. The paths are also those of tasks with such keys, which have other methods.
+// bulkRoutes change all tasks that match a request. Tasks with such keys have the same paths, but other methods.
 var bulkRoutes = []route{
 	{http.MethodPost, "/tasks/unpark", mayWrite, bulk(durable.DoRunNow, durable.Parked)},
 	{http.MethodPost, "/tasks/run", mayWrite, bulk(durable.DoRunNow, durable.AnyState)},
