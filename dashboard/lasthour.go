@@ -94,10 +94,13 @@ func (b *board) lastHour(ctx context.Context, node string) (hourJSON, error) {
 // newHourJSON merges the processes by kind and minute. Overdue tasks are counted on all nodes, so the highest number counts.
 func newHourJSON(hours []durable.NodeHour, node string, now time.Time) hourJSON {
 	j := hourJSON{Now: now, Nodes: []string{}, Marks: []markJSON{}, Kinds: []hourKindJSON{}}
-	end := now.Truncate(time.Minute)
+	end := now
 	for _, h := range hours {
 		for _, k := range h.Kinds {
 			for _, m := range k.Minutes {
+				if end == now { // which is in a minute
+					end = m.At.Add(now.Sub(m.At) / time.Minute * time.Minute)
+				}
 				if after := m.At.Add(time.Minute); after.After(end) && after.Sub(end) < time.Hour { // the engine's clock is ahead
 					end = after
 				}

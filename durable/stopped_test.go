@@ -38,6 +38,8 @@ var verbs = map[string]func(s *durable.Scheduler) error{
 	"Start":      func(s *durable.Scheduler) error { return s.Start() },
 	"AddTask":    func(s *durable.Scheduler) error { return s.AddTask(ctx, anyTask) },
 	"SetTask":    func(s *durable.Scheduler) error { return s.SetTask(ctx, anyTask) },
+	"Put":        func(s *durable.Scheduler) error { _, _, err := s.Put(ctx, anyTask); return err },
+	"AddNew":     func(s *durable.Scheduler) error { _, err := s.AddNew(ctx, anyTask); return err },
 	"RemoveTask": func(s *durable.Scheduler) error { return s.RemoveTask(ctx, "a") },
 	"Reschedule": func(s *durable.Scheduler) error { return s.Reschedule(ctx, "a", 0) },
 	"Pause":      func(s *durable.Scheduler) error { return s.Pause(ctx, "a") },

@@ -221,6 +221,7 @@ func (l *load) send(ctx context.Context, client *http.Client, begin time.Time, i
 		return err
 	}
 	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Prefer", "return=minimal")
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func addsOnce(t *testing.T, k *kit.Kit) {
 			}
 		}
 		again("before the run")
-		if i := k.Info(key); i.Next.Sub(time.Now()) < 9*time.Second {
+		if i := k.Info(key); time.Until(i.Next) < 9*time.Second {
 			t.Errorf("%s: a call without effect has changed %v", first.name, i)
 		}
 		k.After(11 * time.Second)
