@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -360,5 +361,41 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Each operation has a name of its own, and the webhook has the headers of a request.
+func TestDocument_hasNamesAndTheWebhook(t *testing.T) {
+	d := openDocument(t)
+	seen := make(map[string]string)
+	for path, item := range d.object(d.root, "paths") {
+		for method, operation := range d.object(item) {
+			if method == "parameters" {
+				continue
+			}
+			id, _ := d.at(operation, "operationId").(string)
+			if other, is := seen[id]; is || id == "" {
+				t.Errorf("%s %s has the name %q, as %s", method, path, id, other)
+			}
+			seen[id] = method + " " + path
+		}
+	}
+	headers := make(chan http.Header, 1)
+	r := start(t, config(t, receiver(t, func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }), simple))
+	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`, "Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	sent := <-headers
+	for _, name := range []string{"Content-Length", "Content-Type", "User-Agent", "Accept-Encoding"} {
+		sent.Del(name)
+	}
+	parameters, _ := d.at(d.root, "webhooks", "run", "post", "parameters").([]any)
+	for _, parameter := range parameters {
+		name, _ := d.at(parameter, "name").(string)
+		if sent.Get(name) == "" {
+			t.Errorf("a webhook has no header %q", name)
+		}
+		sent.Del(name)
+	}
+	if len(sent) > 0 {
+		t.Errorf("the document has no headers %v", sent)
 	}
 }
