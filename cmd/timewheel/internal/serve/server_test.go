@@ -40,7 +40,7 @@ func TestRun_drains_whileCallersAreSlow(t *testing.T) {
 			r.must(204, "PUT", "/tasks/a", `{"kind": "k", "delay": "1h"}`) // the connection is accepted before this one
 			stopped := make(chan error, 1)
 			go func() { stopped <- r.stop() }()
-			until(t, "the scheduler has stopped", func() bool { return errors.Is(r.srv.s.Reschedule(t.Context(), "a", 0), durable.ErrStopped) })
+			until(t, "the scheduler has stopped", func() bool { return errors.Is(r.srv.s.Reschedule(t.Context(), "a", time.Hour), durable.ErrStopped) })
 			select {
 			case <-stopped:
 				t.Error("it has not waited for the client")
