@@ -730,12 +730,16 @@ func (b *board) sets(ctx context.Context) (setsJSON, error) {
 	return inTurn(ctx, b, func(ctx context.Context) (setsJSON, error) {
 		sets, err := b.s.Sets(ctx)
 		j := setsJSON{Sets: []setJSON{}, Now: time.Now()}
+		var failed error
 		for _, set := range sets[:min(len(sets), maxGroups)] {
-			found, failed := b.s.Find(ctx, durable.Query{Prefix: set.Prefix, Repeating: true, Limit: maxList})
-			if err = cmp.Or(err, failed); err != nil {
-				break
+			of := newSetJSON(set)
+			if failed == nil { // otherwise the next ones take as long
+				var found durable.Found
+				if found, failed = b.s.Find(ctx, durable.Query{Prefix: set.Prefix, Repeating: true, Limit: maxList}); failed == nil {
+					of.count(found.Tasks)
+				}
 			}
-			j.Sets = append(j.Sets, newSetJSON(set, found))
+			j.Sets = append(j.Sets, of)
 		}
 		return j, err
 	})

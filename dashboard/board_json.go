@@ -461,19 +461,24 @@ type setJSON struct {
 	Unfinished int64      `json:"unfinished"` // a version that is not applied in full; -1 if there is none
 	At         *time.Time `json:"at"`         // when the version was first applied; null if unknown
 	By         string     `json:"by"`         // the node that did so
-	Tasks      int        `json:"tasks"`      // its tasks, of which those below are counted; the first maxList
+	Tasks      int        `json:"tasks"`      // its tasks, of which those below are counted; the first maxList; -1 if unknown
 	Failing    int        `json:"failing"`    // whose last attempt failed
 	Parked     int        `json:"parked"`     // that do not run again by themselves
 	Due        *time.Time `json:"due"`        // of the next run; null if there is none
 	Next       keyJSON    `json:"next"`       // its task
 }
 
-func newSetJSON(set durable.SetInfo, found durable.Found) setJSON {
-	j := setJSON{
+func newSetJSON(set durable.SetInfo) setJSON {
+	return setJSON{
 		Prefix: keyShown(set.Prefix), Version: set.Version, Unfinished: set.Unfinished, At: known(set.At), By: keyShown(set.By),
-		Tasks: len(found.Tasks),
+		Tasks: -1,
 	}
-	for _, i := range found.Tasks {
+}
+
+// count counts the tasks of the set.
+func (j *setJSON) count(tasks []durable.Info) {
+	j.Tasks = len(tasks)
+	for _, i := range tasks {
 		switch {
 		case i.State == durable.Parked:
 			j.Parked++
@@ -484,7 +489,6 @@ func newSetJSON(set durable.SetInfo, found durable.Found) setJSON {
 			j.Due, j.Next = due, newKeyJSON(i.Key)
 		}
 	}
-	return j
 }
 
 // A historyJSON is a page of attempts that have ended, newest first.

@@ -596,6 +596,44 @@ func (f *fakeScheduler) Counts(context.Context) (durable.Counts, error) {
 	return f.census(), nil
 }
 
+// unread is a scheduler whose tasks cannot be searched.
+type unread struct {
+	*durable.Scheduler
+	searches int
+}
+
+func (u *unread) Find(context.Context, durable.Query) (durable.Found, error) {
+	u.searches++
+	return durable.Found{}, context.DeadlineExceeded
+}
+
+// The declared sets are listed although their tasks cannot be read in time. Only the first search waits for that.
+func TestBoard_sets_whoseTasksAreNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, memory.New().Engine())
+		if err := s.Declare("mail"); err != nil {
+			t.Fatal(err)
+		}
+		for _, prefix := range []string{"a:", "b:"} {
+			set := durable.TaskSet{Prefix: prefix, Version: 3, Tasks: []durable.Task{{Key: prefix, Kind: "mail", Interval: time.Hour}}}
+			if _, err := s.Schedule(t.Context(), set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		u := &unread{Scheduler: s}
+		for _, of := range []scheduler{u, s} {
+			j, err := newBoard("tasks", of, nil).sets(t.Context())
+			want := map[bool]int{true: -1, false: 1}[of == scheduler(u)]
+			if err != nil || len(j.Sets) != 2 || j.Sets[1].Prefix != "b:" || j.Sets[1].Version != 3 || j.Sets[0].Tasks != want || j.Sets[1].Tasks != want {
+				t.Errorf("the sets are %+v, %v, want %d tasks", j.Sets, err, want)
+			}
+		}
+		if u.searches != 1 {
+			t.Errorf("%d searches", u.searches)
+		}
+	})
+}
+
 func TestBoard_nodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report := durable.NodeReport{Held: 7, Version: "v1", Kinds: []string{"mail"}, Workers: 8, Running: 3, Waiting: 1}

@@ -161,7 +161,9 @@
 //	                              "looked", "cut", "now"}
 //	GET  api/sets?scheduler=      {"sets": the declared sets, each with prefix, version (-1 if none was applied in
 //	                              full), unfinished (a version that is not applied in full, or -1), at (when the
-//	                              version was applied first, or null) and by (the node that did so), "now"}
+//	                              version was applied first, or null), by (the node that did so), tasks (at most
+//	                              1,000; -1 if unknown) and of these failing and parked, due (of the next run, or
+//	                              null) and next (its task), "now"}
 //	GET  api/hour?scheduler=&node=
 //	                              what the processes of a node, or of all nodes, have done in the last hour, also
 //	                              before they were restarted: {"first": the beginning of the first of 60 minutes,

@@ -518,7 +518,7 @@ async function readSets() {
     const done = s.version >= 0 ? `version ${compact(s.version)}` : "no version is applied in full";
     const by = s.at ? `, declared ${stamp(new Date(s.at))}${s.by ? " by " : ""}` : "";
     const rest = make("span", "rest");
-    rest.append(done + by, inscribe(make("span"), s.at ? s.by : ""), ` · ${s.tasks} ${s.tasks === 1 ? "task" : "tasks"}`);
+    rest.append(done + by, inscribe(make("span"), s.at ? s.by : ""), s.tasks < 0 ? "" : ` · ${s.tasks} ${s.tasks === 1 ? "task" : "tasks"}`);
     for (const [n, what, q] of [[s.failing, "failing", { failing: "true" }], [s.parked, "parked", { state: "parked" }]]) {
       if (n === 0) continue;
       const some = make("a", "many", `${n} ${what}`);
