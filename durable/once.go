@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 // OnceKind is the kind of the tasks that remember the Once of other tasks. Their keys are OncePrefix followed by the name. No other
 // task may have the kind or such a key.
 const (
-	OnceKind   = "timewheel/once"
-	OncePrefix = OnceKind + "/"
+	OnceKind   = task.OnceKind
+	OncePrefix = task.OncePrefix
 )
 
 // defaultOnce is how long after its task a name is forgotten at most, if the kind of the task is unknown here.
@@ -53,23 +52,23 @@ var ErrRepeated = errors.New("durable: the task was added before")
 type RepeatedError struct{ Keys []string }
 
 func (e *RepeatedError) Error() string {
-	keys := (&node.DuplicateKeysError{Keys: e.Keys}).Error()
-	return ErrRepeated.Error() + strings.TrimPrefix(keys, ErrDuplicateTaskKey.Error())
+	return node.AboutKeys(ErrRepeated, e.Keys)
 }
 
 func (e *RepeatedError) Unwrap() error { return ErrRepeated }
 
-// checkOnce returns an error if the task is one that remembers a name, or has a name that is not allowed.
-func (s *Scheduler) checkOnce(t *Task) error {
+// checkOnce returns an error if the task is one that remembers a name, or has a name that is not allowed. remembered is the window of
+// its kind.
+func (t *Task) checkOnce(remembered time.Duration) error {
 	reason := ""
-	switch policy, _ := s.kinds.Policy(t.Kind); {
-	case t.Kind == OnceKind || strings.HasPrefix(t.Key, OncePrefix):
+	switch {
+	case t.spec().IsOnce():
 		reason = fmt.Sprintf("the kind %s, and keys that begin with %s, are for names of tasks", OnceKind, OncePrefix)
 	case t.Once == "":
 		return nil
 	case len(t.Once) > MaxOnce:
 		reason = fmt.Sprintf("once has %d bytes; %d are allowed", len(t.Once), MaxOnce)
-	case policy.Once == 0:
+	case remembered == 0:
 		reason = fmt.Sprintf("it has Once, and kind %q no WithOnce", t.Kind)
 	default:
 		return nil
@@ -112,9 +111,15 @@ func repeated(err error, tasks []Task) error {
 	if !errors.As(err, &used) {
 		return err
 	}
+	names := make(map[string]bool)
+	for _, key := range used.Keys {
+		if name, is := strings.CutPrefix(key, OncePrefix); is {
+			names[name] = true
+		}
+	}
 	var keys []string
 	for _, t := range tasks {
-		if t.Once != "" && slices.Contains(used.Keys, OncePrefix+t.Once) {
+		if names[t.Once] {
 			keys = append(keys, t.Key)
 		}
 	}

@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -192,7 +193,7 @@ func (s *Scheduler) AddNew(ctx context.Context, task Task) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return infoOf(v.Records[0], s.node.Now()), nil
+	return s.stored(v), nil
 }
 
 // Put is SetTask. It also returns the task as it was stored, and whether it has replaced another one. That is unknown,
@@ -202,7 +203,14 @@ func (s *Scheduler) Put(ctx context.Context, task Task) (stored Info, replaced b
 	if err != nil {
 		return Info{}, false, err
 	}
-	return infoOf(v.Records[0], s.node.Now()), v.Replaced, nil
+	return s.stored(v), v.Replaced, nil
+}
+
+// stored returns the task that the verb has stored. The node has the record, too.
+func (s *Scheduler) stored(v *node.Verb) Info {
+	i := infoOf(v.Records[0], s.node.Now())
+	i.Payload = bytes.Clone(i.Payload)
+	return i
 }
 
 // store applies a verb that adds or sets the tasks.
@@ -229,11 +237,15 @@ func (s *Scheduler) check(tasks []Task) (size int, err error) {
 		if err := t.spec().Validate(); err != nil {
 			return 0, err
 		}
-		if err := s.checkOnce(t); err != nil {
+		policy, known := s.kinds.Policy(t.Kind)
+		if err := t.checkOnce(policy.Once); err != nil {
 			return 0, err
 		}
-		if _, known := s.kinds.Policy(t.Kind); !known {
+		if !known {
 			return 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
+		}
+		if t.Once != "" {
+			size += onceRecord(t.Once, &task.Record{Key: t.Key}, 0).Size()
 		}
 		if size += t.spec().Size(); size > MaxBatch {
 			return 0, tooMuch()
@@ -248,9 +260,10 @@ func (s *Scheduler) recordsOf(tasks []Task) func(now int64) []*task.Record {
 	return func(now int64) []*task.Record {
 		recs := make([]*task.Record, 0, len(tasks))
 		for i := range tasks {
-			t, policy := &tasks[i], task.Policy{}
+			t := &tasks[i]
 			rec := t.spec().Record(now)
-			if policy, _ = s.kinds.Policy(t.Kind); t.PayloadVersion == 0 {
+			policy, _ := s.kinds.Policy(t.Kind)
+			if t.PayloadVersion == 0 {
 				rec.Version = policy.Version
 			}
 			if recs = append(recs, rec); t.Once != "" {

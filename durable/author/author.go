@@ -8,7 +8,6 @@ package author
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -24,7 +23,7 @@ func Add(t durable.Task, now int64) (engine.Write, error) {
 	if err := spec.Validate(); err != nil {
 		return engine.Write{}, err
 	}
-	if t.Once != "" || strings.HasPrefix(t.Key, durable.OncePrefix) || t.Kind == durable.OnceKind {
+	if t.Once != "" || spec.IsOnce() {
 		return engine.Write{}, fmt.Errorf("%w: %q: a transaction adds no task with Once, and none that remembers one", durable.ErrInvalidTask, t.Key)
 	}
 	rec := spec.Record(now)

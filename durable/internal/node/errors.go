@@ -32,13 +32,16 @@ var (
 // than once.
 type DuplicateKeysError struct{ Keys []string }
 
-func (e *DuplicateKeysError) Error() string {
+func (e *DuplicateKeysError) Error() string { return AboutKeys(ErrDuplicateTaskKey, e.Keys) }
+
+// AboutKeys returns the text of an error with the first of the keys that it is about.
+func AboutKeys(err error, keys []string) string {
 	const most = 8
 	var b strings.Builder
-	fmt.Fprint(&b, ErrDuplicateTaskKey, ": ")
-	for i, key := range e.Keys {
+	fmt.Fprint(&b, err, ": ")
+	for i, key := range keys {
 		if i == most {
-			fmt.Fprintf(&b, " and %d more", len(e.Keys)-most)
+			fmt.Fprintf(&b, " and %d more", len(keys)-most)
 			break
 		}
 		if i > 0 {

@@ -210,7 +210,6 @@ func (n *Node) runTask(l *live) {
 		n.conclude(l, n.interrupted(l, kind), false)
 		return
 	}
-	rec := l.Rec
 	if n.skips(l, kind) {
 		return
 	}
@@ -233,12 +232,12 @@ func (n *Node) runTask(l *live) {
 	if n.skips(l, kind) {
 		return
 	}
-	switch expired := rec.IsExpired(n.Now(), n.cfg.Tick); {
+	switch expired := l.Rec.IsExpired(n.Now(), n.cfg.Tick); {
 	case expired && n.clock.IsUnsure(): // the wall clock may have been set
 		n.back(l, startAgain)
 		return
 	case expired:
-		n.conclude(l, kind.Runner.Expired(rec), false)
+		n.conclude(l, kind.Runner.Expired(l.Rec), false)
 		return
 	}
 	ctx, ok := n.begin(l)
@@ -250,9 +249,9 @@ func (n *Node) runTask(l *live) {
 		return
 	}
 	began := time.Now()
-	n.count.start(rec, n.cfg.age(began))
-	h.kind, h.Rec, h.Fence, h.Called = kind, rec, l.claim.revision, n.Now()
-	h.Due, h.Overdue = l.Rec.Due, l.overdue || rec.Due <= n.OverdueUntil()
+	n.count.start(l.Rec, n.cfg.age(began))
+	h.kind, h.Rec, h.Fence, h.Called = kind, l.Rec, l.claim.revision, n.Now()
+	h.Due, h.Overdue = l.Rec.Due, l.overdue || l.Rec.Due <= n.OverdueUntil()
 	kind.Runner.Run(h.context(ctx, began), h)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/internal/clock"
 	"github.com/seed581295f1/timewheel/durable/internal/past"
 )
 
@@ -77,11 +78,11 @@ func (w *Writer) Stop() {
 func (w *Writer) run() {
 	for n := 0; ; n++ {
 		now := w.now()
-		if !w.wait(time.Duration(minute - now%minute)) {
+		if clock.PauseFor(w.life, time.Duration(minute-now%minute)) != nil {
 			break
 		}
 		w.take(now / minute)
-		if !w.wait(rand.N(spread)) {
+		if clock.PauseFor(w.life, rand.N(spread)) != nil {
 			break
 		}
 		w.write(w.life, writeFor, now/minute)
@@ -96,18 +97,6 @@ func (w *Writer) run() {
 	if w.written || len(w.minutes) > 0 {
 		w.fresh = true
 		w.write(context.Background(), lastWrite, w.hour.Ended/minute)
-	}
-}
-
-// wait reports whether Stop was not called meanwhile.
-func (w *Writer) wait(d time.Duration) bool {
-	timer := time.NewTimer(max(d, 1)) // a timer with no time to wait can crash Go 1.26 in a synctest bubble
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-w.life.Done():
-		return false
 	}
 }
 

@@ -3,6 +3,7 @@
 package suite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -204,6 +205,15 @@ func puts(t *testing.T, k *kit.Kit) {
 	k.Ran("a")
 	got, err = k.On().AddNew(ctx, durable.Task{Key: "a", Kind: "k", Cron: "0 0 1 1 *", Group: "g"})
 	same("a calendar", got, err)
+	ran := make(chan string, 1)
+	k.Handle("payload", func(_ context.Context, run durable.Run) error { ran <- string(run.Payload); return nil })
+	got, err = k.On().AddNew(ctx, durable.Task{Key: "b", Kind: "payload", Delay: time.Second, Payload: []byte("payload")})
+	k.Must(err)
+	got.Payload[0] = 'x' // it belongs to the caller
+	k.After(2 * time.Second)
+	if text := <-ran; text != "payload" {
+		t.Errorf("the run has the payload %q", text)
+	}
 	for _, err := range []error{k.On().RemoveTask(ctx, "a"), k.On().RemoveTask(ctx, durable.OncePrefix+"1")} {
 		k.Must(err)
 	}

@@ -56,6 +56,15 @@ type Spec struct {
 	Once string
 }
 
+// OnceKind and OncePrefix are the constants with the same names of package durable.
+const (
+	OnceKind   = "timewheel/once"
+	OncePrefix = OnceKind + "/"
+)
+
+// IsOnce reports whether the task has the kind, or a key, of the tasks that remember names.
+func (t *Spec) IsOnce() bool { return t.Kind == OnceKind || strings.HasPrefix(t.Key, OncePrefix) }
+
 // Validate returns an error that wraps ErrInvalidTask if the task is invalid.
 func (t *Spec) Validate() error {
 	invalid := func(format string, args ...any) error {
