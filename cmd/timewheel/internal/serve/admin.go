@@ -77,24 +77,11 @@ func (k *checker) operator(field string, o *Operator, names map[string]bool) {
 		k.wrong(field, "null is no token")
 		return
 	}
-	switch {
-	case o.Name == "" || strings.Contains(o.Name, ":"):
+	if o.Name == "" || strings.Contains(o.Name, ":") {
 		k.wrong(field+".name", "%q is empty, or has a colon", o.Name) // it is the user name of a browser
-	case names[o.Name]:
-		k.wrong(field+".name", "%q is used twice", o.Name)
 	}
-	names[o.Name] = true
-	k.secret(field+".token", &o.Token)
+	k.holder(field, o.Name, names, &o.Token, o.Rights, mayScrape, maySee, mayControl, mayCopy)
 	o.sum = sha256.Sum256([]byte(o.Token))
-	all := []string{mayScrape, maySee, mayControl, mayCopy}
-	if len(o.Rights) == 0 {
-		k.wrong(field+".rights", "none are given; %s are allowed", strings.Join(all, ", "))
-	}
-	for _, right := range o.Rights {
-		if !slices.Contains(all, right) {
-			k.wrong(field+".rights", "%q must be one of %s", right, strings.Join(all, ", "))
-		}
-	}
 }
 
 // operatorOf returns the operator of a request, or nil if the token is unknown. A browser sends the token as the password

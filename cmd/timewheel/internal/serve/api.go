@@ -140,19 +140,24 @@ func (a *api) moveTask(ctx context.Context, c *caller, key string, to reschedule
 	return a.s.Reschedule(ctx, key, to.after(time.Now()))
 }
 
+// kindsOf returns the kinds of the tasks that the caller may add.
+func (a *api) kindsOf(c *caller) []string {
+	if c.all {
+		return a.kinds
+	}
+	return c.kinds
+}
+
 // checkTask returns all mistakes of a task, some of which have been found in its form. If the caller has no right to its
 // kind, it returns that.
 func (a *api) checkTask(c *caller, t *taskRequest, key string, wrong *mistakes) error {
 	if wrong.has("") { // there is no task
 		return wrong.problem()
 	}
-	kinds := a.kinds
-	if !c.all {
-		if kinds = c.kinds; t.Kind != "" && !c.hasKind(t.Kind) {
-			return c.noRight(t.Kind)
-		}
+	if t.Kind != "" && !c.hasKind(t.Kind) {
+		return c.noRight(t.Kind)
 	}
-	t.check(wrong, key, kinds)
+	t.check(wrong, key, a.kindsOf(c))
 	t.checkOnce(wrong, key, a.of[t.Kind])
 	return wrong.problem()
 }

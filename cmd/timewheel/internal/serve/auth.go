@@ -30,14 +30,10 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 		k.wrong(field, "null is no token")
 		return
 	}
-	switch {
-	case t.Name == "":
+	if t.Name == "" {
 		k.wrong(field+".name", "it is empty")
-	case names[t.Name]:
-		k.wrong(field+".name", "%q is used twice", t.Name)
 	}
-	names[t.Name] = true
-	k.secret(field+".token", &t.Token)
+	k.holder(field, t.Name, names, &t.Token, t.Rights, mayRead, mayWrite)
 	if len(t.Prefixes) == 0 {
 		k.wrong(field+".prefixes", `none are given; [""] allows all keys`)
 	}
@@ -49,12 +45,21 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 			k.wrong(field+".kinds", "%q is none of the kinds", name)
 		}
 	}
-	if len(t.Rights) == 0 {
-		k.wrong(field+".rights", "none are given; read and write are allowed")
+}
+
+// holder checks what the tokens of callers and of operators have in common.
+func (k *checker) holder(field, name string, names map[string]bool, token *Secret, rights []string, allowed ...string) {
+	if name != "" && names[name] {
+		k.wrong(field+".name", "%q is used twice", name)
 	}
-	for _, right := range t.Rights {
-		if right != mayRead && right != mayWrite {
-			k.wrong(field+".rights", "%q must be read or write", right)
+	names[name] = true
+	k.secret(field+".token", token)
+	if len(rights) == 0 {
+		k.wrong(field+".rights", "none are given; %s are allowed", strings.Join(allowed, ", "))
+	}
+	for _, right := range rights {
+		if !slices.Contains(allowed, right) {
+			k.wrong(field+".rights", "%q must be one of %s", right, strings.Join(allowed, ", "))
 		}
 	}
 }

@@ -139,11 +139,7 @@ func (a *api) readBatch(c *caller, text []byte, trace string) ([]lineResponse, [
 			break
 		}
 		l, malformed := readLine(one)
-		for _, m := range malformed {
-			if m.Line = number; !wrong.full() {
-				wrong = append(wrong, m)
-			}
-		}
+		wrong.take(malformed, func(m *mistake) { m.Line = number })
 		results = append(results, lineResponse{Line: number, Key: l.Key}) // within the capacity, so it stays in place
 		if len(wrong) > 0 {
 			continue

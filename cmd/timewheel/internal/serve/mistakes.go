@@ -50,6 +50,15 @@ func (m *mistakes) add(field, given, format string, args ...any) {
 	}
 }
 
+// take adds mistakes of a part, each of which place changes to one of the whole document.
+func (m *mistakes) take(of mistakes, place func(*mistake)) {
+	for _, one := range of {
+		if place(&one); !m.full() {
+			*m = append(*m, one)
+		}
+	}
+}
+
 func (m *mistakes) full() bool { return len(*m) >= mostMistakes }
 
 func (m *mistakes) has(field string) bool {

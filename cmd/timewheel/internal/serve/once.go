@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -74,44 +75,40 @@ func isMinimal(h http.Header) bool {
 
 // stored answers with the outcome of a put.
 func (a *api) stored(w http.ResponseWriter, r *http.Request, task durable.Task, info durable.Info, replaced bool, err error) error {
-	switch {
-	case errors.Is(err, durable.ErrRepeated):
-		return a.repeated(w, r, task)
-	case err != nil:
+	repeated := errors.Is(err, durable.ErrRepeated)
+	if err != nil && !repeated {
 		return err
 	}
 	status := http.StatusCreated
-	if replaced {
+	if replaced || repeated {
 		status = http.StatusOK
 	}
 	if isMinimal(r.Header) {
 		w.Header().Set("Preference-Applied", "return=minimal")
-		if r.Header.Get("If-None-Match") == "" {
+		if repeated || r.Header.Get("If-None-Match") == "" {
 			status = http.StatusNoContent
 		}
 		w.WriteHeader(status)
 		return nil
+	}
+	if repeated {
+		return a.repeated(r.Context(), w, task)
 	}
 	response := newTaskResponse(info, false)
 	return writeJSONAs(w, status, putResponse{Task: &response, Replaced: replaced})
 }
 
 // repeated answers a put that was made before.
-func (a *api) repeated(w http.ResponseWriter, r *http.Request, task durable.Task) error {
-	if isMinimal(r.Header) {
-		w.Header().Set("Preference-Applied", "return=minimal")
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
+func (a *api) repeated(ctx context.Context, w http.ResponseWriter, task durable.Task) error {
 	answer := putResponse{Repeated: true}
-	info, is, err := a.s.Get(r.Context(), task.Key)
+	info, is, err := a.s.Get(ctx, task.Key)
 	if err == nil && is && info.Kind == task.Kind {
 		response := newTaskResponse(info, false)
 		answer.Task = &response
 	}
 	if err == nil && !is && a.of[task.Kind].History != nil {
 		var h durable.History
-		h, err = a.s.History(r.Context(), durable.HistoryQuery{Key: task.Key, Kind: task.Kind, Limit: 1})
+		h, err = a.s.History(ctx, durable.HistoryQuery{Key: task.Key, Kind: task.Kind, Limit: 1})
 		for _, run := range h.Runs {
 			last := newAttemptResponse(run)
 			answer.Last = &last

@@ -111,13 +111,8 @@ func (a *api) mayChangeAll(ctx context.Context, c *caller, prefix string) error 
 
 // checkSchedule adds the mistakes of a schedule.
 func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest, c *caller) {
-	kinds := a.kinds
-	if !c.all {
-		kinds = c.kinds
-	}
-	if len(prefix) > durable.MaxPrefix {
-		checkSize(wrong, "prefix", len(prefix), durable.MaxPrefix)
-	}
+	kinds := a.kindsOf(c)
+	checkSize(wrong, "prefix", len(prefix), durable.MaxPrefix)
 	if req.Version < 0 {
 		wrong.add("version", fmt.Sprint(req.Version), "must not be negative")
 	}
@@ -148,12 +143,7 @@ func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest
 		if t.IdempotencyKey != "" {
 			of.add("idempotency_key", "", "is not allowed in a schedule")
 		}
-		for _, m := range of {
-			m.Field = fmt.Sprintf("tasks[%d].%s", i, m.Field)
-			if !wrong.full() {
-				*wrong = append(*wrong, m)
-			}
-		}
+		wrong.take(of, func(m *mistake) { m.Field = fmt.Sprintf("tasks[%d].%s", i, m.Field) })
 	}
 }
 
