@@ -291,7 +291,7 @@ func (b *board) ask() reading {
 	r.stats = hasStats.Value
 	hasBehind, hasIdle := b.catchUp.Last(b.era), b.idle.Last(b.era)
 	r.behind = hasBehind.Value
-	r.Orphans, r.Paused = hasIdle.Value.orphans, hasIdle.Value.paused
+	r.Orphans, r.Paused = dueOf(unhandled, hasIdle.Value.orphans), dueOf(paused, hasIdle.Value.paused)
 
 	hasHealth := b.health.Last(b.era)
 	r.Unflushed, r.Refused = hasHealth.Value.Unflushed, int(hasHealth.Value.Refused)
@@ -500,6 +500,16 @@ func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueRe
 		all = append(all, o)
 	}
 	return all, nil
+}
+
+// dueOf returns the readings of the given kinds. An answer that is reused may also be about kinds that run again.
+func dueOf(kinds []string, all []health.DueReading) (these []health.DueReading) {
+	for _, d := range all {
+		if slices.Contains(kinds, d.Kind) {
+			these = append(these, d)
+		}
+	}
+	return these
 }
 
 // groupsOf returns the groups of due tasks for kinds whose runs are waiting for a limit, and the time of the query. It

@@ -235,6 +235,47 @@ func TestScheduler_kindsOfANodeThatDoNotFit(t *testing.T) {
 	}
 }
 
+// A kind that runs again is not reported, although a search from before has no answer yet.
+func TestBoard_kindsThatRunAgain_areNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowDue{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}
+		f.census = func() durable.Counts {
+			return durable.Counts{Whole: true, Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
+		}
+		f.paused.Kinds = []string{"sms"}
+		b := newBoard("tasks", f, nil)
+		time.Sleep(time.Minute)
+		if r := b.look(); len(r.Orphans) != 1 || r.Orphans[0].Kind != "mail" || len(r.Paused) != 1 || r.Paused[0].Kind != "sms" {
+			t.Fatalf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
+		}
+		f.hangs = true
+		time.Sleep(2 * lookEvery)
+		b.look()
+		f.nodes, f.paused = []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{Kinds: []string{"mail"}}}}, durable.Pauses{}
+		time.Sleep(2 * lookEvery)
+		if r := b.look(); r.Orphans != nil || r.Paused != nil || r.overdue["mail"].Due != 0 {
+			t.Errorf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
+		}
+		time.Sleep(questionTime)
+	})
+}
+
+// A slowDue finds three due tasks of each kind, or none in time.
+type slowDue struct {
+	*fakeScheduler
+	paused durable.Pauses
+	hangs  bool
+}
+
+func (s *slowDue) Paused(context.Context) (durable.Pauses, error) { return s.paused, nil }
+
+func (s *slowDue) Find(ctx context.Context, _ durable.Query) (durable.Found, error) {
+	if s.hangs {
+		<-ctx.Done()
+	}
+	return durable.Found{Tasks: make([]durable.Info, 3)}, ctx.Err()
+}
+
 // The history has a point every five seconds for the last hour, and a page gets the points that are new to it.
 func TestScheduler_history(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
