@@ -69,6 +69,8 @@ func serveKinds(t *testing.T, s *durable.Scheduler) {
 	}
 }
 
+func works(context.Context, durable.Run) error { return nil }
+
 func put(t *testing.T, s *durable.Scheduler, tasks ...durable.Task) {
 	t.Helper()
 	if err := s.AddTask(t.Context(), tasks...); err != nil {

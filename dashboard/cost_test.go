@@ -181,8 +181,6 @@ func putAll(b *testing.B, s *durable.Scheduler, tasks int, delay time.Duration) 
 	}
 }
 
-func works(context.Context, durable.Run) error { return nil }
-
 func fullScheduler(b *testing.B, tasks int) Source {
 	s, source := openScheduler(b, memory.New().Engine(), "kind", works)
 	putAll(b, s, tasks, time.Hour)
