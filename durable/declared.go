@@ -126,7 +126,7 @@ func (s *Scheduler) declaration(set TaskSet) (*node.Set, error) {
 	case set.Version < 0:
 		return invalid("version %d is negative", set.Version)
 	}
-	if _, err := s.check(set.Tasks); err != nil {
+	if _, err := check(&s.kinds, set.Tasks); err != nil {
 		return nil, err
 	}
 	tasks := slices.Clone(set.Tasks)
@@ -149,5 +149,5 @@ func (s *Scheduler) declaration(set TaskSet) (*node.Set, error) {
 		}
 		named[t.Key], t.Times = true, Forever
 	}
-	return &node.Set{Prefix: set.Prefix, Version: set.Version, Make: s.recordsOf(tasks), Named: named}, nil
+	return &node.Set{Prefix: set.Prefix, Version: set.Version, Make: recordsOf(&s.kinds, tasks), Named: named}, nil
 }

@@ -54,6 +54,7 @@
 //     [WithParkRepeating] parks the task instead. See its example.
 //   - After the last attempt of its last run, or after [Park], a task is parked. A parked task remains stored with its
 //     error, and does not run until [Scheduler.Reschedule] or [Scheduler.SetTask] is called for it.
+//     [WithOnFailure] adds a task when that happens, or when a run is given up. See its example.
 //   - A handler postpones a run that cannot be done yet with [Snooze], which is no failure.
 //   - [WithTimeout] bounds the duration of an attempt. [Run.Complete] completes the run before its handler returns.
 //   - A run with [Task].Expires is dropped once it is too late to start it.

@@ -151,6 +151,9 @@ type kind struct {
 	within  []Middleware
 	typed   bool // the handler is that of a Kind, for which an empty payload needs no upgrade
 	tell    *teller
+	all     *node.Kinds // of the scheduler
+
+	onFailure func(Info) Task // as in WithOnFailure; may be nil
 
 	overdue overdueStarts
 	past    *past.Kind // the history; nil if the kind has none

@@ -50,6 +50,7 @@ func (k *kind) Run(ctx context.Context, h *node.Run) {
 		}
 		last := r.Tally.IsLast()
 		if last {
+			r.Also = k.also(r.Next)
 			r = k.tell.ended(k, a, h.Rec, r)
 		}
 		h.End(r)

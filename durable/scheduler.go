@@ -71,6 +71,7 @@ func (s *Scheduler) Handle(name string, h Handler, opts ...KindOption) error {
 		return failed(ErrStopped, "Handle", name)
 	}
 	k.tell = s.teller
+	k.all = &s.kinds
 	err = s.node.Handle(&k.Kind, func() {
 		if k.keeps > 0 {
 			k.past = s.past.Kind(name, k.keeps, k.keepsFor) // nil after Shutdown; then nothing runs
@@ -215,11 +216,11 @@ func (s *Scheduler) stored(v *node.Verb) Info {
 
 // store applies a verb that adds or sets the tasks.
 func (s *Scheduler) store(ctx context.Context, what node.What, name string, tasks ...Task) (*node.Verb, error) {
-	size, err := s.check(tasks)
+	size, err := check(&s.kinds, tasks)
 	if err != nil {
 		return nil, err
 	}
-	v := &node.Verb{What: what, Make: s.recordsOf(tasks), Size: size}
+	v := &node.Verb{What: what, Make: recordsOf(&s.kinds, tasks), Size: size}
 	return v, failed(repeated(s.node.Do(ctx, v), tasks), name, tasks[0].Key)
 }
 
@@ -231,13 +232,13 @@ func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
 }
 
 // check returns the total size of the tasks in bytes, or an error if one of them is invalid or they are too large.
-func (s *Scheduler) check(tasks []Task) (size int, err error) {
+func check(kinds *node.Kinds, tasks []Task) (size int, err error) {
 	for i := range tasks {
 		t := &tasks[i]
 		if err := t.spec().Validate(); err != nil {
 			return 0, err
 		}
-		policy, known := s.kinds.Policy(t.Kind)
+		policy, known := kinds.Policy(t.Kind)
 		if err := t.checkOnce(policy.Once); err != nil {
 			return 0, err
 		}
@@ -256,13 +257,13 @@ func (s *Scheduler) check(tasks []Task) (size int, err error) {
 
 // recordsOf returns a function that returns the records of valid tasks that are added at the given time, without
 // generations.
-func (s *Scheduler) recordsOf(tasks []Task) func(now int64) []*task.Record {
+func recordsOf(kinds *node.Kinds, tasks []Task) func(now int64) []*task.Record {
 	return func(now int64) []*task.Record {
 		recs := make([]*task.Record, 0, len(tasks))
 		for i := range tasks {
 			t := &tasks[i]
 			rec := t.spec().Record(now)
-			policy, _ := s.kinds.Policy(t.Kind)
+			policy, _ := kinds.Policy(t.Kind)
 			if t.PayloadVersion == 0 {
 				rec.Version = policy.Version
 			}

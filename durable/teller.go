@@ -55,7 +55,9 @@ func (t *teller) ended(k *kind, a Attempt, rec *task.Record, r node.Result) node
 // Interrupted implements node.Runner.
 func (k *kind) Interrupted(rec, next *task.Record, starts int) node.Result {
 	r := node.Result{Next: next}
-	r.Tally.End(rec, next)
+	if r.Tally.End(rec, next); r.Tally.IsLast() {
+		r.Also = k.also(next)
+	}
 	r.Settled = func(stored bool) {
 		if stored {
 			k.interrupted.Add(uint64(starts))

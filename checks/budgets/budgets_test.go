@@ -40,7 +40,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 20704, "durable": 4808, "durable/internal/node": 7281,
+	"all": 20807, "durable": 4878, "durable/internal/node": 7314,
 	"durable.Info": 26, "durable.Stats": 26,
 }
 

@@ -28,7 +28,6 @@ var unpublished = []string{"internal", "test", "checks", "bench", "examples"}
 // exempt are the names that need no example, each with a reason.
 var exempt = map[string]string{
 	"timewheel.Layout.String":           byFmt,
-	"durable.Token.String":              byFmt,
 	"durable.DuplicateKeysError.Error":  byFmt,
 	"durable.DuplicateKeysError.Unwrap": "is called by package errors",
 	"durable.RepeatedError.Error":       byFmt,

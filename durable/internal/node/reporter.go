@@ -3,6 +3,7 @@
 package node
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -68,6 +69,7 @@ type notices struct {
 	damaged   error         // why a task in the engine cannot be read
 	settings  error         // why the settings in the engine cannot be read
 	history   error         // why the history cannot be written
+	unadded   error         // why a task about a failure was not added
 	set       string        // the prefix of a set that was changed without a new version
 	ahead     int           // number of tasks whose due times were computed while the clock was ahead
 	aheadKey  string        // the key of one of them
@@ -77,7 +79,7 @@ type notices struct {
 
 func (n *notices) empty() bool {
 	return n.unhandled == nil && n.ends == nil && n.failure == nil && n.away == nil && !n.back && n.slow == 0 && !n.lost && !n.restored && n.taken == nil &&
-		n.damaged == nil && n.settings == nil && n.history == nil && n.set == "" && n.ahead == 0 && n.later == 0
+		n.damaged == nil && n.settings == nil && n.history == nil && n.unadded == nil && n.set == "" && n.ahead == 0 && n.later == 0
 }
 
 // note adds to the pending notices. It does not wait for the logger.
@@ -114,6 +116,11 @@ func (r *Reporter) Ended(rec *task.Record) {
 
 // HistoryFailed records that the history cannot be written.
 func (r *Reporter) HistoryFailed(err error) { r.note(func(n *notices) { n.history = err }) }
+
+// Unadded records that the task about a failure, which has the key, was not added with it.
+func (r *Reporter) Unadded(key string, err error) {
+	r.note(func(n *notices) { n.unadded = fmt.Errorf("%q: %w", key, err) })
+}
 
 // rememberLocked starts collecting the runs of a cause, until they are reported.
 func (r *Reporter) rememberLocked(c endCause) {
@@ -226,6 +233,9 @@ func (r *Reporter) write(n notices) {
 	}
 	if n.history != nil {
 		r.log.WithError(n.history).Warn("durable: the history of runs cannot be written, or older attempts deleted; it is tried again")
+	}
+	if n.unadded != nil {
+		r.log.WithError(n.unadded).Error("durable: a task about a failure is not added")
 	}
 	if n.set != "" {
 		r.log.WithField("set", n.set).

@@ -10,6 +10,10 @@ type Result struct {
 	Tally   Tally        // counts to add once the result is stored
 	Settled Settled
 
+	// Also returns a task that is added in the same commit, without a generation, as of the given time. It replaces a task with its
+	// key. A nil Also adds none.
+	Also func(now int64) *task.Record
+
 	asof  int64                        // the time from which Next was computed; 0 if it depends on no time
 	run   *Run                         // the run whose attempt has ended, or nil
 	again func(now int64) *task.Record // computes Next once more, if run is nil

@@ -347,6 +347,12 @@ const (
 func (n *Node) conclude(l *live, r Result, completed bool) {
 	c := newChange(n.sends, task.Completion(r.Next, l.Rec, l.claim.revision), r.Next, l.Rec.Size())
 	c.of, c.completed, c.result, c.asof = l, completed, r, r.asof
+	if r.Also != nil {
+		also := r.Also(r.asof)
+		also.Generation = n.next(1)
+		c.batch, c.recs = append(c.batch, also.Write(engine.Always, 0)), append(c.recs, also)
+		c.size += also.Size()
+	}
 	n.hold(c)
 	n.mu.Lock()
 	leased := n.leasedLocked()
@@ -412,6 +418,10 @@ func (n *Node) concluded(c *change) {
 	switch next := r.Next; {
 	case errors.Is(c.err, errOld):
 		n.writes.Aside(func() { n.concludeAgain(c) })
+	case errors.Is(c.err, engine.ErrTooLarge) && r.Also != nil:
+		n.report.Unadded(c.recs[1].Key, c.err)
+		r.Also = nil
+		n.conclude(c.of, r, c.completed)
 	case errors.Is(c.err, engine.ErrTooLarge) && next != nil && (next.Failed != nil || next.Note != ""):
 		brief := *next
 		brief.Failed, brief.Note = nil, ""
@@ -428,6 +438,12 @@ func (n *Node) concluded(c *change) {
 			n.lose(c)
 		}
 	default:
+		if r.Also != nil {
+			n.count.added.Add(1)
+			if c.r.Written[1].Replaced {
+				n.count.removed.Add(1)
+			}
+		}
 		n.count.add(r.Tally)
 		r.Settled.call(true)
 	}

@@ -22,6 +22,8 @@ var promises = []struct {
 	{"a run of a repeating task is given up", givesUp},
 	{"a run that is given up late", givesUpLate},
 	{"a kind parks repeating tasks", parksRepeating},
+	{"a failure adds a task", addsOnFailure},
+	{"a failure parks its task although no task is added", addsNothingOnFailure},
 	{"parked and given up are said only if that was stored", saysWhatWasStored},
 	{"RetryAfter sets the wait", retriesAfter},
 	{"Snooze postpones a run", snoozes},
