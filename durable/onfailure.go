@@ -9,14 +9,14 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// WithOnFailure adds a task when a task of the kind is parked, or gives up a run (see [WithRetry]). Use it to tell somebody, or to
+// WithOnFailure adds a task when a task of the kind is parked, or gives up a run (see [WithRetry]). Use it to raise an alarm, or to
 // undo earlier steps. The task is added in the commit that parks the other one, so there is one for each time, whatever crashes
 // meanwhile.
 //
 // about returns the new task. It gets the failed task as it is afterwards: Info.Parked, Info.Failed with the last errors, and the
 // payload. Its key should be one that no other task has, such as one from the failed task's Token: a task with the same key is
 // replaced. Its kind must have a handler or be declared, and may be the same kind. It cannot have Once. A task without a key is
-// not added. If about panics, or the task is invalid or too large for the engine, the failed task is parked all the same, and an
+// not added. If about panics, or the task is invalid or too large for the engine, the failed task is parked nevertheless, and an
 // error is logged. The run occupies its worker until about returns.
 func WithOnFailure(about func(failed Info) Task) KindOption {
 	return func(k *kind) error {

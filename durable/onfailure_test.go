@@ -20,8 +20,8 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
 )
 
-// tells returns the option that adds a task of the kind "told" about each failure.
-func tells() durable.KindOption {
+// onFailure returns the option that adds a task of the kind "told" about each failure.
+func onFailure() durable.KindOption {
 	return durable.WithOnFailure(func(failed durable.Info) durable.Task {
 		return durable.Task{Key: fmt.Sprintf("told %s %d", failed.Key, failed.Seq), Kind: "told", Payload: []byte(failed.Failure)}
 	})
@@ -33,7 +33,7 @@ func TestOnFailure_ofATaskThatEndsItsProcess(t *testing.T) {
 		ended := make(chan struct{})
 		defer close(ended)
 		handle := func() {
-			k.Handle("k", func(context.Context, durable.Run) error { <-ended; return nil }, tells(), durable.WithRetry(2, time.Second, time.Second))
+			k.Handle("k", func(context.Context, durable.Run) error { <-ended; return nil }, onFailure(), durable.WithRetry(2, time.Second, time.Second))
 			k.Handle("told", ok)
 			k.Start()
 		}
@@ -64,7 +64,7 @@ func TestOnFailure_whateverCommitFails(t *testing.T) {
 	} {
 		for at := range 4 {
 			kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
-				k.Handle("k", func(context.Context, durable.Run) error { return kit.ErrFail }, tells(), durable.WithRetry(2, time.Second, time.Second))
+				k.Handle("k", func(context.Context, durable.Run) error { return kit.ErrFail }, onFailure(), durable.WithRetry(2, time.Second, time.Second))
 				k.Handle("told", ok)
 				k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
 				commits := 0

@@ -17,7 +17,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -200,86 +199,6 @@ func TestServe_killedAmongTenThousandWebhooks_losesNone(t *testing.T) {
 		t.Errorf("only %d webhooks were called again", c.again)
 	}
 	t.Logf("%d webhooks were called again", c.again)
-}
-
-// Callers repeat each request with its idempotency key until it is answered, and once more, while the service is killed again and again.
-// The work of each request is done once: all its webhooks have one token.
-func TestServe_killedWhileCallersRepeat_doesEachOnce(t *testing.T) {
-	const kills, each, callers = 20, 25, 8
-	c := &checker{tokens: make(map[string]map[string]int), done: make(map[string]int)}
-	receiver := httptest.NewServer(c)
-	defer receiver.Close()
-	args := []string{"-config", serveConfig(t, receiver.Listener.Addr().String()), "-dir", filepath.Join(t.TempDir(), "tasks")}
-	s := startService(t, args...)
-	var address atomic.Pointer[string]
-	address.Store(&s.url)
-	var repeated atomic.Int64
-	put := func(key string) bool {
-		req, err := http.NewRequest("PUT", *address.Load()+"/tasks/"+key, strings.NewReader(`{"kind": "k"}`))
-		if err != nil {
-			return false
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Idempotency-Key", "the only one")
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return false
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if strings.Contains(string(text), `"repeated":true`) {
-			repeated.Add(1)
-		}
-		return err == nil && resp.StatusCode < 300
-	}
-	answered, over := make(chan bool), make(chan bool)
-	var next atomic.Int64
-	var working sync.WaitGroup
-	for range callers {
-		working.Go(func() {
-			for {
-				key := fmt.Sprint("order:", next.Add(1))
-				for range 2 {
-					for !put(key) {
-						time.Sleep(5 * time.Millisecond)
-					}
-				}
-				select {
-				case answered <- true:
-				case <-over:
-					return
-				}
-			}
-		})
-	}
-	for range kills {
-		for range each {
-			<-answered
-		}
-		s.kill()
-		s = startService(t, args...)
-		address.Store(&s.url)
-	}
-	close(over)
-	working.Wait()
-	for end := time.After(2 * time.Minute); strings.Contains(s.do("GET", "/tasks?kind=k", ""), `"key"`); {
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-end:
-			t.Fatal("tasks are left")
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range next.Load() {
-		if key := fmt.Sprint("order:", i+1); len(c.tokens[key]) != 1 {
-			t.Errorf("%s was called with the tokens %v", key, c.tokens[key])
-		}
-	}
-	if n := repeated.Load(); n < next.Load() {
-		t.Errorf("%d answers are to repeated requests, of %d requests", n, next.Load())
-	}
-	t.Logf("%d requests, %d repeated, %d webhooks called again", next.Load(), repeated.Load(), c.again)
 }
 
 // The tasks are in either place. Callers are answered after the first SIGTERM, and the second one waits for the runs in

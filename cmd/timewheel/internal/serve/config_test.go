@@ -57,6 +57,8 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "networks": [""]`):                                                    "kinds.k.networks[0]",
 		kind(https + `, "networks": ["x"]`):                                                   "kinds.k.networks[0]: \"x\" must be a network",
 		kind(https + `, "timeout": "-1s"`):                                                    "kinds.k.timeout",
+		kind(https + `, "on_failure": "other"`):                                               "kinds.k.on_failure: \"other\" must be one of the kinds",
+		kind(https + `, "on_failure": "k"`):                                                   "kinds.k.on_failure",
 		kind(https + `, "concurrency": -1`):                                                   "kinds.k.concurrency",
 		kind(https + `, "cluster_concurrency": -1`):                                           "kinds.k.cluster_concurrency",
 		kind(https + `, "rate": {}`):                                                          "kinds.k.rate",

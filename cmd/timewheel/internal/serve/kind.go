@@ -33,6 +33,7 @@ type Kind struct {
 	ClusterRate        *Rate             `json:"cluster_rate"`
 	Retry              Retry             `json:"retry"`
 	ParkRepeating      bool              `json:"park_repeating"` // as durable.WithParkRepeating
+	OnFailure          string            `json:"on_failure"`     // the kind of the task that is added when one is parked or gives up a run
 	Missed             string            `json:"missed"`         // once (the default), skip or all
 	History            *History          `json:"history"`        // none: attempts are not kept
 	Elsewhere          bool              `json:"elsewhere"`      // other nodes run the tasks
@@ -87,6 +88,9 @@ func (k *checker) kind(field, name string, of *Kind) {
 		return
 	}
 	k.webhook(field, of)
+	if other, is := k.config.Kinds[of.OnFailure]; of.OnFailure != "" && (!is || other == nil || other.OnFailure != "") {
+		k.wrong(field+".on_failure", "%q must be one of the kinds, and one without on_failure", of.OnFailure)
+	}
 	k.positive(field+".timeout", &of.Timeout, defaultTimeout)
 	k.positive(field+".dedupe", &of.Dedupe, defaultDedupe)
 	k.oneOf(field+".missed", &of.Missed, "once", "skip", "all")
@@ -208,6 +212,9 @@ func (of *Kind) options() []durable.KindOption {
 	}
 	if of.ParkRepeating {
 		opts = append(opts, durable.WithParkRepeating())
+	}
+	if of.OnFailure != "" {
+		opts = append(opts, durable.WithOnFailure(of.about))
 	}
 	if h := of.History; h != nil {
 		opts = append(opts, durable.WithHistory(h.Attempts, time.Duration(h.Age)))
