@@ -645,8 +645,10 @@ type unread struct {
 	searches int
 }
 
-func (u *unread) Find(context.Context, durable.Query) (durable.Found, error) {
-	u.searches++
+func (u *unread) Find(_ context.Context, q durable.Query) (durable.Found, error) {
+	if q.Prefix != "" { // otherwise the board reads the due tasks
+		u.searches++
+	}
 	return durable.Found{}, context.DeadlineExceeded
 }
 
