@@ -793,6 +793,7 @@ func (b *board) about(ctx context.Context, key string, payload func([]byte) payl
 	a.Trace = cut(i.Trace, maxKeyText)
 	a.Group, a.Note = cut(i.Group, maxKeyText), cut(i.Note, maxValueText)
 	a.Shift, a.Deadline = i.Shift.Seconds(), known(i.Deadline)
+	a.Until, a.Meta = known(i.Until), cut(i.Meta, maxValueText)
 	a.Expires, a.Snoozes = i.Expires.Seconds(), i.Snoozes
 	a.Failed = []failedJSON{}
 	for _, f := range i.Failed {

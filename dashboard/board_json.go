@@ -362,7 +362,9 @@ type aboutStoredJSON struct {
 	Group    string       `json:"group,omitempty"`
 	Shift    float64      `json:"shift,omitempty"`    // seconds
 	Deadline *time.Time   `json:"deadline,omitempty"` // null if the task has no deadline
-	Expires  float64      `json:"expires,omitempty"`  // seconds
+	Until    *time.Time   `json:"until,omitempty"`    // null if the task has no end
+	Meta     string       `json:"meta,omitempty"`
+	Expires  float64      `json:"expires,omitempty"` // seconds
 	Snoozes  int          `json:"snoozes,omitempty"`
 	Note     string       `json:"note,omitempty"`
 	Attempts int          `json:"attempts,omitempty"` // attempts before the task is parked or its run is given up; 0 without a handler here

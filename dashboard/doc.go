@@ -179,7 +179,7 @@
 //	                              after, limit (at most 1,000)
 //	GET  api/task?scheduler=&key= {"task": the task or null, "token", "attempts": the number of attempts before
 //	                              the task is parked, or 0 if its kind has no handler here, "trace", "group",
-//	                              "note", "shift", "deadline", "expires" and "snoozes" of durable.Info, if set,
+//	                              "note", "shift", "deadline", "until", "meta", "expires" and "snoozes" of durable.Info, if set,
 //	                              "failed": the last failed attempts of its run, each with at and text,
 //	                              "payload": size, version, and either hidden, the reason why it is not shown,
 //	                              or form (json, text or hex), text and cut}

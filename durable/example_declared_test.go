@@ -162,7 +162,8 @@ func ExampleTaskOption() {
 	urgent := func(t *durable.Task) { t.MaxDelay = time.Minute } // any other field
 	err = errors.Join(
 		reports.Add(ctx, "stock", "all", durable.Every(time.Hour), durable.In(time.Minute), durable.Times(24)),
-		reports.Add(ctx, "sales", "all", durable.ByCalendar("CRON_TZ=Europe/Berlin 0 7 * * MON"), durable.Jittered(10*time.Minute)),
+		reports.Add(ctx, "sales", "all", durable.ByCalendar("CRON_TZ=Europe/Berlin 0 7 * * MON"), durable.Jittered(10*time.Minute),
+			durable.Until(time.Date(2199, 12, 31, 23, 0, 0, 0, time.UTC))),
 		reports.Add(ctx, "code", "555-0100", durable.Expires(5*time.Minute), durable.InGroup("acme"), durable.Traced("00-4bf9")),
 		reports.Set(ctx, "index", "doc:7", durable.In(time.Second), urgent),
 	)
@@ -171,6 +172,8 @@ func ExampleTaskOption() {
 	}
 	stock, _, err := s.Get(ctx, "stock")
 	fmt.Println(stock.Interval, stock.Times, err)
+	sales, _, err := s.Get(ctx, "sales")
+	fmt.Println(sales.Times == durable.Forever, sales.Until.UTC(), err)
 	code, _, err := s.Get(ctx, "code")
 	fmt.Println(code.Expires, code.Group, code.Trace, err)
 	if err := s.Shutdown(ctx); err != nil {
@@ -178,6 +181,7 @@ func ExampleTaskOption() {
 	}
 	// Output:
 	// 1h0m0s 24 <nil>
+	// true 2199-12-31 23:00:00 +0000 UTC <nil>
 	// 5m0s acme 00-4bf9 <nil>
 }
 

@@ -31,6 +31,7 @@ type Run struct {
 	Attempt int       // 1 for the first attempt; on an own engine, an attempt that a crash interrupted may not be counted
 	Missed  uint64    // periods without a run since the task was added
 	Trace   string    // trace of the task; see [Task]
+	Meta    string    // as in Task
 
 	// Fence increases with each attempt of each run of the task, on any node, and continues with the next task that
 	// uses the key. A system outside the engine can reject requests whose fence is smaller than one that it has already

@@ -46,7 +46,7 @@ func (s *Scheduler) Restore(ctx context.Context, records ...engine.Record) error
 // checkRecord returns an error if a decoded record describes an impossible task.
 func checkRecord(r *task.Record) error {
 	t := Task{Key: r.Key, Kind: r.Kind, Payload: r.Payload, At: task.FirstTime, Interval: r.Interval,
-		Cron: r.Cron, Times: int(r.Times), Trace: r.Trace, Group: r.Group, Expires: r.Expires}
+		Cron: r.Cron, Times: int(r.Times), Trace: r.Trace, Meta: r.Meta, Group: r.Group, Expires: r.Expires}
 	if err := t.spec().Validate(); err != nil {
 		return err
 	}

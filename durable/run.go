@@ -99,6 +99,7 @@ func (k *kind) toRun(h *node.Run) Run {
 		Attempt: int(r.Attempts) + 1,
 		Missed:  r.Missed,
 		Trace:   r.Trace,
+		Meta:    r.Meta,
 		Fence:   h.Fence,
 		called:  h.Called,
 		rec:     r,

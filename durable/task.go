@@ -24,12 +24,13 @@ const (
 	MaxTrace   = 1 << 9
 	MaxGroup   = 1 << 8
 	MaxCron    = 1 << 8
+	MaxMeta    = 1 << 11
 	MaxBatch   = 64 << 20 // all tasks in one AddTask
 )
 
 // The other packages have the same bounds.
 var _ = [1]struct{}{}[MaxKey-task.MaxKey|MaxKind-task.MaxKind|MaxPayload-task.MaxPayload|MaxTrace-task.MaxTrace|MaxGroup-task.MaxGroup|
-	MaxCron-task.MaxCron|MaxSet-node.MaxSet|MaxNodeName-node.MaxName]
+	MaxCron-task.MaxCron|MaxMeta-task.MaxMeta|MaxSet-node.MaxSet|MaxNodeName-node.MaxName]
 
 // A Task describes a task to add with [Scheduler.AddTask]. Without Interval, Cron, Delay or At, it is due at once.
 //
@@ -73,6 +74,10 @@ var _ = [1]struct{}{}[MaxKey-task.MaxKey|MaxKind-task.MaxKind|MaxPayload-task.Ma
 // progress. In that case, the result of that run no longer counts, and the next run may overlap with it. If MaxDelay
 // equals Delay, there is one run per Delay (throttle).
 //
+// Until ends a repeating task. Its last run is the last one that is due by then, even if it starts later, such as after downtime. The
+// task ends when that run is complete, and is parked if that run fails for the last time. The first run, and a run set by
+// Reschedule, is performed whenever it is due. A declared set replaces Until with the set's.
+//
 // Expires is for runs that are useless when they are late, such as sending a one-time code after an outage. No attempt
 // starts later than Expires after the due time of its run. When an attempt would be too late, the task is removed
 // instead, and [Stats].Expired counts it. This also applies to a retry, and to a run that was postponed with [Snooze].
@@ -91,7 +96,9 @@ type Task struct {
 	Jitter   time.Duration // the maximum delay added to the runs; see [Task]
 	Expires  time.Duration // how late an attempt may start; see [Task]; 0 means no limit
 	Times    int           // number of runs; Forever means until removed; 0 means one, or Forever with Cron
+	Until    time.Time     // no run is due later, except the first; only for a task with Interval or Cron; zero means no limit
 	Trace    string        // the caller's trace context, passed to the runs; at most MaxTrace bytes; see package otel
+	Meta     string        // kept with the payload, for middleware or a service, and passed to the runs; at most MaxMeta bytes
 
 	// Group is the task's group, such as a tenant. It has at most MaxGroup bytes. If the kind has a limit, such as
 	// WithConcurrency, the groups take turns, regardless of how many due tasks each group has. See the Limits section
@@ -130,6 +137,7 @@ type Info struct {
 	Failure        string    // the error of the last failed attempt, until a run is complete; otherwise empty
 	GivenUp        int       // runs given up since the last complete run: see [WithRetry]
 	Trace          string    // as in Task
+	Meta           string    // as in Task
 	Note           string    // the note of the last complete run; see [Run.Complete]
 	Group          string    // as in Task
 	State          State     // as in States
@@ -139,6 +147,7 @@ type Info struct {
 	Failed         []Failure // the last failed attempts of the run and of the GivenUp runs before it, at most five, newest first
 
 	Shift    time.Duration // how long after each time given by Cron the run is due: a fraction of Jitter
+	Until    time.Time     // as in Task
 	Expires  time.Duration // as in Task
 	Deadline time.Time     // the latest due time of the first run, from MaxDelay; zero if there is no bound
 }
@@ -161,6 +170,7 @@ func (i Info) String() string {
 	case i.Interval > 0:
 		fmt.Fprintf(&b, ", every %v", i.Interval)
 	}
+	at("until", i.Until)
 	if i.Shift > 0 {
 		fmt.Fprintf(&b, ", shifted by %v", i.Shift)
 	}
@@ -184,7 +194,7 @@ func (i Info) String() string {
 	if i.Expires > 0 {
 		fmt.Fprintf(&b, ", expires %v after it was due", i.Expires)
 	}
-	fprintNamed(&b, []named{{"note", i.Note}, {"group", i.Group}, {"held by", i.Node}})
+	fprintNamed(&b, []named{{"note", i.Note}, {"group", i.Group}, {"meta", i.Meta}, {"held by", i.Node}})
 	fmt.Fprintf(&b, ", %d bytes of payload version %d, token %v", len(i.Payload), max(i.PayloadVersion, 1),
 		Token{i.Key, i.Generation, i.Seq})
 	return b.String()

@@ -120,7 +120,7 @@ func (k Kind[T]) Payload(info Info) (payload T, err error) {
 
 var errZeroKind = fmt.Errorf("%w: the Kind is a zero value, and not one that KindOf returned", ErrInvalidTask)
 
-// A TaskOption sets fields of a task. [In], [At], [Every] and [ByCalendar] set when it is due, and [Times], [Jittered]
+// A TaskOption sets fields of a task. [In], [At], [Every] and [ByCalendar] set when it is due, and [Times], [Until], [Jittered]
 // and [Expires] modify that. [InGroup] sets its group, and [Traced] its trace context. To set another field, pass a function
 // literal.
 type TaskOption func(*Task)
@@ -149,6 +149,9 @@ func ByCalendar(cron string) TaskOption { return func(t *Task) { t.Cron = cron }
 
 // Times sets the number of runs of a task that repeats by Every or ByCalendar.
 func Times(n int) TaskOption { return func(t *Task) { t.Times = n } }
+
+// Until ends a task that repeats by Every or ByCalendar: after the first run, none is due later. See Until in [Task].
+func Until(end time.Time) TaskOption { return func(t *Task) { t.Until = end } }
 
 // Jittered delays the runs of a task by a part of d, which depends only on its key. See Jitter in [Task].
 func Jittered(d time.Duration) TaskOption { return func(t *Task) { t.Jitter = d } }

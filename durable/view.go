@@ -50,6 +50,10 @@ func infoOf(r *task.Record, now int64) Info {
 		Generation: r.Generation, Seq: r.Seq, Attempts: int(r.Attempts), Missed: r.Missed,
 		Parked: r.IsParked(), Failure: r.Failure(), GivenUp: r.GivenUp, Trace: r.Trace, Group: r.Group, State: stateOf(r, now),
 		PayloadVersion: max(r.Version, 1), Note: r.Note, Shift: r.Shift, Snoozes: r.Snoozes, Expires: r.Expires,
+		Meta: r.Meta,
+	}
+	if r.Until != 0 {
+		i.Until = time.Unix(0, r.Until)
 	}
 	if r.Deadline != 0 {
 		i.Deadline = time.Unix(0, r.Deadline)

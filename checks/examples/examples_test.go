@@ -77,6 +77,7 @@ var exempt = map[string]string{
 	"metrics.Runs.Observe":              "is called by the wheel",
 	"durable.MaxTrace":                  "is named by Task.Trace",
 	"durable.MaxGroup":                  "is named by Task.Group",
+	"durable.MaxMeta":                   "is named by Task.Meta",
 	"durable.MaxCron":                   "is named by Task.Cron",
 }
 

@@ -84,6 +84,8 @@ type taskJSON struct {
 	Shift      seconds   `json:"shift,omitempty"`   // how long each run is delayed after its cron time
 	Deadline   time.Time `json:"deadline,omitzero"` // the latest due time of the first run
 	Expires    seconds   `json:"expires,omitempty"` // how late an attempt may start
+	Until      time.Time `json:"until,omitzero"`    // no run after the first is due later
+	Meta       text      `json:"meta,omitempty"`
 	Snoozes    int       `json:"snoozes,omitempty"` // how often a handler has postponed the run
 	Note       string    `json:"note,omitempty"`    // the note of the last completed run
 	State      string    `json:"state,omitempty"`
@@ -106,7 +108,7 @@ func recordJSON(i durable.Info) taskJSON {
 		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
 		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: text(i.Trace),
 		Group: text(i.Group), Shift: seconds(i.Shift), Deadline: i.Deadline.UTC(), Note: i.Note,
-		Expires: seconds(i.Expires), Snoozes: i.Snoozes,
+		Expires: seconds(i.Expires), Snoozes: i.Snoozes, Until: i.Until.UTC(), Meta: text(i.Meta),
 	}
 	if i.PayloadVersion > 1 {
 		t.Version = i.PayloadVersion

@@ -52,8 +52,8 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Callers repeat each request until it is answered, and once more, while the service is killed again and again. The work of each
-// request with an idempotency key is done once, each task that is parked is told once, and no declaration of a schedule begins an
-// interval anew.
+// request with an idempotency key is done once, there is one task about each parked task, and no declaration of a schedule moves the
+// next run of a task that has not changed.
 func TestServe_killedWhileCallersRepeat_doesEachOnce(t *testing.T) {
 	const kills, each, callers = 20, 25, 8
 	l := &ledger{tokens: make(map[string]map[string]bool), told: make(map[string]map[string]bool)}
@@ -167,7 +167,7 @@ func TestServe_killedWhileCallersRepeat_doesEachOnce(t *testing.T) {
 		t.Errorf("%d answers are to repeated requests, of %d tasks", n, 2*next.Load())
 	}
 	if at := due(); at != first {
-		t.Errorf("the interval has begun anew: the next run is due at %s, and was at %s", at, first)
+		t.Errorf("the next run of an unchanged task is due at %s, and was at %s", at, first)
 	}
 	last := fmt.Sprintf(`"payload":%d`, version.Load())
 	if other := s.do("GET", "/tasks/nightly:other", ""); !strings.Contains(other, last) || version.Load() < kills {

@@ -228,6 +228,9 @@ func (p *program) showTask(i durable.Info) {
 	if !i.Deadline.IsZero() {
 		line("deadline", "%s", when(i.Deadline, now))
 	}
+	if !i.Until.IsZero() {
+		line("until", "%s", when(i.Until, now))
+	}
 	if i.Expires > 0 {
 		line("expires", "%s after it is due", i.Expires)
 	}

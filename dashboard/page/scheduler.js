@@ -867,7 +867,7 @@ function pastChanged(ref, task) {
 
 // ---- one task
 
-const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace", "group", "later by", "at the latest", "expires", "postponed", "last note"];
+const storedFacts = ["key", "kind", "state", "next run", "runs left", "interval", "node", "failed attempts", "missed periods", "token", "trace", "group", "later by", "at the latest", "until", "expires", "postponed", "last note", "meta"];
 
 async function refreshStored(ref, question) {
   let answer;
@@ -878,7 +878,7 @@ async function refreshStored(ref, question) {
     return;
   }
   if (question !== page.question) return;
-  const { task, now, attempts, token, trace, group, shift, deadline, expires, snoozes, note, failed, payload } = answer, found = page.found;
+  const { task, now, attempts, token, trace, group, shift, deadline, until, expires, snoozes, note, meta, failed, payload } = answer, found = page.found;
   page.found = task;
   pastChanged(ref, task);
   if (!task) {
@@ -911,7 +911,7 @@ async function refreshStored(ref, question) {
     compact(task.missed),
   ].forEach((text, i) => write(facts[i + 2], text));
   inscribe(facts[9], token);
-  [trace, group, shift ? `${span(shift)}, of its jitter` : "", deadline ? stamp(new Date(deadline)) : "", expires ? `${span(expires)} after it is due` : "", snoozes ? `${compact(snoozes)} ${snoozes === 1 ? "time" : "times"}` : "", note].forEach((text, i) => {
+  [trace, group, shift ? `${span(shift)}, of its jitter` : "", deadline ? stamp(new Date(deadline)) : "", until ? stamp(new Date(until)) : "", expires ? `${span(expires)} after it is due` : "", snoozes ? `${compact(snoozes)} ${snoozes === 1 ? "time" : "times"}` : "", note, meta].forEach((text, i) => {
     const fact = inscribe(facts[i + 10], text || "");
     fact.hidden = fact.previousSibling.hidden = !text;
   });

@@ -391,7 +391,7 @@ func (n *Node) skipsTo(l *live, of *Kind) int64 {
 	now := n.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return of.Policy.PassesOver(l.Rec.Due, now, of.isOld(l.Rec.Due, n.since, now))
+	return l.Rec.SkipsTo(of.Policy.PassesOver(l.Rec.Due, now, of.isOld(l.Rec.Due, n.since, now)))
 }
 
 func (n *Node) leaves() bool {

@@ -32,6 +32,8 @@ var promises = []struct {
 	{"Snooze after a timeout", snoozesLate},
 	{"Snooze into a pause", snoozesIntoAPause},
 	{"a run that cannot start in time is dropped", expires},
+	{"a repeating task ends", ends},
+	{"a task keeps its meta", keepsMeta},
 	{"a task with Once is added once", addsOnce},
 	{"another name is another task", addsOnceByName},
 	{"tasks with Once are added together", addsOnceTogether},

@@ -33,6 +33,8 @@ var fields = [...]field{
 	count(12, func(r *Record) *time.Duration { return &r.Expires }, 1, math.MaxInt64),
 	count(13, func(r *Record) *int { return &r.GivenUp }, 1, math.MaxInt32),
 	instant(14, func(r *Record) *int64 { return &r.Asof }),
+	instant(15, func(r *Record) *int64 { return &r.Until }),
+	text(16, func(r *Record) *string { return &r.Meta }),
 }
 
 // text returns a text field. An empty text is not written.

@@ -41,6 +41,8 @@ type Record struct {
 	Deadline   int64         // latest due time of the first run, however often SetTask postpones it; 0 if there is no deadline
 	Snoozes    int           // how often a handler has postponed the run
 	Expires    time.Duration // how long after Grid an attempt may start; 0 means no limit
+	Until      int64         // the last instant at which a run after the first may be due; 0 means no limit
+	Meta       string
 }
 
 // Forever is the Times of a task that repeats until it is removed.
@@ -85,7 +87,7 @@ func (r *Record) Position() engine.Position { return engine.Position{Due: r.Due,
 
 // Size returns the approximate size of the record in the store, in bytes.
 func (r *Record) Size() int {
-	return 128 + 2*len(r.Key) + len(r.Kind) + len(r.Payload) + len(r.Trace) + len(r.Group)
+	return 128 + 2*len(r.Key) + len(r.Kind) + len(r.Payload) + len(r.Trace) + len(r.Group) + len(r.Meta)
 }
 
 // HasFailed reports whether an attempt of the run has failed.
@@ -171,7 +173,7 @@ func Decode(stored engine.Record) (*Record, error) {
 	r.Payload = d.b
 	switch {
 	case d.short, r.Times < Forever, r.Times == 0, r.Times > math.MaxInt, r.Interval < 0, r.Grid < 0, r.Kind == "",
-		r.Repeats() && r.Interval == 0 && r.Cron == "", r.Interval > 0 && r.Cron != "", r.Shift > 0 && r.Cron == "",
+		(r.Until > 0 || r.Repeats()) && r.Interval == 0 && r.Cron == "", r.Interval > 0 && r.Cron != "", r.Shift > 0 && r.Cron == "",
 		r.Expires > 0 && r.Repeats():
 		return nil, fmt.Errorf("%w: malformed record of %d bytes for key %q", engine.ErrCorrupt, len(stored.Data), stored.Key)
 	}

@@ -124,6 +124,7 @@ func TestRecord_optionalFields(t *testing.T) {
 	all := plain
 	all.Version, all.Cron, all.Interval, all.Paused, all.Group = 2, "@daily", 0, 9, "g"
 	all.Shift, all.Deadline, all.Note, all.Snoozes, all.GivenUp = 1<<63-1, Latest, "a note", 4, 2
+	all.Until, all.Meta = Latest, "m"
 	for _, r := range []Record{plain, all} {
 		if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: r.Encode()}); err != nil || !reflect.DeepEqual(*got, r) {
 			t.Errorf("%+v is read as %+v, %v", r, got, err)
@@ -136,6 +137,13 @@ func TestRecord_optionalFields(t *testing.T) {
 	expires.Times, expires.Interval = 2, 5
 	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: expires.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("a task that repeats and expires is read as %+v, %v", got, err)
+	}
+	once := Record{Key: "k", Kind: "kind", Times: 1, Due: 7, Payload: []byte("p"), Until: 9}
+	for _, times := range []int64{1, 2} {
+		once.Times = times
+		if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: once.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
+			t.Errorf("a task with an end and no interval is read as %+v, %v", got, err)
+		}
 	}
 	data := plain.Encode()
 	unknown := append(data[:len(data)-len("\x00p")], 99, 1, 'x', 0, 'p')

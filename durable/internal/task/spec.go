@@ -32,6 +32,7 @@ const (
 	MaxTrace   = 1 << 9
 	MaxGroup   = 1 << 8
 	MaxCron    = 1 << 8
+	MaxMeta    = 1 << 11
 )
 
 // A Spec describes a task to add. It has the fields of the type Task of package durable, which documents them.
@@ -47,7 +48,9 @@ type Spec struct {
 	Jitter   time.Duration
 	Expires  time.Duration
 	Times    int
+	Until    time.Time
 	Trace    string
+	Meta     string
 
 	Group string
 
@@ -84,6 +87,8 @@ func (t *Spec) Validate() error {
 		return invalid("payload of %q has %d bytes; %d are allowed", t.Key, len(t.Payload), MaxPayload)
 	case len(t.Trace) > MaxTrace:
 		return invalid("trace of %q has %d bytes; %d are allowed", t.Key, len(t.Trace), MaxTrace)
+	case len(t.Meta) > MaxMeta:
+		return invalid("meta of %q has %d bytes; %d are allowed", t.Key, len(t.Meta), MaxMeta)
 	case len(t.Group) > MaxGroup:
 		return invalid("group of %q has %d bytes; %d are allowed", t.Key, len(t.Group), MaxGroup)
 	case t.PayloadVersion < 0 || t.PayloadVersion > MostVersion:
@@ -98,6 +103,10 @@ func (t *Spec) Validate() error {
 		return invalid("expiry %v of %q is negative", t.Expires, t.Key)
 	case t.Expires > 0 && (t.Interval > 0 || t.Cron != ""):
 		return invalid("%q repeats and has Expires; WithMissedAge bounds how late its runs may be", t.Key)
+	case !t.Until.IsZero() && t.Interval == 0 && t.Cron == "":
+		return invalid("%q has Until and no Interval or Cron", t.Key)
+	case !t.Until.IsZero() && !isInstant(t.Until):
+		return invalid("until %s", outside(t.Key, t.Until))
 	case t.Times < Forever:
 		return invalid("times %d of %q is negative and not Forever", t.Times, t.Key)
 	case t.Delay > 0 && !t.At.IsZero():
@@ -106,10 +115,8 @@ func (t *Spec) Validate() error {
 		return invalid("%q has both Interval and Cron", t.Key)
 	case t.Interval == 0 && t.Cron == "" && (t.Times == Forever || t.Times > 1):
 		return invalid("%q is to run more than once and has no Interval or Cron", t.Key)
-	case !t.At.IsZero() && (t.At.Before(FirstTime) || t.At.After(LastTime)):
-		const form = time.RFC3339
-		return invalid("at %s of %q is not between %s and %s", t.At.UTC().Format(form), t.Key,
-			FirstTime.UTC().Format(form), LastTime.UTC().Format(form))
+	case !t.At.IsZero() && !isInstant(t.At):
+		return invalid("at %s", outside(t.Key, t.At))
 	}
 	if t.Cron != "" {
 		if _, err := ParseCron(t.Cron); err != nil {
@@ -121,6 +128,14 @@ func (t *Spec) Validate() error {
 
 // FirstTime is the first instant at which a task can be due.
 var FirstTime = time.Unix(0, 0)
+
+func isInstant(t time.Time) bool { return !t.Before(FirstTime) && !t.After(LastTime) }
+
+// outside says that a time of a task is not an instant.
+func outside(key string, t time.Time) string {
+	const form = time.RFC3339
+	return fmt.Sprintf("%s of %q is not between %s and %s", t.UTC().Format(form), key, FirstTime.UTC().Format(form), LastTime.UTC().Format(form))
+}
 
 // due returns when the first run is due, if the task is added now.
 func (t *Spec) due(now int64, shift time.Duration) int64 {
@@ -147,7 +162,7 @@ func (t *Spec) shift() time.Duration {
 
 // Size returns the approximate size of the task's record, as [Record.Size] does.
 func (t *Spec) Size() int {
-	r := Record{Key: t.Key, Kind: t.Kind, Payload: t.Payload, Trace: t.Trace, Group: t.Group}
+	r := Record{Key: t.Key, Kind: t.Kind, Payload: t.Payload, Trace: t.Trace, Group: t.Group, Meta: t.Meta}
 	return r.Size()
 }
 
@@ -158,7 +173,10 @@ func (t *Spec) Record(now int64) *Record {
 	r := &Record{
 		Key: t.Key, Kind: t.Kind, Payload: append([]byte(nil), t.Payload...),
 		Interval: t.Interval, Cron: t.Cron, Times: int64(t.Times), Grid: due, Due: max(due, now),
-		Trace: t.Trace, Group: t.Group, Expires: t.Expires,
+		Trace: t.Trace, Group: t.Group, Meta: t.Meta, Expires: t.Expires,
+	}
+	if !t.Until.IsZero() {
+		r.Until = max(t.Until.UnixNano(), 1)
 	}
 	if t.Cron != "" {
 		r.Shift = shift

@@ -74,7 +74,9 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 		return nil
 	case o.Failure == "":
 		next.Note = o.Note
-		next.proceed(of, now)
+		if next.proceed(of, now); next.isLate(next.Grid) {
+			return nil
+		}
 	default:
 		next.fail(o.Failure, now)
 		switch {
@@ -132,17 +134,32 @@ func (r *Record) giveUp(of *Policy, now int64) {
 		r.Due = Never
 		return
 	}
-	failed, givenUp := r.Failed, r.GivenUp+1
-	if r.proceed(of, now); r.Due != Never {
+	last, failed, givenUp := *r, r.Failed, r.GivenUp+1
+	switch r.proceed(of, now); {
+	case r.isLate(r.Grid):
+		*r = last
+		r.Due = Never
+	case r.Due != Never:
 		r.Failed, r.GivenUp = failed, givenUp
 	}
 }
+
+// isLate reports whether a run that is not the first is due too late. A run that is due Never is not: the task is parked.
+func (r *Record) isLate(due int64) bool { return r.Until != 0 && due > r.Until && due != Never }
 
 // HasGivenUp reports whether the run of was, an earlier state of the task, has been given up.
 func (r *Record) HasGivenUp(was *Record) bool { return r.GivenUp > was.GivenUp }
 
 // IsParked reports whether the task is parked.
 func (r *Record) IsParked() bool { return r.Due == Never }
+
+// SkipsTo returns the time up to which missed runs are skipped: to, or None if no run after it is due in time.
+func (r *Record) SkipsTo(to int64) int64 {
+	if r.Until != 0 && to != engine.None && r.isLate(r.onGrid(to)) {
+		return engine.None
+	}
+	return to
+}
 
 // Skipped returns the task with its next run after that time. The runs in between count as missed.
 func (r *Record) Skipped(to, now int64) *Record {
@@ -157,7 +174,7 @@ func (r *Record) Skipped(to, now int64) *Record {
 // and the times of their first runs do not matter.
 func (r *Record) IsDefinedAs(as *Record) bool {
 	return r.recurs(as) && r.Kind == as.Kind && bytes.Equal(r.Payload, as.Payload) && r.Times == as.Times &&
-		r.Group == as.Group && max(r.Version, 1) == max(as.Version, 1)
+		r.Group == as.Group && r.Until == as.Until && r.Meta == as.Meta && max(r.Version, 1) == max(as.Version, 1)
 }
 
 // recurs reports whether both tasks repeat by the same interval or calendar.
@@ -170,7 +187,7 @@ func (r *Record) recurs(as *Record) bool {
 func (r *Record) Redefined(as *Record, running bool, now int64) *Record {
 	next := *r
 	next.Kind, next.Payload, next.Times, next.Group, next.Version = as.Kind, as.Payload, as.Times, as.Group, as.Version
-	next.Expires = 0
+	next.Expires, next.Until, next.Meta = 0, as.Until, as.Meta
 	asof := now
 	switch {
 	case !r.recurs(as) || r.Due == Never || r.Paused == Never:
@@ -248,7 +265,7 @@ func (r *Record) Resumed(of *Policy, now int64) *Record {
 	if of == nil || !next.Skippable() {
 		return &next
 	}
-	if to := of.PassesOver(next.Due, now, next.Due <= now); to != engine.None {
+	if to := next.SkipsTo(of.PassesOver(next.Due, now, next.Due <= now)); to != engine.None {
 		return next.Skipped(to, now)
 	}
 	return &next
@@ -280,7 +297,12 @@ func (r *Record) fail(failure string, now int64) {
 }
 
 // Repeats reports whether there is another run after the next one.
-func (r *Record) Repeats() bool { return r.Times == Forever || r.Times > 1 }
+func (r *Record) Repeats() bool {
+	if r.Times != Forever && r.Times <= 1 {
+		return false
+	}
+	return r.Until == 0 || !r.isLate(r.onGrid(r.Grid))
+}
 
 // onGrid returns the first instant of the task's grid after t, or Never if this process cannot parse its calendar.
 func (r *Record) onGrid(t int64) int64 {

@@ -159,6 +159,7 @@ func (a *api) checkTask(c *caller, t *taskRequest, key string, wrong *mistakes) 
 	}
 	t.check(wrong, key, a.kindsOf(c))
 	t.checkOnce(wrong, key, a.of[t.Kind])
+	t.checkHeaders(wrong, a.of[t.Kind])
 	return wrong.problem()
 }
 

@@ -23,6 +23,7 @@ type Kind struct {
 	Secrets            []Secret          `json:"secrets" reload:"yes"` // each signs every request
 	Networks           []Network         `json:"networks"`             // allowed though private, and without TLS
 	Headers            map[string]Secret `json:"headers" reload:"yes"` // added to each request
+	TaskHeaders        []string          `json:"task_headers"`         // names of headers that a task may set
 	CAFile             string            `json:"ca_file" reload:"yes"` // certificates, in PEM, in place of the system's
 	ClientCertificate  *TLS              `json:"client_certificate" reload:"yes"`
 	ContentType        string            `json:"content_type"` // of the payload; application/json
@@ -163,19 +164,20 @@ func (k *checker) webhook(field string, of *Kind) {
 	for _, name := range slices.Sorted(maps.Keys(of.Headers)) {
 		value := of.Headers[name]
 		k.resolve(field+".headers."+name, &value)
-		switch canonical := http.CanonicalHeaderKey(name); {
-		case !isToken(name), strings.HasPrefix(canonical, "Timewheel-"), slices.Contains(ownHeaders, canonical):
+		switch {
+		case isReserved(name):
 			k.wrong(field+".headers."+name, "a header of this name cannot be set")
-		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' || r > '~' }):
+		case !isHeaderText(string(value)):
 			k.wrong(field+".headers."+name, "the value is not printable ASCII")
 		default:
 			of.headers.Set(name, string(value))
 		}
 	}
+	k.taskHeaders(field+".task_headers", of)
 	if of.ContentType == "" {
 		of.ContentType = "application/json"
 	}
-	if strings.ContainsFunc(of.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if !isHeaderText(of.ContentType) {
 		k.wrong(field+".content_type", "%q is not printable ASCII", of.ContentType)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// A task that is parked is told to the receiver of the other kind, each time, with all that a caller can read of it.
+// The receiver of the other kind is called each time that a task is parked, with all that a caller can read of it.
 func TestOnFailure_theReceiverIsCalledForEachFailure(t *testing.T) {
 	told := make(chan string, 10)
 	r := start(t, config(t, receiver(t, func(w http.ResponseWriter, r *http.Request) {

@@ -24,10 +24,12 @@ type taskRequest struct {
 	Times         int             `json:"times"` // -1: until it is removed
 	MaxDelay      Duration        `json:"max_delay"`
 	Jitter        Duration        `json:"jitter"`
+	Until         *time.Time      `json:"until"`
 	Expires       Duration        `json:"expires"`
 	Group         string          `json:"group"`
 
-	IdempotencyKey string `json:"idempotency_key"`
+	Headers        map[string]string `json:"headers"` // of the webhook
+	IdempotencyKey string            `json:"idempotency_key"`
 }
 
 // The times at which a task can be due.
@@ -54,9 +56,8 @@ func (t *taskRequest) check(wrong *mistakes, key string, kinds []string) {
 	}{{"delay", t.Delay}, {"interval", t.Interval}, {"max_delay", t.MaxDelay}, {"jitter", t.Jitter}, {"expires", t.Expires}} {
 		checkDuration(wrong, one.field, one.d)
 	}
-	if t.At != nil && (t.At.Before(firstTime) || t.At.After(lastTime)) {
-		wrong.add("at", t.At.Format(time.RFC3339), "must be between %s and %s", firstTime.Format(time.RFC3339), lastTime.Format(time.RFC3339))
-	}
+	checkInstant(wrong, "at", t.At)
+	checkInstant(wrong, "until", t.Until)
 	if t.Times < durable.Forever {
 		wrong.add("times", fmt.Sprint(t.Times), "must be -1 or more; -1 is until the task is removed")
 	}
@@ -79,6 +80,9 @@ func (t *taskRequest) check(wrong *mistakes, key string, kinds []string) {
 	if !repeats && (t.Times == durable.Forever || t.Times > 1) {
 		wrong.add("times", fmt.Sprint(t.Times), "needs interval or cron")
 	}
+	if !repeats && t.Until != nil {
+		wrong.add("until", "", "needs interval or cron")
+	}
 	if repeats && t.Expires > 0 {
 		wrong.add("expires", "", "is given together with interval or cron; a repeating task cannot expire")
 	}
@@ -90,6 +94,12 @@ func (t *taskRequest) check(wrong *mistakes, key string, kinds []string) {
 func checkSize(wrong *mistakes, field string, n, most int) {
 	if n > most {
 		wrong.add(field, "", "has %d bytes; at most %d are allowed", n, most)
+	}
+}
+
+func checkInstant(wrong *mistakes, field string, at *time.Time) {
+	if at != nil && (at.Before(firstTime) || at.After(lastTime)) {
+		wrong.add(field, at.Format(time.RFC3339), "must be between %s and %s", firstTime.Format(time.RFC3339), lastTime.Format(time.RFC3339))
 	}
 }
 
@@ -127,13 +137,16 @@ func (t *taskRequest) task(key, trace string, of *Kind) durable.Task {
 	task := durable.Task{
 		Key: key, Kind: t.Kind, Payload: t.Payload, Delay: time.Duration(t.Delay),
 		Interval: time.Duration(t.Interval), Cron: t.Cron, Times: t.Times, MaxDelay: time.Duration(t.MaxDelay),
-		Jitter: time.Duration(t.Jitter), Expires: time.Duration(t.Expires), Group: t.Group, Trace: trace, Once: t.once(key, of),
+		Jitter: time.Duration(t.Jitter), Expires: time.Duration(t.Expires), Group: t.Group, Trace: trace, Once: t.once(key, of), Meta: t.meta(),
 	}
 	if t.PayloadBase64 != nil {
 		task.Payload = t.PayloadBase64
 	}
 	if t.At != nil {
 		task.At = *t.At
+	}
+	if t.Until != nil {
+		task.Until = *t.Until
 	}
 	if task.Times == 0 && task.Interval > 0 {
 		task.Times = durable.Forever

@@ -126,6 +126,7 @@ func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest
 		var of mistakes
 		t.check(&of, t.Key, kinds)
 		t.checkOnce(&of, t.Key, nil)
+		t.checkHeaders(&of, a.of[t.Kind])
 		if first, is := seen[t.Key]; is {
 			of.add("key", fmt.Sprintf("%q", t.Key), "is that of tasks[%d]", first)
 		} else if seen[t.Key] = i; !strings.HasPrefix(t.Key, prefix) {

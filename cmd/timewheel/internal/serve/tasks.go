@@ -12,27 +12,29 @@ import (
 
 // A taskResponse is an existing task. Durations are in seconds, and times in UTC.
 type taskResponse struct {
-	Key           string          `json:"key,omitempty"`
-	KeyBase64     []byte          `json:"key_base64,omitempty"` // in place of key, if that is not UTF-8
-	Kind          string          `json:"kind"`
-	State         string          `json:"state"`
-	Next          time.Time       `json:"next,omitzero"` // none if it is parked or paused
-	Interval      float64         `json:"interval,omitempty"`
-	Cron          string          `json:"cron,omitempty"`
-	Times         int             `json:"times"` // -1: until it is removed
-	Group         string          `json:"group,omitempty"`
-	Token         string          `json:"token"` // of the next run, or of the running one, as in the header
-	Attempts      int             `json:"attempts"`
-	Missed        uint64          `json:"missed"`
-	Failure       string          `json:"failure,omitempty"`
-	GivenUp       int             `json:"given_up,omitempty"`
-	Failed        []failed        `json:"failed,omitempty"`
-	Expires       float64         `json:"expires,omitempty"`
-	Deadline      time.Time       `json:"deadline,omitzero"`
-	Started       time.Time       `json:"started,omitzero"`
-	Node          string          `json:"node,omitempty"`
-	Payload       json.RawMessage `json:"payload,omitempty"`
-	PayloadBase64 []byte          `json:"payload_base64,omitempty"` // in place of payload, if that is not JSON
+	Key           string            `json:"key,omitempty"`
+	KeyBase64     []byte            `json:"key_base64,omitempty"` // in place of key, if that is not UTF-8
+	Kind          string            `json:"kind"`
+	State         string            `json:"state"`
+	Next          time.Time         `json:"next,omitzero"` // none if it is parked or paused
+	Interval      float64           `json:"interval,omitempty"`
+	Cron          string            `json:"cron,omitempty"`
+	Times         int               `json:"times"` // -1: until it is removed
+	Group         string            `json:"group,omitempty"`
+	Token         string            `json:"token"` // of the next run, or of the running one, as in the header
+	Attempts      int               `json:"attempts"`
+	Missed        uint64            `json:"missed"`
+	Failure       string            `json:"failure,omitempty"`
+	GivenUp       int               `json:"given_up,omitempty"`
+	Failed        []failed          `json:"failed,omitempty"`
+	Until         time.Time         `json:"until,omitzero"`
+	Expires       float64           `json:"expires,omitempty"`
+	Deadline      time.Time         `json:"deadline,omitzero"`
+	Started       time.Time         `json:"started,omitzero"`
+	Node          string            `json:"node,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	Payload       json.RawMessage   `json:"payload,omitempty"`
+	PayloadBase64 []byte            `json:"payload_base64,omitempty"` // in place of payload, if that is not JSON
 }
 
 type failed struct {
@@ -52,8 +54,8 @@ func newTaskResponse(i durable.Info, payload bool) taskResponse {
 	t := taskResponse{
 		Kind: i.Kind, State: i.State.String(), Next: i.Next.UTC(), Interval: i.Interval.Seconds(), Cron: i.Cron,
 		Times: i.Times, Group: i.Group, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
-		Token:   escape(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()),
-		Expires: i.Expires.Seconds(), Deadline: i.Deadline.UTC(), Started: i.Started.UTC(), Node: i.Node,
+		Token: escape(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()),
+		Until: i.Until.UTC(), Headers: headersOf(i.Meta), Expires: i.Expires.Seconds(), Deadline: i.Deadline.UTC(), Started: i.Started.UTC(), Node: i.Node,
 	}
 	for _, f := range i.Failed {
 		t.Failed = append(t.Failed, failed{f.At.UTC(), f.Text})

@@ -156,6 +156,7 @@ func (h *webhook) request(ctx context.Context, run durable.Run, now time.Time) (
 	for name, values := range h.of.headers {
 		req.Header[name] = values
 	}
+	h.of.setHeaders(req.Header, run.Meta)
 	set := func(name, value string) { req.Header[name] = []string{value} }
 	set("Content-Type", h.of.ContentType)
 	set("User-Agent", "timewheel")
