@@ -248,8 +248,8 @@ func (p process) run() error {
 	if err != nil {
 		return err
 	}
-	ledger := &ledger{file: file, node: p.Name}
-	w := &watched{ledger: ledger, sabotage: p.Sabotage, kinds: []string{"work", "effect"}}
+	own, byClient := &ledger{file: file, node: p.Name}, &ledger{file: file, node: p.Name + " client"}
+	w := &watched{ledger: own, sabotage: p.Sabotage, kinds: []string{"work", "effect"}}
 	for v := range p.Version {
 		w.kinds = append(w.kinds, versionKind(v+1))
 	}
@@ -283,13 +283,13 @@ func (p process) run() error {
 		return s.Handle(kind, func(ctx context.Context, run durable.Run) error {
 			ev := event{What: "start", Key: run.Key, Kind: run.Kind, Fence: run.Fence, Due: run.Due.UnixNano(),
 				Token: run.Token.String()}
-			ledger.note(ev)
+			own.note(ev)
 			time.Sleep(rand.N(20 * time.Millisecond))
 			if err := effect(ctx, run); err != nil {
 				return err
 			}
 			ev.What = "end"
-			ledger.note(ev)
+			own.note(ev)
 			return nil
 		}, durable.WithRetry(100, 10*time.Millisecond, 200*time.Millisecond))
 	}
@@ -322,10 +322,22 @@ func (p process) run() error {
 	if err != nil {
 		return err
 	}
+	// Half of the callers use a client, because a verb on the node that holds the task never meets a run that is about to begin.
+	client, err := durable.Connect(ctx, engine, durable.WithLogger(testkit.Quiet()))
+	if err == nil {
+		err = errors.Join(client.Declare("work"), client.Declare("effect"), client.Declare(versionKind(p.Version)))
+	}
+	if err != nil {
+		return err
+	}
 	verbs, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for caller := range 4 {
-		all.Go(func() { p.verbs(verbs, s, late{pool, engine}, ledger, caller) })
+		on, notes := s, own
+		if caller%2 == 1 {
+			on, notes = client, byClient
+		}
+		all.Go(func() { p.verbs(verbs, on, late{pool, engine}, notes, caller) })
 	}
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -341,7 +353,7 @@ func (p process) run() error {
 	all.Wait()
 	within, cancel := context.WithTimeout(ctx, time.Minute) // or it hangs
 	defer cancel()
-	return s.Shutdown(within)
+	return errors.Join(client.Shutdown(within), s.Shutdown(within))
 }
 
 // pausedDue is the due time of a paused task.
