@@ -13,7 +13,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable"
 )
 
-// The headers of a task are its Meta, in JSON. Only those that its kind names in task_headers are sent.
+// The headers of a task are its Meta, in JSON. A header is sent only if the kind names it in task_headers.
 
 // taskHeaders checks the names of the headers that the tasks of a kind may have.
 func (k *checker) taskHeaders(field string, of *Kind) {

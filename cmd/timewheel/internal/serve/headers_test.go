@@ -49,7 +49,7 @@ func TestHeaders_ofATask(t *testing.T) {
 	}
 }
 
-// A header that the configuration does not name any more is not sent, and neither is a Meta that is no header.
+// A header that the configuration no longer names is not sent, and neither is a Meta that is no header.
 func TestHeaders_ofAnotherConfiguration(t *testing.T) {
 	of := &Kind{TaskHeaders: []string{"X-A"}}
 	for _, meta := range []string{"", "x", "[]", "null", `{"X-B": "b", "Host": "b"}`, `{"X-A": "a\nb"}`, `{"X-A": 5}`} {
