@@ -38,13 +38,13 @@ func defineList(p *program, f *flag.FlagSet) action {
 		if q.Limit < 1 {
 			return usagef("-limit %d is not positive", q.Limit)
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error { return p.list(ctx, s, q, asJSON) })
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error { return p.list(ctx, s, q, asJSON) })
 	})
 }
 
 // list lists a page of tasks, or all tasks that match the search. It writes a table for each page, because the tasks
 // might not all fit in memory.
-func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJSON bool) error {
+func (p *program) list(ctx context.Context, s scheduler, q search, asJSON bool) error {
 	left := q.Limit
 	if q.all {
 		q.Limit = pageOfAll
@@ -170,7 +170,7 @@ func defineShow(p *program, f *flag.FlagSet) action {
 		if payload && (asJSON || len(keys) > 1) {
 			return usagef("-payload is for one task, and without -json")
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error {
 			var missing error
 			for n, key := range keys {
 				i, ok, err := s.Get(ctx, key)
