@@ -220,8 +220,12 @@ func (c *command) start(ctx context.Context, p *program, args []string) error {
 		return usageError{text}
 	}
 	if c.isRemote() {
-		if away, err := p.remote.choose(p, f); err != nil || away {
-			return errors.Join(err, c.send(ctx, p, given))
+		away, err := p.remote.choose(p, f)
+		if err != nil {
+			return err
+		}
+		if away {
+			return c.send(ctx, p, given)
 		}
 	}
 	return act(ctx, args)

@@ -81,6 +81,7 @@ type rig struct {
 	place  []string // flags
 	answer string   // typed at the terminal; empty if there is none
 	width  int
+	env    map[string]string
 
 	serves *serving // nil if the place is no service
 }
@@ -96,7 +97,7 @@ func (r *rig) run(args ...string) result {
 	r.Helper()
 	var out, errOut bytes.Buffer
 	p := &program{
-		in: strings.NewReader(r.answer), out: &out, err: &errOut, getenv: func(string) string { return "" },
+		in: strings.NewReader(r.answer), out: &out, err: &errOut, getenv: func(name string) string { return r.env[name] },
 		now: func() time.Time { return now }, asks: r.answer != "", width: r.width, who: "ann",
 	}
 	code := p.run(r.Context(), args)

@@ -138,22 +138,23 @@ func (c *command) send(ctx context.Context, p *program, args []string) error {
 	if err != nil {
 		return err
 	}
-	question, err := c.sendOnce(ctx, p, args)
+	question, err := p.sendLine(ctx, append([]string{c.name}, args...))
 	if question == "" {
 		return err
 	}
 	if err := p.confirm(ctx, question); err != nil {
 		return err
 	}
-	_, err = c.sendOnce(ctx, p, append([]string{"-yes"}, args...))
+	_, err = p.sendLine(ctx, append([]string{c.name, "-yes"}, args...))
 	return err
 }
 
-func (c *command) sendOnce(ctx context.Context, p *program, args []string) (question string, err error) {
+// sendLine has the service run a command line. It returns the question of the service, if it has one.
+func (p *program) sendLine(ctx context.Context, line []string) (question string, err error) {
 	now := p.now()
 	zone, offset := now.Zone()
 	body, err := json.Marshal(serve.CommandLine{
-		Args: append([]string{c.name}, args...), Width: p.width, Watched: p.watched, Zone: zone, Offset: offset, Who: p.who,
+		Args: line, Width: p.width, Watched: p.watched, Zone: zone, Offset: offset, Who: p.who,
 	})
 	if err != nil {
 		return "", err
