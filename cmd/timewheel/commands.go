@@ -288,11 +288,14 @@ func (p *program) help(to io.Writer) {
 Where the tasks are
   -db URL   the database of a cluster; the environment variable TIMEWHEEL_DB is the default
   -dir DIR  an embedded store that no process has open
+  -url URL  a running serve with "operate": true, for the commands that look and change;
+            the environment variable TIMEWHEEL_URL is the default, and TIMEWHEEL_TOKEN has the token
 
 Examples
   timewheel ls -dir /var/lib/shop/tasks -state parked
   timewheel failures -db postgres://shop@db/shop
   timewheel unpark -kind mail -failure "connection refused"
+  timewheel pause-kind -url https://tasks.example:8471 -token-file ann.token mail
 
 Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no task with a key, 4 not confirmed,
 5 another process has the store open. `+"`timewheel help COMMAND`"+` says more about a command.

@@ -53,11 +53,11 @@ type scheduler interface {
 	Undrain(ctx context.Context, name string) error
 }
 
-// A limited is the scheduler for an operator with a right to some tasks. It has no embedded scheduler, so that a new method
-// of the interface does not compile until it is limited or refused here.
+// A limited is the scheduler for an operator with a right to some tasks. It embeds no scheduler, so a new method of the
+// interface does not compile until it is limited or refused here.
 //
-// The kind of a key's task is read before the task is changed. If the task is replaced in between by one of another kind,
-// that one is changed. Prefixes have no such gap.
+// The kind of a task is read before the task is changed. If it is replaced in between by a task of another kind, that task
+// is changed. Prefixes have no such gap.
 type limited struct {
 	of       scheduler
 	prefixes []string     // nil: all
@@ -65,7 +65,7 @@ type limited struct {
 	log      *slog.Logger // has the errors that the operator does not see
 }
 
-// errWhole is the error for what concerns tasks to which the operator has no right.
+// errWhole is the error for a request about all tasks.
 var errWhole = errors.New("it concerns all tasks, and the token is limited to some prefixes or kinds")
 
 // hide returns an error without any text that may have the key of another operator's task.
@@ -88,8 +88,8 @@ func (l limited) hasPrefix(key string) bool {
 
 func (l limited) hasKind(kind string) bool { return l.kinds == nil || slices.Contains(l.kinds, kind) }
 
-// narrow returns the prefix and the kind of a search, which are those of the operator if it has only one and none is
-// given. It returns an error if the search would find other tasks.
+// narrow returns the prefix and the kind of a search. Without them it returns the operator's own, if there is only one. It
+// returns an error if the search would find other tasks.
 func (l limited) narrow(prefix, kind string) (string, string, error) {
 	quoted := func(all []string) string {
 		names := make([]string, len(all))
@@ -106,9 +106,9 @@ func (l limited) narrow(prefix, kind string) (string, string, error) {
 	}
 	switch {
 	case !l.hasPrefix(prefix):
-		return "", "", fmt.Errorf("the token has a right only to keys that begin with one of %s: give -prefix", quoted(l.prefixes))
+		return "", "", fmt.Errorf("the token is for keys that begin with one of %s: give -prefix", quoted(l.prefixes))
 	case !l.hasKind(kind):
-		return "", "", fmt.Errorf("the token has a right only to kinds %s: give -kind", quoted(l.kinds))
+		return "", "", fmt.Errorf("the token is for the kinds %s: give -kind", quoted(l.kinds))
 	}
 	return prefix, kind, nil
 }
@@ -199,7 +199,7 @@ func (l limited) Failures(ctx context.Context) (durable.Failures, error) {
 		}
 	}
 	if own.Cut && own.Looked == 0 {
-		return own, errors.New("the failing tasks could not be read in time; ls -state parked and ls -state retrying find some")
+		return own, errors.New("the failing tasks could not be read in time; `timewheel ls -state parked` finds some")
 	}
 	return own, nil
 }
@@ -234,7 +234,9 @@ func (l limited) BulkStep(ctx context.Context, q durable.Query, do durable.Actio
 	return n, next, err
 }
 
-func (l limited) BulkReschedule(ctx context.Context, q durable.Query, after func(i int) time.Duration) (n int, err error) {
+func (l limited) BulkReschedule(
+	ctx context.Context, q durable.Query, after func(i int) time.Duration,
+) (n int, err error) {
 	err = l.search(q, func(q durable.Query) (err error) { n, err = l.of.BulkReschedule(ctx, q, after); return err })
 	return n, err
 }

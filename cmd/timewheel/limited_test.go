@@ -149,7 +149,7 @@ func TestLimitedOperator_reachesOnlyItsTasks(t *testing.T) {
 	}
 }
 
-// mayShow checks that the outcome of a command has nothing hidden but what was given as an argument, and does not count more tasks.
+// mayShow checks that the outcome of a command has nothing hidden but arguments, and does not count more tasks.
 func (r *rig) mayShow(line string, got result, hidden []string, most int) {
 	r.Helper()
 	says := got.out + got.err

@@ -46,9 +46,6 @@ func defineList(p *program, f *flag.FlagSet) action {
 // might not all fit in memory.
 func (p *program) list(ctx context.Context, s scheduler, q search, asJSON bool) error {
 	left := q.Limit
-	if q.all {
-		q.Limit = pageOfAll
-	}
 	out := bufio.NewWriter(p.out)
 	tasks := 0
 	var page []durable.Info
@@ -63,17 +60,19 @@ func (p *program) list(ctx context.Context, s scheduler, q search, asJSON bool) 
 		return out.Flush()
 	}
 	for {
+		q.Limit = mostTasks - len(page)
 		if !q.all {
-			q.Limit = left - len(page)
+			q.Limit = min(q.Limit, left)
 		}
 		found, err := s.Find(ctx, q.Query)
 		if err != nil {
 			return errors.Join(err, flush())
 		}
 		page = append(page, found.Tasks...)
+		left -= len(found.Tasks)
 		q.After = found.Next
-		whole := q.After == "" || !q.all && len(page) >= left
-		if whole || q.all && len(page) >= pageOfAll {
+		whole := q.After == "" || !q.all && left <= 0
+		if whole || len(page) >= mostTasks {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -88,8 +87,8 @@ func (p *program) list(ctx context.Context, s scheduler, q search, asJSON bool) 
 	return nil
 }
 
-// pageOfAll is the number of tasks held in memory at once while all tasks are being listed.
-const pageOfAll = 1000
+// mostTasks is the greatest number of tasks in memory at once while tasks are being listed.
+const mostTasks = 1000
 
 func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool) error {
 	if asJSON {

@@ -56,7 +56,7 @@ func (l *place) defineURL(p *program, f *flag.FlagSet) {
 		return
 	}
 	for _, name := range []string{"dir", "db", "schema", "cluster", "timeout", "url", "token-file", "ca-file"} {
-		f.Func(name, "not with -url", func(string) error { return errors.New("the tasks are those of the service at -url") })
+		f.Func(name, "not with -url", func(string) error { return errors.New("-url is the place, and no other can be given") })
 	}
 }
 

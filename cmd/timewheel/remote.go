@@ -131,7 +131,7 @@ var errCut = errors.New("the connection broke; the command may have taken effect
 // isRemote reports whether the command works through a service.
 func (c *command) isRemote() bool { return c.group == look || c.group == change }
 
-// send has the service run the command with these arguments, and writes its outputs. If the service has a question, it
+// send asks the service to run the command with these arguments, and writes its outputs. If the service has a question, it
 // asks the user, and sends the command again if the answer is yes.
 func (c *command) send(ctx context.Context, p *program, args []string) error {
 	args, err := c.sent(p, args)
@@ -149,7 +149,7 @@ func (c *command) send(ctx context.Context, p *program, args []string) error {
 	return err
 }
 
-// sendLine has the service run a command line. It returns the question of the service, if it has one.
+// sendLine asks the service to run a command line. It returns the question of the service, if it has one.
 func (p *program) sendLine(ctx context.Context, line []string) (question string, err error) {
 	now := p.now()
 	zone, offset := now.Zone()
@@ -176,7 +176,7 @@ func (p *program) sendLine(ctx context.Context, line []string) (question string,
 	return p.receive(ctx, response.Body)
 }
 
-// sent returns the arguments that the service gets: the flags but for those of the place, and then the others.
+// sent returns the arguments that the service gets: the flags except remoteFlags, and then the others.
 func (c *command) sent(p *program, args []string) (sent []string, err error) {
 	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)

@@ -38,7 +38,7 @@ func TestURL_ofAServiceOnADatabase_answersAsTheDatabase(t *testing.T) {
 		"stats", "stats -by group", "stats -kind mail", "failures", "failures -json", "history", "history -json none", "history -outcome parkd",
 		"schedules", "schedules -json", "nodes -json", "tune", "tune -json", "tune -pool-size 0", "tune -kind k",
 		"run-now none", "run-now order:5", "reschedule -in 1h", "unpark order:1", "unpark -state parked", "pause order:5", "resume order:1",
-		"cancel order:1", "cancel -all -yes", "rm -prefix order:", "rm none", "rm -wait 1s none", "pause-kind", "pause-kind -all", "drain", "drain nobody", "undrain nobody",
+		"cancel order:1", "cancel -all -yes", "rm -prefix order:", "rm none", "rm -wait 1m none", "pause-kind", "pause-kind -all", "drain", "drain nobody", "undrain nobody",
 		"resume-kind nothing", "pause-kind -json nothing", "resume-kind -json nothing", "rm -json -prefix none: -yes", "ls -h",
 	} {
 		for _, width := range []int{0, 80} {
@@ -58,7 +58,7 @@ func TestURL_ofAServiceOnADatabase_answersAsTheDatabase(t *testing.T) {
 // The service does not run what would be about another place, or about its files.
 func TestURL_ofACommandLineForAnotherPlace_isRefused(t *testing.T) {
 	s := newServing(t)
-	const place = "the tasks are those of the service at -url"
+	const place = "-url is the place, and no other can be given"
 	for _, c := range []struct {
 		args []string
 		code int
@@ -156,7 +156,7 @@ func TestURL_notesTheOperator(t *testing.T) {
 	}
 }
 
-// What is not the whole answer of a service is an error.
+// Every answer but the whole one of a service is an error.
 func TestURL_ofOtherServers(t *testing.T) {
 	const cutOff = "the connection broke; the command may have taken effect"
 	answer := func(text string) http.HandlerFunc {
@@ -172,7 +172,7 @@ func TestURL_ofOtherServers(t *testing.T) {
 		"not found":    {http.NotFound, result{"", "answers 404 Not Found: no timewheel serve with \"operate\": true", failed}},
 		"a page":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, result{"", "answers 200 OK: no timewheel serve", failed}},
 		"elsewhere":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusSeeOther) }, result{"", "answers 303", failed}},
-		"busy":         {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "8 commands are running", 503) }, result{"", "refuses the command: 8 commands", failed}},
+		"busy":         {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "8 commands are running", http.StatusServiceUnavailable) }, result{"", "refuses the command: 8 commands", failed}},
 		"whole":        {answer(`{"out":"YQ=="}` + "\n" + `{"err":"Yg=="}` + "\n" + `{"exit":3}` + "\n"), result{"a", "b", notFound}},
 		"no exit":      {answer(`{"out":"YQ=="}` + "\n"), result{"a", cutOff, failed}},
 		"half a frame": {answer(`{"out":"YQ=="}` + "\n" + `{"ex`), result{"a", cutOff, failed}},

@@ -148,7 +148,8 @@ func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option)
 
 // prepare registers the kinds, and opens the addresses.
 func (srv *Server) prepare(
-	parts division, commander Commander, health engine.HealthReporter, recorder *dashboard.AttemptRecorder, attempts *metrics.Attempts,
+	parts division, commander Commander, health engine.HealthReporter, recorder *dashboard.AttemptRecorder,
+	attempts *metrics.Attempts,
 ) error {
 	const name = "serve"
 	registry := prometheus.NewRegistry()
