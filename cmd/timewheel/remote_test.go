@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -169,10 +170,12 @@ func TestURL_ofOtherServers(t *testing.T) {
 		handler http.HandlerFunc
 		want    result
 	}{
-		"not found":    {http.NotFound, result{"", "answers 404 Not Found: no timewheel serve with \"operate\": true", failed}},
-		"a page":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, result{"", "answers 200 OK: no timewheel serve", failed}},
-		"elsewhere":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusSeeOther) }, result{"", "answers 303", failed}},
-		"busy":         {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "8 commands are running", http.StatusServiceUnavailable) }, result{"", "refuses the command: 8 commands", failed}},
+		"not found": {http.NotFound, result{"", "answers 404 Not Found: no timewheel serve with \"operate\": true", failed}},
+		"a page":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, result{"", "answers 200 OK: no timewheel serve", failed}},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusSeeOther) }, result{"", "answers 303", failed}},
+		"busy": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "8 commands are running", http.StatusServiceUnavailable)
+		}, result{"", "refuses the command: 8 commands", failed}},
 		"whole":        {answer(`{"out":"YQ=="}` + "\n" + `{"err":"Yg=="}` + "\n" + `{"exit":3}` + "\n"), result{"a", "b", notFound}},
 		"no exit":      {answer(`{"out":"YQ=="}` + "\n"), result{"a", cutOff, failed}},
 		"half a frame": {answer(`{"out":"YQ=="}` + "\n" + `{"ex`), result{"a", cutOff, failed}},
@@ -279,5 +282,41 @@ func TestLimitedOperator_doesNotSeeErrorsOfTheStore(t *testing.T) {
 	}
 	if err := fmt.Errorf("%w: After x", durable.ErrInvalidTask); !errors.Is(l.hide(err), err) {
 		t.Errorf("%v becomes %v", err, l.hide(err))
+	}
+}
+
+// The configuration and the commands of README.md work.
+func TestURL_ofTheREADME(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	check(t, err)
+	_, section, _ := strings.Cut(string(text), "## Through a running serve")
+	parts := regexp.MustCompile("(?s)```json\n\"admin\": {(.*?)\n}\n```.*?```sh\n(.*?)```").FindStringSubmatch(section)
+	if parts == nil {
+		t.Fatal("it has no example")
+	}
+	s := &serving{dir: filepath.Join(t.TempDir(), "tasks")}
+	s.rig = rig{T: t, serves: s}
+	s.write("")
+	certify(t, filepath.Dir(s.config))
+	t.Setenv("ANN_TOKEN", annsToken)
+	t.Setenv("BOB_TOKEN", bobsToken)
+	admin := strings.Replace(parts[1], "0.0.0.0:8471", "127.0.0.1:0", 1)
+	check(t, os.WriteFile(s.config, []byte(`{"listen": "127.0.0.1:0", "kinds": {"mail": {"url": "https://hooks.example/", "secrets": ["a secret of the tests"]}},
+		"admin": {`+admin+`}}`), 0o600))
+	s.start()
+	s.env = map[string]string{"TIMEWHEEL_URL": "https://" + s.admin, "TIMEWHEEL_TOKEN": annsToken}
+	t.Chdir(t.TempDir())
+	ran := 0
+	for line := range strings.Lines(parts[2]) {
+		if line, is := strings.CutPrefix(strings.TrimSpace(line), "timewheel "); is {
+			args := strings.Fields(strings.ReplaceAll(line, `"smtp is down"`, "smtp"))
+			if got := s.run(append(args, "-ca-file", filepath.Join(filepath.Dir(s.config), "cert.pem"))...); got.code != done {
+				t.Errorf("%s: %+v", line, got)
+			}
+			ran++
+		}
+	}
+	if ran != 3 {
+		t.Errorf("there are %d commands", ran)
 	}
 }
