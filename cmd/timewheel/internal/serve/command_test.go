@@ -67,7 +67,7 @@ func TestCommand_withTokens(t *testing.T) {
 	r.must(403, "POST", CommandPath, line, "Authorization", "Bearer "+anns, "Host", "evil.example")
 }
 
-// Only well-formed requests of a bounded size are read, and only so many commands run at once.
+// Only well-formed requests of a bounded size are read, and the number of commands at once is bounded.
 func TestCommand_isBounded(t *testing.T) {
 	begun, end := make(chan bool), make(chan bool)
 	r := startCommands(t, "", func(context.Context, *durable.Scheduler, Call) int { begun <- true; <-end; return 0 })
