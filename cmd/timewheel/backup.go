@@ -21,28 +21,32 @@ FILE becomes a tar of a directory, which is a store as it was at one instant. It
   mkdir tasks && tar -xf tasks.tar -C tasks && timewheel stats -dir tasks
 
 A store that a process has open is copied by that process, if it serves backup.Handler of package
-durable/backup. -url is the address of that. A user and a password in it are sent along. -header, or
-the environment variable TIMEWHEEL_HEADER, adds a header such as "Authorization: Bearer …".
+durable/backup. -url is the address of that. Without a path, it is the operators' address of serve,
+whose token needs the right backup. A user and a password in it are sent along. -header, or
+the environment variable TIMEWHEEL_HEADER, adds a header of the request.
 
   timewheel backup -url https://shop.example/debug/timewheel/backup tasks.tar
+  timewheel backup -url http://127.0.0.1:8471 -token-file night.token tasks.tar
 
 Without a process, -dir is the store. A cluster's database has pg_dump, and timewheel export.`
 
 func defineBackup(p *program, f *flag.FlagSet) action {
 	var at place
-	var url string
 	header := p.getenv("TIMEWHEEL_HEADER")
 	at.defineDir(f)
-	f.StringVar(&url, "url", "", "the `URL` of the backup that a process serves")
+	p.remote.define(f, "the `URL` of the backup that a process serves; the default is $TIMEWHEEL_URL")
 	f.Func("header", "a `HEADER` of the request; the default is $TIMEWHEEL_HEADER", func(text string) error {
 		header = text
 		return nil
 	})
 	return func(ctx context.Context, args []string) error {
+		away, err := p.remote.choose(p, f)
 		switch {
+		case err != nil:
+			return err
 		case len(args) == 0:
 			return usagef("where to? Give a FILE, or - for the standard output")
-		case (at.dir == "") == (url == ""):
+		case at.dir == "" && !away:
 			return usagef("which store? Give -dir, or -url if a process has it open")
 		case args[0] == "-" && p.shows:
 			return usagef("a backup is not text for a terminal; redirect the standard output")
@@ -52,7 +56,7 @@ func defineBackup(p *program, f *flag.FlagSet) action {
 			return err
 		}
 		so := p.progress("Copied", "megabyte")
-		from := func(to io.Writer) error { return fetch(ctx, counted{to, new(int), so}, url, header) }
+		from := func(to io.Writer) error { return p.fetch(ctx, counted{to, new(int), so}, header) }
 		if at.dir != "" {
 			store, err := at.store(ctx, false)
 			if err != nil {
@@ -79,23 +83,17 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// fetch downloads the backup that a process serves at the URL, and copies it to a writer.
-func fetch(ctx context.Context, to io.Writer, url, header string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
-	if err != nil {
-		return usageError{err.Error()}
-	}
+// fetch downloads the backup that a process serves, and copies it to a writer.
+func (p *program) fetch(ctx context.Context, to io.Writer, header string) error {
+	with := make(http.Header)
 	if header != "" {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok {
 			return usagef("a header is a name, a colon and a value")
 		}
-		request.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+		with.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // a redirected POST becomes a GET
-	}}
-	response, err := client.Do(request)
+	response, err := p.remote.post(ctx, p, "/backup", nil, with)
 	if err != nil {
 		return err
 	}

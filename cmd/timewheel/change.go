@@ -30,38 +30,38 @@ type deed struct {
 	in     durable.State // the state that a search selects; AnyState if a flag sets it
 	spares durable.State // a search leaves tasks in this state alone
 
-	one    func(s *durable.Scheduler, ctx context.Context, key string) error // changes the task with the key
-	atOnce int                                                               // concurrent calls of one; 0 means 1
+	one    func(s scheduler, ctx context.Context, key string) error // changes the task with the key
+	atOnce int                                                      // concurrent calls of one; 0 means 1
 
 	// all changes the tasks that match a search. If all is nil, the action in do is applied instead. tasks is their
 	// approximate number, or 0 if they were not counted. all reports its progress by calling its last argument with the
 	// number of tasks changed so far.
-	all func(ctx context.Context, s *durable.Scheduler, q durable.Query, tasks int, so func(int)) (int, error)
+	all func(ctx context.Context, s scheduler, q durable.Query, tasks int, so func(int)) (int, error)
 }
 
 var (
 	removing = deed{ask: "Remove", past: "Removed", json: "removed", do: durable.DoRemove,
-		one: (*durable.Scheduler).RemoveTask}
+		one: scheduler.RemoveTask}
 	runningNow = deed{ask: "Run", past: "Made due", json: "due", do: durable.DoRunNow, not: durable.Paused,
 		one: runNow, all: runAllNow}
 	unparking = deed{ask: "Unpark", past: "Unparked", json: "unparked", do: durable.DoRunNow, only: durable.Parked,
 		in: durable.Parked, one: runNow}
 	pausing = deed{ask: "Pause", past: "Paused", json: "paused", do: durable.DoPause, not: durable.Paused,
-		one: (*durable.Scheduler).Pause}
+		one: scheduler.Pause}
 	resuming = deed{ask: "Resume", past: "Resumed", json: "resumed", do: durable.DoResume, only: durable.Paused,
-		in: durable.Paused, one: (*durable.Scheduler).Resume}
+		in: durable.Paused, one: scheduler.Resume}
 	cancelling = deed{ask: "Cancel the runs of", past: "Cancelled the runs of", json: "cancelled", do: durable.DoCancel,
 		note: "The tasks run again, unless their kinds are paused: use pause-kind first.",
 		in:   durable.Running, one: cancelRuns, atOnce: 32}
 )
 
-func runNow(s *durable.Scheduler, ctx context.Context, key string) error {
+func runNow(s scheduler, ctx context.Context, key string) error {
 	return s.Reschedule(ctx, key, 0)
 }
 
 // runAllNow makes all tasks of the query due. It does not use BulkStep, because a waiting task that was made due is
 // still waiting, and a further step would find it again.
-func runAllNow(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
+func runAllNow(ctx context.Context, s scheduler, q durable.Query, _ int, so func(int)) (int, error) {
 	return s.BulkReschedule(ctx, q, func(i int) time.Duration { so(i); return 0 })
 }
 
@@ -144,14 +144,14 @@ func defineResume(p *program, f *flag.FlagSet) action {
 	return defineDeed(p, f, (*place).define, &resuming)
 }
 func defineCancel(p *program, f *flag.FlagSet) action {
-	return defineDeed(p, f, (*place).defineDB, &cancelling)
+	return defineDeed(p, f, (*place).defineRunning, &cancelling)
 }
 
 func defineRemove(p *program, f *flag.FlagSet) action {
 	var wait time.Duration
 	f.DurationVar(&wait, "wait", 0, "wait for the end of the runs, for a `DURATION` at most")
 	d := removing
-	d.one = func(s *durable.Scheduler, ctx context.Context, key string) error {
+	d.one = func(s scheduler, ctx context.Context, key string) error {
 		if wait == 0 {
 			return s.RemoveTask(ctx, key)
 		}
@@ -177,7 +177,7 @@ func defineRemove(p *program, f *flag.FlagSet) action {
 }
 
 // cancelRuns cancels the runs of the task with the key, and returns an error if there are none.
-func cancelRuns(s *durable.Scheduler, ctx context.Context, key string) error {
+func cancelRuns(s scheduler, ctx context.Context, key string) error {
 	ran, err := s.Cancel(ctx, key)
 	if ran || err != nil {
 		return err
@@ -211,7 +211,7 @@ func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 		case len(keys) == 0 && !q.given():
 			return usagef("which tasks? Give keys, or a search such as -prefix, or -all")
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error {
 			if len(keys) > 0 {
 				return p.doKeys(ctx, s, d, keys, asJSON)
 			}
@@ -224,7 +224,7 @@ func defineDeed(p *program, f *flag.FlagSet, where func(*place, *program, *flag.
 }
 
 // doKeys changes the tasks with the keys. After an error that concerns only one key, it continues with the other keys.
-func (p *program) doKeys(ctx context.Context, s *durable.Scheduler, d *deed, keys []string, asJSON bool) error {
+func (p *program) doKeys(ctx context.Context, s scheduler, d *deed, keys []string, asJSON bool) error {
 	n := 0
 	var undone error
 	for some := range slices.Chunk(keys, max(d.atOnce, 1)) {
@@ -264,7 +264,7 @@ var (
 	errNoAnswer  = errors.New("no answer")  // a node did not report whether it runs the task
 )
 
-func (d *deed) toKey(ctx context.Context, s *durable.Scheduler, key string) error {
+func (d *deed) toKey(ctx context.Context, s scheduler, key string) error {
 	if d.only != durable.AnyState || d.not != durable.AnyState {
 		i, ok, err := s.Get(ctx, key)
 		switch {
@@ -287,7 +287,7 @@ func (d *deed) toKey(ctx context.Context, s *durable.Scheduler, key string) erro
 
 // doAll changes all tasks that match the query, after asking for confirmation unless yes is set.
 func (p *program) doAll(
-	ctx context.Context, s *durable.Scheduler, d *deed, q durable.Query, yes, asJSON bool,
+	ctx context.Context, s scheduler, d *deed, q durable.Query, yes, asJSON bool,
 ) error {
 	n := 0
 	if !yes {
@@ -315,7 +315,7 @@ func (p *program) doAll(
 }
 
 // inSteps applies the change in steps of about a second each.
-func (d *deed) inSteps(ctx context.Context, s *durable.Scheduler, q durable.Query, _ int, so func(int)) (int, error) {
+func (d *deed) inSteps(ctx context.Context, s scheduler, q durable.Query, _ int, so func(int)) (int, error) {
 	q.For = time.Second
 	for total := 0; ; {
 		n, next, err := s.BulkStep(ctx, q, d.do)
@@ -344,7 +344,7 @@ func (p *program) progress(past, noun string) func(n int) {
 }
 
 // count returns the number of tasks of the query that the deed changes.
-func (d *deed) count(ctx context.Context, s *durable.Scheduler, q durable.Query) (int, error) {
+func (d *deed) count(ctx context.Context, s scheduler, q durable.Query) (int, error) {
 	not := cmp.Or(d.not, d.spares)
 	n, err := s.Bulk(ctx, q, durable.DoNothing)
 	if err != nil || not == durable.AnyState || q.State != durable.AnyState && q.State != not {
@@ -367,6 +367,10 @@ func (p *program) report(d *deed, n int, asJSON bool) error {
 
 // confirm asks the user a question and returns errNotConfirmed unless the answer is yes.
 func (p *program) confirm(ctx context.Context, question string) error {
+	if p.ask != nil {
+		p.ask(question)
+		return ended(notConfirmed)
+	}
 	if !p.asks {
 		return fmt.Errorf("%w: %s The standard input is not a terminal to ask at; use -yes",
 			errNotConfirmed, question)
@@ -426,10 +430,10 @@ func defineReschedule(p *program, f *flag.FlagSet) action {
 	}
 	nthKey := make(map[string]int)
 	d := deed{ask: "Reschedule", past: "Rescheduled", json: "rescheduled", spares: durable.Paused}
-	d.one = func(s *durable.Scheduler, ctx context.Context, key string) error {
+	d.one = func(s scheduler, ctx context.Context, key string) error {
 		return s.Reschedule(ctx, key, nth(nthKey[key], len(nthKey)))
 	}
-	d.all = func(ctx context.Context, s *durable.Scheduler, q durable.Query, tasks int, so func(int)) (int, error) {
+	d.all = func(ctx context.Context, s scheduler, q durable.Query, tasks int, so func(int)) (int, error) {
 		if tasks == 0 {
 			var err error
 			if tasks, err = d.count(ctx, s, q); err != nil || tasks == 0 {

@@ -140,6 +140,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	err := c.start(ctx, p, args)
 	code := codeOf(err)
 	switch {
+	case errors.As(err, new(ended)):
 	case errors.Is(err, flag.ErrHelp), err == nil:
 		return done
 	case code == usage:
@@ -163,7 +164,10 @@ func (p *program) complain(format string, args ...any) {
 }
 
 func codeOf(err error) int {
+	var e ended
 	switch {
+	case errors.As(err, &e):
+		return int(e)
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return done
 	case errors.As(err, new(usageError)):
@@ -182,8 +186,8 @@ func codeOf(err error) int {
 func hintFor(err error) string {
 	switch {
 	case errors.Is(err, pebble.ErrLocked):
-		return "One process at a time uses a store. Stop that process first, or ask it: its page lists and\n" +
-			"changes tasks, and `timewheel backup -url` copies the store while it is in use."
+		return "One process at a time uses a store. Stop that process first, or ask it: -url is the address of a\n" +
+			"running serve, and `timewheel backup -url` copies the store while it is in use."
 	case errors.Is(err, postgres.ErrSchema):
 		return "`timewheel migrate` makes the schema, or brings an older one up to date. -schema and -cluster\n" +
 			"name another one."
@@ -200,7 +204,8 @@ func (c *command) start(ctx context.Context, p *program, args []string) error {
 	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	act := c.define(p, f)
-	args, err := parse(f, args)
+	given := args
+	args, err := parse(f, given)
 	if errors.Is(err, flag.ErrHelp) {
 		c.help(p.out, f)
 		return err
@@ -213,6 +218,15 @@ func (c *command) start(ctx context.Context, p *program, args []string) error {
 			text += didYouMean("-"+name, names)
 		}
 		return usageError{text}
+	}
+	if c.isRemote() {
+		away, err := p.remote.choose(p, f)
+		if err != nil {
+			return err
+		}
+		if away {
+			return c.send(ctx, p, given)
+		}
 	}
 	return act(ctx, args)
 }
@@ -274,11 +288,14 @@ func (p *program) help(to io.Writer) {
 Where the tasks are
   -db URL   the database of a cluster; the environment variable TIMEWHEEL_DB is the default
   -dir DIR  an embedded store that no process has open
+  -url URL  a running serve with "operate": true, for the commands that look and change;
+            the environment variable TIMEWHEEL_URL is the default, and TIMEWHEEL_TOKEN has the token
 
 Examples
   timewheel ls -dir /var/lib/shop/tasks -state parked
   timewheel failures -db postgres://shop@db/shop
   timewheel unpark -kind mail -failure "connection refused"
+  timewheel pause-kind -url https://tasks.example:8471 -token-file ann.token mail
 
 Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no task with a key, 4 not confirmed,
 5 another process has the store open. `+"`timewheel help COMMAND`"+` says more about a command.

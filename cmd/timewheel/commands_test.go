@@ -32,7 +32,7 @@ import (
 
 func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		for name, args := range map[string][]string{
 			"ls":                {"ls"},
@@ -56,6 +56,9 @@ func TestLook_writesTheSame_whereverTheTasksAre(t *testing.T) {
 			"failures-json":     {"failures", "-json"},
 			"ls-in-80-cells":    {"ls"},
 		} {
+			if r.serves != nil && (name == "stats" || name == "stats-json") {
+				continue // they have the limits of the service's kind
+			}
 			r.width = 0
 			if strings.HasSuffix(name, "80-cells") {
 				r.width = 80
@@ -149,7 +152,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"nothing"}, usage, `no command "nothing"`},
 		{[]string{"stats", "-dir", empty, "-by", "grup"}, usage, `"grup" must be one of kind, group (did you mean group?)`},
 		{[]string{"stats", "-dir", empty, "-kind", "mail"}, usage, "the flags of a search need -by group"},
-		{[]string{"ls"}, usage, "Give -db or -dir, or set TIMEWHEEL_DB"},
+		{[]string{"ls"}, usage, "Give -db, -dir or -url, or set TIMEWHEEL_DB or TIMEWHEEL_URL"},
+		{[]string{"export"}, usage, "Give -db or -dir, or set TIMEWHEEL_DB"},
 		{[]string{"ls", "-dir", "x", "-db", "y"}, usage, "two places"},
 		{[]string{"ls", "-nothing"}, usage, "-nothing"},
 		{[]string{"ls", "-state", "nothing"}, usage, "one of scheduled, retrying, waiting, running, parked, paused"},
@@ -272,7 +276,7 @@ func TestPausedTask_withACalendar_isShownAndCopied(t *testing.T) {
 
 func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		began := time.Now()
 		if got := r.must("reschedule", "order:1", "-in", "1h", "mail:1"); got != "Rescheduled 2 tasks.\n" {
@@ -319,7 +323,7 @@ func TestChange_ofKeys_isDoneWithoutAsking(t *testing.T) {
 
 func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		for _, answer := range []string{"\n", "n\n", "no\n", "perhaps"} {
 			r.answer = answer
@@ -362,7 +366,7 @@ func TestChange_ofASearch_countsAndAsksFirst(t *testing.T) {
 // A task that is paused or resumed is counted once, and unchanged tasks are not counted.
 func TestPauseAndResume(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		paused := func(want string) {
 			r.Helper()
@@ -423,7 +427,7 @@ func timeless(text string) string {
 // Kinds are paused and resumed by name, and all of them after a confirmation. The pauses are stored with the tasks.
 func TestPauseAndResumeKinds(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		for _, c := range []struct{ command, answer, out, stats string }{
 			{"resume-kind mail", "", "No kind is paused.\n", `"pauses":{"all":false,"kinds":[],"by":[]}`},
@@ -459,7 +463,7 @@ func TestPauseAndResumeKinds(t *testing.T) {
 // Every due task that is not running is overdue, whatever its kind: the command has no handlers.
 func TestStats_sayWhatIsOverdue(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		// A task has just become due by the engine's time, for which each process knows only a lower bound.
 		until := func(want *regexp.Regexp, args ...string) (got string) {
@@ -753,7 +757,7 @@ func TestSchedules(t *testing.T) {
 	}
 	check(t, p.writeSchedules(nil, false))
 	golden(t, "schedules.golden", out.String())
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.with(func(s *durable.Scheduler) {
 			check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
 			_, err := s.Schedule(r.Context(), durable.TaskSet{Prefix: "cron/", Version: 3, Tasks: []durable.Task{{Key: "cron/a", Kind: "k", Interval: time.Hour}}})
@@ -768,7 +772,7 @@ func TestSchedules(t *testing.T) {
 // Numbers that an operator has set are listed, with the operator and the reason.
 func TestTune(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		if got := r.must("tune"); got != "Every number is that of the code.\n" {
 			r.Errorf("at first it prints %q", got)

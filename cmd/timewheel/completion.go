@@ -122,7 +122,7 @@ func (p *program) candidates(words []string, last string) (all []string) {
 				return stateNames()
 			case "by":
 				return countedBy
-			case "dir", "config":
+			case "dir", "config", "token-file", "ca-file":
 				return []string{files}
 			}
 			return nil // any value is allowed

@@ -101,7 +101,7 @@ moved or removed during the export may be in it or not, or twice.
 
 func defineExport(p *program, f *flag.FlagSet) action {
 	var at place
-	at.define(p, f)
+	at.defineStored(p, f)
 	return func(ctx context.Context, args []string) error {
 		name, err := oneFile(args)
 		if err != nil {
@@ -180,7 +180,7 @@ import again does what is left: all lines before one with an error are imported.
 func defineImport(p *program, f *flag.FlagSet) action {
 	var at place
 	var i importer
-	at.define(p, f)
+	at.defineStored(p, f)
 	f.BoolVar(&i.replace, "replace", false, "replace tasks whose keys are in use, instead of skipping the lines")
 	return func(ctx context.Context, args []string) error {
 		name, err := oneFile(args)
@@ -196,7 +196,7 @@ func defineImport(p *program, f *flag.FlagSet) action {
 			defer func() { _ = file.Close() }()
 			from = file
 		}
-		err = at.with(ctx, p, true, func(ctx context.Context, s *durable.Scheduler) error {
+		err = at.with(ctx, p, true, func(ctx context.Context, s scheduler) error {
 			i.s, i.so = s, p.progress("Read", "line")
 			return i.read(ctx, from)
 		})
@@ -213,7 +213,7 @@ func defineImport(p *program, f *flag.FlagSet) action {
 
 // An importer adds tasks in batches.
 type importer struct {
-	s       *durable.Scheduler
+	s       scheduler
 	replace bool
 	so      func(line int) // reports progress
 

@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"time"
-
-	"github.com/seed581295f1/timewheel/durable"
 )
 
 const (
@@ -32,8 +30,8 @@ The nodes of the names run tasks again within two seconds.
 func defineDrain(p *program, f *flag.FlagSet) action {
 	var wait bool
 	f.BoolVar(&wait, "wait", false, "wait until no run is in progress on the nodes")
-	return defineNodeVerb(p, f, (*durable.Scheduler).Drain, "drained",
-		func(ctx context.Context, s *durable.Scheduler, names []string) error {
+	return defineNodeVerb(p, f, scheduler.Drain, "drained",
+		func(ctx context.Context, s scheduler, names []string) error {
 			if !wait {
 				return nil
 			}
@@ -42,17 +40,17 @@ func defineDrain(p *program, f *flag.FlagSet) action {
 }
 
 func defineUndrain(p *program, f *flag.FlagSet) action {
-	return defineNodeVerb(p, f, (*durable.Scheduler).Undrain, "not drained",
-		func(context.Context, *durable.Scheduler, []string) error { return nil })
+	return defineNodeVerb(p, f, scheduler.Undrain, "not drained",
+		func(context.Context, scheduler, []string) error { return nil })
 }
 
 // defineNodeVerb defines a command that calls do for each node in its arguments, and then calls after once with all of
 // them. It prints the state of each node.
-func defineNodeVerb(p *program, f *flag.FlagSet, do func(*durable.Scheduler, context.Context, string) error, state string,
-	after func(ctx context.Context, s *durable.Scheduler, names []string) error,
+func defineNodeVerb(p *program, f *flag.FlagSet, do func(scheduler, context.Context, string) error, state string,
+	after func(ctx context.Context, s scheduler, names []string) error,
 ) action {
 	var at place
-	at.defineDB(p, f)
+	at.defineRunning(p, f)
 	return func(ctx context.Context, args []string) error {
 		names, err := keysOf(args)
 		switch {
@@ -61,7 +59,7 @@ func defineNodeVerb(p *program, f *flag.FlagSet, do func(*durable.Scheduler, con
 		case len(names) == 0:
 			return usagef("which nodes? Give their names: `timewheel nodes` lists them")
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error {
 			for _, name := range names {
 				if err := do(s, ctx, name); err != nil {
 					return err
@@ -74,7 +72,7 @@ func defineNodeVerb(p *program, f *flag.FlagSet, do func(*durable.Scheduler, con
 }
 
 // waitForRuns waits until no run is in progress on the drained nodes with the given names.
-func (p *program) waitForRuns(ctx context.Context, s *durable.Scheduler, names []string) error {
+func (p *program) waitForRuns(ctx context.Context, s scheduler, names []string) error {
 	for {
 		running, err := runningOn(ctx, s, names)
 		if err != nil {
@@ -94,7 +92,7 @@ func (p *program) waitForRuns(ctx context.Context, s *durable.Scheduler, names [
 
 // runningOn returns the number of runs in progress on nodes with the names. A node that has not reported its drain yet
 // counts as one run. If no node has one of the names, it returns an error.
-func runningOn(ctx context.Context, s *durable.Scheduler, names []string) (n int, err error) {
+func runningOn(ctx context.Context, s scheduler, names []string) (n int, err error) {
 	nodes, err := s.Nodes(ctx)
 	if err != nil {
 		return 0, err

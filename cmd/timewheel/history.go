@@ -67,7 +67,7 @@ func defineHistory(p *program, f *flag.FlagSet) action {
 		case len(keys) == 1:
 			q.Key = keys[0]
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error {
 			found, err := s.History(ctx, q)
 			if err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 
 // The history that a program has written is read from the store and from the database.
 func TestHistory(t *testing.T) {
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.with(func(s *durable.Scheduler) {
 			done := make(chan bool, 3)
 			check(t, s.Handle("mail", func(_ context.Context, run durable.Run) error {

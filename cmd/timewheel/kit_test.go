@@ -81,6 +81,9 @@ type rig struct {
 	place  []string // flags
 	answer string   // typed at the terminal; empty if there is none
 	width  int
+	env    map[string]string
+
+	serves *serving // nil if the place is no service
 }
 
 // do calls the command. The flags that name the place of the tasks follow its name.
@@ -94,7 +97,7 @@ func (r *rig) run(args ...string) result {
 	r.Helper()
 	var out, errOut bytes.Buffer
 	p := &program{
-		in: strings.NewReader(r.answer), out: &out, err: &errOut, getenv: func(string) string { return "" },
+		in: strings.NewReader(r.answer), out: &out, err: &errOut, getenv: func(name string) string { return r.env[name] },
 		now: func() time.Time { return now }, asks: r.answer != "", width: r.width, who: "ann",
 	}
 	code := p.run(r.Context(), args)
@@ -113,6 +116,12 @@ func (r *rig) must(name string, args ...string) string {
 
 // schemas numbers the schemas of the tests.
 var schemas atomic.Int64
+
+// anywhere is everywhere, and on an empty store that a service has open.
+func anywhere(t *testing.T, test func(r *rig)) {
+	everywhere(t, test)
+	t.Run("service", func(t *testing.T) { test(&newServing(t).rig) })
+}
 
 // everywhere runs the test on an empty store in a directory, and on an empty schema of a database.
 func everywhere(t *testing.T, test func(r *rig)) {
@@ -138,8 +147,14 @@ func inDatabase(t *testing.T) *rig {
 func (r *rig) with(f func(s *durable.Scheduler)) {
 	r.Helper()
 	var s *durable.Scheduler
-	if r.place[0] == "-dir" {
-		e, err := pebble.Open(r.Context(), r.place[1])
+	dir := r.place[1]
+	if r.serves != nil {
+		r.serves.stop()
+		defer r.serves.start()
+		dir = r.serves.dir
+	}
+	if r.place[0] != "-db" {
+		e, err := pebble.Open(r.Context(), dir)
 		check(r.T, err)
 		s, err = durable.New(r.Context(), e, durable.WithLogger(testkit.Quiet()))
 		check(r.T, err)

@@ -38,17 +38,14 @@ func defineList(p *program, f *flag.FlagSet) action {
 		if q.Limit < 1 {
 			return usagef("-limit %d is not positive", q.Limit)
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error { return p.list(ctx, s, q, asJSON) })
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error { return p.list(ctx, s, q, asJSON) })
 	})
 }
 
 // list lists a page of tasks, or all tasks that match the search. It writes a table for each page, because the tasks
 // might not all fit in memory.
-func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJSON bool) error {
+func (p *program) list(ctx context.Context, s scheduler, q search, asJSON bool) error {
 	left := q.Limit
-	if q.all {
-		q.Limit = pageOfAll
-	}
 	out := bufio.NewWriter(p.out)
 	tasks := 0
 	var page []durable.Info
@@ -63,17 +60,19 @@ func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJS
 		return out.Flush()
 	}
 	for {
+		q.Limit = mostTasks - len(page)
 		if !q.all {
-			q.Limit = left - len(page)
+			q.Limit = min(q.Limit, left)
 		}
 		found, err := s.Find(ctx, q.Query)
 		if err != nil {
 			return errors.Join(err, flush())
 		}
 		page = append(page, found.Tasks...)
+		left -= len(found.Tasks)
 		q.After = found.Next
-		whole := q.After == "" || !q.all && len(page) >= left
-		if whole || q.all && len(page) >= pageOfAll {
+		whole := q.After == "" || !q.all && left <= 0
+		if whole || len(page) >= mostTasks {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -88,8 +87,8 @@ func (p *program) list(ctx context.Context, s *durable.Scheduler, q search, asJS
 	return nil
 }
 
-// pageOfAll is the number of tasks held in memory at once while all tasks are being listed.
-const pageOfAll = 1000
+// mostTasks is the greatest number of tasks in memory at once while tasks are being listed.
+const mostTasks = 1000
 
 func (p *program) writeTasks(out *bufio.Writer, page []durable.Info, asJSON bool) error {
 	if asJSON {
@@ -170,7 +169,7 @@ func defineShow(p *program, f *flag.FlagSet) action {
 		if payload && (asJSON || len(keys) > 1) {
 			return usagef("-payload is for one task, and without -json")
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error {
 			var missing error
 			for n, key := range keys {
 				i, ok, err := s.Get(ctx, key)

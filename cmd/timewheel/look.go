@@ -39,7 +39,7 @@ func defineStats(p *program, f *flag.FlagSet) action {
 		return nil
 	})
 	act := defineLook(p, f, (*place).define, "write one line of JSON",
-		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
+		func(ctx context.Context, s scheduler, asJSON bool) error {
 			if byGroup {
 				return p.groups(ctx, s, q.Query, asJSON)
 			}
@@ -87,14 +87,14 @@ var countedBy = []string{"kind", "group"}
 
 // defineLook defines a command with the flags that where defines and the flag -json. The command calls do.
 func defineLook(p *program, f *flag.FlagSet, where func(*place, *program, *flag.FlagSet), usage string,
-	do func(ctx context.Context, s *durable.Scheduler, asJSON bool) error,
+	do func(ctx context.Context, s scheduler, asJSON bool) error,
 ) action {
 	var at place
 	var asJSON bool
 	where(&at, p, f)
 	f.BoolVar(&asJSON, "json", false, usage)
 	return noArgs(func(ctx context.Context) error {
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error { return do(ctx, s, asJSON) })
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error { return do(ctx, s, asJSON) })
 	})
 }
 
@@ -117,7 +117,7 @@ type overdue struct {
 
 // overdueOf returns the overdue tasks. It does not use [durable.Scheduler.CatchUp], which omits kinds without a handler
 // in this process. In this program, no kind has a handler.
-func overdueOf(ctx context.Context, s *durable.Scheduler) (o overdue, err error) {
+func overdueOf(ctx context.Context, s scheduler) (o overdue, err error) {
 	waiting := durable.Query{State: durable.Waiting, Limit: 1, For: time.Minute}
 	first, err := s.Find(ctx, waiting)
 	if err != nil || len(first.Tasks) == 0 {
@@ -138,7 +138,7 @@ type still struct {
 }
 
 // standingStill returns the parked tasks that repeat.
-func standingStill(ctx context.Context, s *durable.Scheduler) (still, error) {
+func standingStill(ctx context.Context, s scheduler) (still, error) {
 	q := durable.Query{State: durable.Parked, Repeating: true, Limit: stillMost + 1, For: time.Minute}
 	found, err := s.Find(ctx, q)
 	n := min(len(found.Tasks), stillMost)
@@ -160,7 +160,7 @@ func (p *program) writeStill(of still) {
 }
 
 // wholeCensus waits until all tasks of a store have been counted, and returns the counts.
-func wholeCensus(ctx context.Context, s *durable.Scheduler) (durable.Counts, error) {
+func wholeCensus(ctx context.Context, s scheduler) (durable.Counts, error) {
 	const every = 20 * time.Millisecond
 	for {
 		census, err := s.Counts(ctx)
@@ -265,7 +265,7 @@ func newStatsJSON(c durable.Counts, late overdue, paused durable.Pauses, handled
 }
 
 // groups writes the number of tasks in each group, for all tasks that match the query.
-func (p *program) groups(ctx context.Context, s *durable.Scheduler, q durable.Query, asJSON bool) error {
+func (p *program) groups(ctx context.Context, s scheduler, q durable.Query, asJSON bool) error {
 	q.For = 24 * time.Hour
 	g, err := s.Groups(ctx, q)
 	if err != nil {
@@ -340,7 +340,7 @@ Given up are tasks whose last run was given up, and which continue with their ne
 
 func defineFailures(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).define, "write JSON lines",
-		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
+		func(ctx context.Context, s scheduler, asJSON bool) error {
 			found, err := failuresOf(ctx, s)
 			if err != nil {
 				return err
@@ -351,7 +351,7 @@ func defineFailures(p *program, f *flag.FlagSet) action {
 
 // failuresOf retries until it has read at least one task. On a new connection, a slow database may take longer for its
 // first answer than a single attempt allows.
-func failuresOf(ctx context.Context, s *durable.Scheduler) (found durable.Failures, err error) {
+func failuresOf(ctx context.Context, s scheduler) (found durable.Failures, err error) {
 	for {
 		found, err = s.Failures(ctx)
 		if err != nil || !found.Cut || found.Looked > 0 {
@@ -405,8 +405,8 @@ drained node starts no further run, and shows no kinds once none of its runs is 
 node that is leaving waits for the ends of its runs. A kind is followed by its limits.`
 
 func defineNodes(p *program, f *flag.FlagSet) action {
-	return defineLook(p, f, (*place).defineDB, "write JSON lines",
-		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
+	return defineLook(p, f, (*place).defineRunning, "write JSON lines",
+		func(ctx context.Context, s scheduler, asJSON bool) error {
 			nodes, err := s.Nodes(ctx)
 			if err != nil {
 				return err

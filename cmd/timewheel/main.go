@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Timewheel manages durable tasks: it lists, searches, removes, runs and reschedules them, and exports them to files
-// and imports them again. It works on a cluster's database, or on an embedded store that no process has open.
+// and imports them again. It works on a cluster's database, on an embedded store that no process has open, or through a
+// running serve.
 //
 //	timewheel help
 //
@@ -60,6 +61,10 @@ type program struct {
 	watched  bool             // err is a terminal
 	width    int              // columns of the terminal at out; 0 if there is none
 	who      string           // the name of the user; empty if it is unknown
+
+	remote remote                // a running serve, as given by the flags
+	open   scheduler             // in a serve, its own, on which the commands of operators run
+	ask    func(question string) // in a serve, sends a question to the operator
 
 	dial func(ctx context.Context, network, addr string) (net.Conn, error) // connects to a database; may be nil
 }

@@ -281,3 +281,31 @@ func TestDrain(t *testing.T) {
 	<-begun
 	check(t, s.Shutdown(t.Context()))
 }
+
+// At most a thousand tasks are in memory, whatever the limit, so a longer list has several tables.
+func TestList_ofManyTasks_writesATableForEachThousand(t *testing.T) {
+	r := inDirectory(t)
+	r.with(func(s *durable.Scheduler) {
+		check(t, s.Handle("k", func(context.Context, durable.Run) error { return nil }))
+		for i := range 15 {
+			var tasks []durable.Task
+			for j := range 100 {
+				tasks = append(tasks, durable.Task{Key: fmt.Sprint(i, " ", j), Kind: "k", At: now})
+			}
+			check(t, s.AddTask(t.Context(), tasks...))
+		}
+	})
+	for _, c := range []struct {
+		args         []string
+		tables, rows int
+		more         bool
+	}{
+		{[]string{"-limit", "1000"}, 1, 1000, true}, {[]string{"-limit", "1200"}, 2, 1200, true},
+		{[]string{"-limit", "2000"}, 2, 1500, false}, {[]string{"-all"}, 2, 1500, false},
+	} {
+		got := r.do("ls", c.args...)
+		if tables := strings.Count(got.out, "KEY "); tables != c.tables || strings.Count(got.out, "\n") != tables+c.rows || (got.err != "") != c.more {
+			t.Errorf("%q: %d tables with %d lines, and %q", c.args, tables, strings.Count(got.out, "\n"), got.err)
+		}
+	}
+}

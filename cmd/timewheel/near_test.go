@@ -28,7 +28,7 @@ func TestDidYouMean(t *testing.T) {
 // An unknown kind is paused, because its tasks may come later, and the command says that it is unknown.
 func TestPauseKind_thatIsUnknown(t *testing.T) {
 	records := fixture(t)
-	everywhere(t, func(r *rig) {
+	anywhere(t, func(r *rig) {
 		r.restore(records)
 		got := r.do("pause-kind", "mial", "mail")
 		if got.code != done || timeless(got.out) != "Kind mail is paused, AT, by ann.\nKind mial is paused, AT, by ann.\n" ||

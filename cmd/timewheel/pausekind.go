@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -33,25 +34,25 @@ pause-kind -all, and asks first: a kind that was paused by name stays paused.
 func definePauseKind(p *program, f *flag.FlagSet) action {
 	why := f.String("why", "", "the `reason`, for the page and the other commands")
 	return definePauses(p, f, "Pause",
-		func(s *durable.Scheduler, ctx context.Context, kind string) error {
+		func(s scheduler, ctx context.Context, kind string) error {
 			return s.PauseKind(ctx, kind, durable.By(p.who, *why))
 		},
-		func(s *durable.Scheduler, ctx context.Context) error {
+		func(s scheduler, ctx context.Context) error {
 			return s.PauseAll(ctx, durable.By(p.who, *why))
 		},
 		p.warnOf)
 }
 
 func defineResumeKind(p *program, f *flag.FlagSet) action {
-	return definePauses(p, f, "Resume", (*durable.Scheduler).ResumeKind, (*durable.Scheduler).ResumeAll,
-		func(context.Context, *durable.Scheduler, []string) error { return nil })
+	return definePauses(p, f, "Resume", scheduler.ResumeKind, scheduler.ResumeAll,
+		func(context.Context, scheduler, []string) error { return nil })
 }
 
 // definePauses defines a command that calls the function one for each kind in its arguments, or the function all with
 // the flag -all. It then calls after.
 func definePauses(p *program, f *flag.FlagSet, verb string,
-	one func(*durable.Scheduler, context.Context, string) error, all func(*durable.Scheduler, context.Context) error,
-	after func(ctx context.Context, s *durable.Scheduler, kinds []string) error,
+	one func(scheduler, context.Context, string) error, all func(scheduler, context.Context) error,
+	after func(ctx context.Context, s scheduler, kinds []string) error,
 ) action {
 	var at place
 	var whole, yes, asJSON bool
@@ -69,7 +70,7 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 		case len(kinds) == 0 && !whole:
 			return usagef("which kinds? Give their names, or -all")
 		}
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) error {
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error {
 			if whole && !yes {
 				n, err := s.Bulk(ctx, durable.Query{}, durable.DoNothing)
 				if err != nil {
@@ -110,11 +111,14 @@ func definePauses(p *program, f *flag.FlagSet, verb string,
 
 // warnOf warns about kinds that have no tasks and that no node handles. It is called after the kinds are paused,
 // because counting tasks may take a long time.
-func (p *program) warnOf(ctx context.Context, s *durable.Scheduler, kinds []string) error {
+func (p *program) warnOf(ctx context.Context, s scheduler, kinds []string) error {
 	if len(kinds) == 0 {
 		return nil
 	}
 	census, err := wholeCensus(ctx, s)
+	if errors.Is(err, errWhole) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ type handling struct {
 }
 
 // handledKinds returns the kinds that the nodes of a cluster handle. A store that no process has open has no nodes.
-func handledKinds(ctx context.Context, s *durable.Scheduler) (h handling, err error) {
+func handledKinds(ctx context.Context, s scheduler) (h handling, err error) {
 	nodes, err := s.Nodes(ctx)
 	h.limits = make(map[string][]string)
 	for _, n := range nodes {

@@ -28,9 +28,40 @@ type place struct {
 	db, dir         string
 	schema, cluster string
 	timeout         time.Duration // 0 means no timeout
+	orURL           bool          // a service is a place, too
 }
 
+// define defines the flags for a place of any sort.
 func (l *place) define(p *program, f *flag.FlagSet) {
+	if p.open == nil {
+		l.defineStored(p, f)
+	}
+	l.defineURL(p, f)
+}
+
+// defineRunning defines the flags for a place that processes have open.
+func (l *place) defineRunning(p *program, f *flag.FlagSet) {
+	if p.open == nil {
+		l.defineDB(p, f)
+	}
+	l.defineURL(p, f)
+}
+
+// defineURL defines the flags for a service. In a service, which is the place of its commands, it defines flags that are
+// refused.
+func (l *place) defineURL(p *program, f *flag.FlagSet) {
+	if p.open == nil {
+		l.orURL = true
+		p.remote.define(f, "the `URL` of a running serve, for its operators; the default is $TIMEWHEEL_URL")
+		return
+	}
+	for _, name := range []string{"dir", "db", "schema", "cluster", "timeout", "url", "token-file", "ca-file"} {
+		f.Func(name, "not with -url", func(string) error { return errors.New("-url is the place, and no other can be given") })
+	}
+}
+
+// defineStored defines the flags for a store or a database.
+func (l *place) defineStored(p *program, f *flag.FlagSet) {
 	l.defineDir(f)
 	l.defineDB(p, f)
 }
@@ -70,7 +101,11 @@ func (l *place) choose(p *program) error {
 	} else if l.db != "" && l.dir != "" {
 		return usagef("-db and -dir are two places; give one")
 	}
-	if l.db == "" && l.dir == "" {
+	switch {
+	case l.db != "" || l.dir != "":
+	case l.orURL:
+		return usagef("where are the tasks? Give -db, -dir or -url, or set TIMEWHEEL_DB or TIMEWHEEL_URL")
+	default:
 		return usagef("where are the tasks? Give -db or -dir, or set TIMEWHEEL_DB")
 	}
 	return nil
@@ -126,11 +161,14 @@ func (l *place) over(
 	return errors.Join(do(ctx, e), e.Close())
 }
 
-// with calls do, passing it a scheduler for the tasks. The scheduler runs no tasks and is not a node of a cluster. The
-// context is the same as for over.
+// with calls do, passing it a scheduler for the tasks: in a service, its own. Elsewhere the scheduler runs no tasks and is
+// not a node of a cluster. The context is the same as for over.
 func (l *place) with(
-	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s *durable.Scheduler) error,
+	ctx context.Context, p *program, mayMake bool, do func(ctx context.Context, s scheduler) error,
 ) error {
+	if p.open != nil {
+		return do(ctx, p.open)
+	}
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard) // the scheduler's methods return the errors
 	return l.over(ctx, p, mayMake, func(ctx context.Context, e engine.Engine) error {

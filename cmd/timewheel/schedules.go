@@ -18,7 +18,7 @@ again. The tasks of a schedule: timewheel ls -prefix PREFIX.`
 
 func defineSchedules(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).define, "write JSON lines",
-		func(ctx context.Context, s *durable.Scheduler, asJSON bool) error {
+		func(ctx context.Context, s scheduler, asJSON bool) error {
 			sets, err := s.Sets(ctx)
 			if err != nil {
 				return err

@@ -53,7 +53,7 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		in := serve.Place{Connections: *connections}
+		in := serve.Place{Connections: *connections, Commander: p.command}
 		if *check {
 			if in.DB = l.db; l.db == "" && l.dir == "" {
 				in.DB = p.getenv("TIMEWHEEL_DB")

@@ -62,7 +62,7 @@ func defineTune(p *program, f *flag.FlagSet) action {
 			return usagef("with -reset, give -pool-size 0 or -catch-up 0")
 		}
 		by := durable.By(p.who, *why)
-		return at.with(ctx, p, false, func(ctx context.Context, s *durable.Scheduler) (err error) {
+		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) (err error) {
 			if l.Kind != "" {
 				err = s.TuneLimits(ctx, l, by)
 			}

@@ -29,6 +29,7 @@ type Admin struct {
 	MetricsOnly bool        `json:"metrics_only"`        // metrics and health, and no page
 	Control     bool        `json:"control"`             // the page may change tasks
 	Backup      bool        `json:"backup"`              // /backup copies the store, with all payloads
+	Operate     bool        `json:"operate"`             // /command runs the commands of operators
 }
 
 // An Operator is a person or a program with a token.
@@ -36,6 +37,9 @@ type Operator struct {
 	Name   string   `json:"name"`
 	Token  Secret   `json:"token"`
 	Rights []string `json:"rights"`
+
+	Prefixes []string `json:"prefixes"` // of the keys that the right operate is for; none or "" is all
+	Kinds    []string `json:"kinds"`    // that the right operate is for; none or "*" is all
 
 	sum [sha256.Size]byte // of the token
 }
@@ -46,6 +50,7 @@ const (
 	maySee     = "page"
 	mayControl = "control" // changes on the page
 	mayCopy    = "backup"
+	mayOperate = "operate" // commands
 )
 
 func (k *checker) admin(a *Admin) {
@@ -61,7 +66,7 @@ func (k *checker) admin(a *Admin) {
 	for _, one := range []struct {
 		name string
 		set  bool
-	}{{"control", a.Control}, {"backup", a.Backup}} {
+	}{{"control", a.Control}, {"backup", a.Backup}, {"operate", a.Operate}} {
 		if one.set && away && (a.TLS == nil || len(a.Tokens) == 0) {
 			k.wrong("admin."+one.name, "it is allowed only with tls and tokens, on loopback and on a Unix socket, and listen is %s",
 				a.Listen)
@@ -80,7 +85,8 @@ func (k *checker) operator(field string, o *Operator, names map[string]bool) {
 	if o.Name == "" || strings.Contains(o.Name, ":") {
 		k.wrong(field+".name", "%q is empty, or has a colon", o.Name) // it is the user name of a browser
 	}
-	k.holder(field, o.Name, names, &o.Token, o.Rights, mayScrape, maySee, mayControl, mayCopy)
+	k.holder(field, o.Name, names, &o.Token, o.Rights, mayScrape, maySee, mayControl, mayCopy, mayOperate)
+	k.limits(field, o)
 	o.sum = sha256.Sum256([]byte(o.Token))
 }
 
@@ -100,16 +106,24 @@ func (srv *Server) operatorOf(r *http.Request) (found *Operator) {
 	return found
 }
 
-// may returns an error unless the operator of a request has the right, or there are no tokens.
+// allow returns the operator of a request, or an error unless it has the right. Without tokens, everyone has all rights,
+// and no name.
+func (srv *Server) allow(r *http.Request, right string) (*Operator, error) {
+	if len(*srv.operators.Load()) == 0 {
+		return new(Operator), nil
+	}
+	o := srv.operatorOf(r)
+	if o == nil || !slices.Contains(o.Rights, right) {
+		return nil, fmt.Errorf("the token has no right to %s", right)
+	}
+	return o, nil
+}
+
+// may returns a function that returns an error unless the operator of a request has the right.
 func (srv *Server) may(right string) func(*http.Request) error {
 	return func(r *http.Request) error {
-		if len(*srv.operators.Load()) == 0 {
-			return nil
-		}
-		if o := srv.operatorOf(r); o == nil || !slices.Contains(o.Rights, right) {
-			return fmt.Errorf("the token has no right to %s", right)
-		}
-		return nil
+		_, err := srv.allow(r, right)
+		return err
 	}
 }
 
@@ -131,7 +145,9 @@ func (srv *Server) with(right string, next http.Handler) http.Handler {
 }
 
 // adminHandler returns the handler of the operators' address.
-func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source dashboard.Source) http.Handler {
+func (srv *Server) adminHandler(
+	a *Admin, registry *prometheus.Registry, source dashboard.Source, commander Commander,
+) http.Handler {
 	opts := []dashboard.Option{dashboard.AllowHosts(a.Hosts...)}
 	if a.Control {
 		opts = append(opts, dashboard.AllowControl(srv.may(mayControl)))
@@ -145,6 +161,9 @@ func (srv *Server) adminHandler(a *Admin, registry *prometheus.Registry, source 
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { srv.answer(w, r, srv.ready()) })
 	if a.Backup {
 		mux.Handle("/backup", srv.with(mayCopy, backup.Handler(srv.s, srv.may(mayCopy))))
+	}
+	if a.Operate && commander != nil {
+		mux.Handle("POST "+CommandPath, srv.with(mayOperate, srv.command(commander)))
 	}
 	return onHosts(a.Hosts, mux)
 }

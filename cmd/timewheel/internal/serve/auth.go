@@ -40,9 +40,14 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 	if len(t.Kinds) == 0 {
 		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
 	}
-	for _, name := range t.Kinds {
+	k.kinds(field+".kinds", t.Kinds)
+}
+
+// kinds checks the names of the kinds to which a token has a right.
+func (k *checker) kinds(field string, names []string) {
+	for _, name := range names {
 		if _, is := k.config.Kinds[name]; !is && name != "*" {
-			k.wrong(field+".kinds", "%q is none of the kinds", name)
+			k.wrong(field, "%q is none of the kinds", name)
 		}
 	}
 }

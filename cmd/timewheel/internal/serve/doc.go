@@ -14,6 +14,14 @@
 // The kind of an existing task is checked by a separate read before the change. If another caller replaces the task in
 // between with one of another kind, the change is made without a right to that kind. Prefixes have no such gap.
 //
+// # Operators
+//
+// A command of an operator runs in the service, on its scheduler. Package main has the commands, and passes a function
+// that runs one. The operator's program shows the outputs and the exit code.
+//
+// An operator may be limited to prefixes and kinds. Package main puts a limited scheduler in place of the whole one, so no
+// command can reach other tasks. The gap of kinds is that of callers.
+//
 // # Webhooks
 //
 // The configuration names the URL of each kind. A task changes only the places of its key, which is percent-encoded there.

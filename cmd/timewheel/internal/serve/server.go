@@ -45,6 +45,8 @@ type Place struct {
 	Cluster     string
 	Connections int // to the database; 0 is the default of package postgres
 
+	Commander Commander // runs the commands of operators; nil: there are none
+
 	scheduler   func(opts []durable.Option) (*durable.Scheduler, error) // for tests: replaces the other fields
 	descriptors int                                                     // for tests: the limit of the process
 }
@@ -97,7 +99,7 @@ func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Ser
 	}
 	health, err := srv.open(ctx, place, opts)
 	if err == nil {
-		if err = srv.prepare(parts, health, recorder, attempts); err != nil {
+		if err = srv.prepare(parts, place.Commander, health, recorder, attempts); err != nil {
 			srv.closeListeners()
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), callersGrace)
 			err = errors.Join(err, srv.s.Shutdown(end))
@@ -146,7 +148,8 @@ func (srv *Server) open(ctx context.Context, place Place, opts []durable.Option)
 
 // prepare registers the kinds, and opens the addresses.
 func (srv *Server) prepare(
-	parts division, health engine.HealthReporter, recorder *dashboard.AttemptRecorder, attempts *metrics.Attempts,
+	parts division, commander Commander, health engine.HealthReporter, recorder *dashboard.AttemptRecorder,
+	attempts *metrics.Attempts,
 ) error {
 	const name = "serve"
 	registry := prometheus.NewRegistry()
@@ -180,8 +183,8 @@ func (srv *Server) prepare(
 		return nil
 	}
 	srv.operators.Store(&a.Tokens)
-	srv.admin = newServer(srv.adminHandler(a, registry, source), srv.log)
-	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long response, and so is a backup
+	srv.admin = newServer(srv.adminHandler(a, registry, source, commander), srv.log)
+	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long response, as are backups and commands
 	pages, cancel := context.WithCancel(context.Background())
 	srv.pages = cancel
 	srv.admin.BaseContext = func(net.Listener) context.Context { return pages }
