@@ -41,6 +41,7 @@ type api struct {
 	of      map[string]*Kind // the same kinds; a reload does not change their fields that are used here
 	log     *slog.Logger
 	counts  *prometheus.CounterVec
+	seal    cursorSeal
 }
 
 // A route is a method of a path. do writes the answer, or returns an error.
@@ -64,7 +65,7 @@ var routes = []route{
 }
 
 func newAPI(s *durable.Scheduler, cfg *Config, log *slog.Logger, counts *prometheus.CounterVec) *api {
-	a := &api{s: s, anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), of: cfg.Kinds, log: log, counts: counts}
+	a := &api{s: s, anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), of: cfg.Kinds, log: log, counts: counts, seal: newCursorSeal(cfg)}
 	a.setTokens(cfg.Tokens)
 	return a
 }
@@ -256,7 +257,7 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	of := durable.Query{Prefix: q.Get("prefix"), Group: q.Get("group"), After: q.Get("after"), Limit: limit}
+	of := durable.Query{Prefix: q.Get("prefix"), Group: q.Get("group"), After: a.seal.after(c, q.Get("after")), Limit: limit}
 	if of.Kind, err = c.mayList(of.Prefix, q.Get("kind")); err != nil {
 		return err
 	}
@@ -267,9 +268,9 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 	}
 	found, err := a.s.Find(r.Context(), of)
 	if err != nil {
-		return ofCursor(err, of.After)
+		return ofCursor(err, q.Get("after"))
 	}
-	page := listResponse{Tasks: []taskResponse{}, Next: found.Next}
+	page := listResponse{Tasks: []taskResponse{}, Next: a.seal.next(c, found.Next)}
 	for _, info := range found.Tasks {
 		page.Tasks = append(page.Tasks, newTaskResponse(info, false))
 	}
@@ -277,8 +278,8 @@ func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
 }
 
 // mayList returns an error unless the caller may list the tasks of the kind whose keys begin with keys. Without a kind it
-// returns the caller's only one, or none if the caller has a right to all. It does not list several: the next of a page
-// shows the key of its last task, which the caller must be allowed to see.
+// returns the caller's only one, or none if the caller has a right to all. It does not list several,
+// because a query has one kind.
 func (c *caller) mayList(keys, kind string) (string, error) {
 	if kind == "" && len(c.kinds) == 1 {
 		kind = c.kinds[0]

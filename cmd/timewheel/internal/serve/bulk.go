@@ -49,7 +49,7 @@ func bulk(do durable.Action, state durable.State) func(*api, *caller, http.Respo
 		}
 		var req bulkRequest
 		wrong := decode(text, &req)
-		of := durable.Query{Prefix: req.Prefix, Group: req.Group, Failure: req.Failure, After: req.After, State: state}
+		of := durable.Query{Prefix: req.Prefix, Group: req.Group, Failure: req.Failure, After: a.seal.after(c, req.After), State: state}
 		if req.State != "" && !wrong.has("state") {
 			is, failed := durable.ParseState(req.State)
 			switch {
@@ -72,14 +72,14 @@ func bulk(do durable.Action, state durable.State) func(*api, *caller, http.Respo
 		if err := a.s.Err(); err != nil {
 			return unchanged{err}
 		}
-		answer := bulkResponse{Next: of.After}
+		var answer bulkResponse
 		for began := time.Now(); ; {
 			n, next, err := a.s.BulkStep(r.Context(), of, do)
 			answer.Tasks += n
 			if err != nil {
-				return ofCursor(err, of.After)
+				return ofCursor(err, req.After)
 			}
-			if answer.Next, of.After = next, next; next == "" || time.Since(began) > bulkFor {
+			if answer.Next, of.After = a.seal.next(c, next), next; next == "" || time.Since(began) > bulkFor {
 				return writeJSON(w, answer)
 			}
 		}

@@ -51,7 +51,7 @@ func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	of := durable.HistoryQuery{Prefix: q.Get("prefix"), Key: q.Get("key"), After: q.Get("after"), Limit: limit}
+	of := durable.HistoryQuery{Prefix: q.Get("prefix"), Key: q.Get("key"), After: a.seal.after(c, q.Get("after")), Limit: limit}
 	if outcomes := q.Get("outcome"); outcomes != "" {
 		of.Outcomes = strings.Split(outcomes, ",")
 		for _, name := range of.Outcomes {
@@ -65,9 +65,9 @@ func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
 	}
 	found, err := a.s.History(r.Context(), of)
 	if err != nil {
-		return ofCursor(err, of.After)
+		return ofCursor(err, q.Get("after"))
 	}
-	answer := historyResponse{Attempts: []attemptResponse{}, Next: found.Next}
+	answer := historyResponse{Attempts: []attemptResponse{}, Next: a.seal.next(c, found.Next)}
 	for _, run := range found.Runs {
 		answer.Attempts = append(answer.Attempts, newAttemptResponse(run))
 	}
