@@ -64,7 +64,7 @@ var promises = []string{"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "D11", "
 //
 //	D1  a run starts before it is due, or is due before its delay is over
 //	D2  a start is decided after a removal or a move has returned, or after a pause and before its resumption is
-//	    called; or a run begins then, and the verb was called on another node
+//	    called; or a run begins then, and the verb was called on another node, unless the server's clock was set
 //	D3  a task is left over
 //	D4  a start is decided after the member's lease; the fences of the starts of a key do not rise, except that a
 //	    process which was stopped just before the handler is called enters that run; a member is reaped before the server has
@@ -213,6 +213,14 @@ func (s *story) wasStopped(start event, stops []event) bool {
 	})
 }
 
+// wasSet reports whether the server's clock was set between the decision to start and the start. The verb then does not know
+// how long the run may still begin.
+func (s *story) wasSet(clock clock, start event) bool {
+	return slices.ContainsFunc(clock, func(set step) bool {
+		return set.from <= start.At && slices.ContainsFunc(s.confirms, func(c event) bool { return c.Fence == start.Fence && c.From <= set.to })
+	})
+}
+
 // judgeStarts checks the runs of one key.
 func (s *story) judgeStarts(clock clock, stops []event, bans bans, breaks func(promise, format string, args ...any)) {
 	for i, ev := range s.starts {
@@ -225,7 +233,7 @@ func (s *story) judgeStarts(clock clock, stops []event, bans bans, breaks func(p
 		if i := slices.IndexFunc(s.confirms, func(c event) bool { return c.Fence == ev.Fence }); i >= 0 {
 			bans.judge(ev, s.confirms[i].From, breaks)
 		}
-		if s.isOver(clock, stops, ev) && !s.wasStopped(ev, stops) {
+		if s.isOver(clock, stops, ev) && !s.wasStopped(ev, stops) && !s.wasSet(clock, ev) {
 			breaks("D2", "begins on %s after the verb has returned%s", ev.Node, s.decided(ev, ev.At))
 		}
 		if i > 0 && ev.Fence <= s.starts[i-1].Fence && !s.wasStopped(ev, stops) {
@@ -288,7 +296,7 @@ func (b bans) judge(start event, asked int64, breaks func(promise, format string
 // node has asked the engine for its time a quarter of a lease later.
 func (ev event) stale(stops []event) int64 {
 	for _, stop := range stops {
-		if strings.HasPrefix(stop.Verb, suspend) && stop.Node == ev.Node && stop.At < ev.At && ev.From < stop.At+int64(lease) {
+		if strings.HasPrefix(stop.Verb, suspend) && stop.Node == strings.TrimSuffix(ev.Node, ofClient) && stop.At < ev.At && ev.From < stop.At+int64(lease) {
 			return int64(engine.MaxStale)
 		}
 	}

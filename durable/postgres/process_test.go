@@ -248,7 +248,7 @@ func (p process) run() error {
 	if err != nil {
 		return err
 	}
-	own, byClient := &ledger{file: file, node: p.Name}, &ledger{file: file, node: p.Name + " client"}
+	own, byClient := &ledger{file: file, node: p.Name}, &ledger{file: file, node: p.Name + ofClient}
 	w := &watched{ledger: own, sabotage: p.Sabotage, kinds: []string{"work", "effect"}}
 	for v := range p.Version {
 		w.kinds = append(w.kinds, versionKind(v+1))
@@ -355,6 +355,9 @@ func (p process) run() error {
 	defer cancel()
 	return errors.Join(client.Shutdown(within), s.Shutdown(within))
 }
+
+// ofClient ends the name under which the client of a process notes its verbs.
+const ofClient = " client"
 
 // pausedDue is the due time of a paused task.
 const pausedDue = math.MaxInt64 - 1

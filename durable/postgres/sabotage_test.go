@@ -146,6 +146,20 @@ func TestJudge_aRunThatBeginsLate(t *testing.T) {
 	}
 }
 
+// A run may begin after a verb of another node has returned if the server's clock was set since it was confirmed.
+func TestJudge_aRunThatBeginsLate_afterTheClockWasSet(t *testing.T) {
+	const confirmed, returned = int64(time.Hour), int64(time.Hour + time.Second)
+	for set, broken := range map[int64]int{confirmed - 1: 1, confirmed: 0, returned + 1: 0, returned + 2: 1} {
+		v := judge([]event{
+			{What: "confirm", Node: "a", Key: "k", Fence: 1, From: confirmed, At: confirmed}, {What: "remove", Node: "b", Key: "k", At: returned},
+			{What: "start", Node: "a", Key: "k", Fence: 1, At: returned + 1, Due: confirmed},
+		}, nil, nil, nil, clock{{set, set, time.Second}})
+		if v.broken["D2"] != broken {
+			t.Errorf("set %v after the confirmation: %d breaches, want %d: %v", time.Duration(set-confirmed), v.broken["D2"], broken, v.details)
+		}
+	}
+}
+
 // Tasks are due by the clock of the server, even when another server with another clock replaces it.
 func TestJudge_theServersClock(t *testing.T) {
 	const at, promoted = int64(time.Hour), int64(time.Hour - 10*time.Second)
@@ -197,11 +211,12 @@ func TestJudge_aSuspendedProcess(t *testing.T) {
 		broken       int
 	}{
 		{"a", 1, engine.MaxStale, 0}, {"a", 1, engine.MaxStale + 1, 1}, {"b", 1, 1, 1}, {"a", 2 * lease, 1, 1},
+		{"a" + ofClient, 1, engine.MaxStale, 0}, {"b" + ofClient, 1, 1, 1},
 	} {
 		due := at + int64(delay-c.early)
 		v := judge([]event{
-			{What: "add", Node: "a", Key: "k", From: at, At: at + 1, Delay: delay}, {What: "start", Key: "k", At: due, Due: due},
-			{What: "stop", Verb: suspend, Node: c.node, From: at - int64(time.Minute), At: at - int64(c.ended)},
+			{What: "add", Node: c.node, Key: "k", From: at, At: at + 1, Delay: delay}, {What: "start", Key: "k", At: due, Due: due},
+			{What: "stop", Verb: suspend, Node: "a", From: at - int64(time.Minute), At: at - int64(c.ended)},
 		}, nil, nil, nil, nil)
 		if v.broken["D1"] != c.broken {
 			t.Errorf("%+v: %v", c, v.details)
