@@ -78,7 +78,7 @@ func (q Query) fits(v node.View, now int64) bool {
 
 // suits is like fits, but ignores the state.
 func (q Query) suits(r *task.Record) bool {
-	return strings.HasPrefix(r.Key, q.Prefix) && (q.Kind == "" || q.Kind == r.Kind) &&
+	return strings.HasPrefix(r.Key, q.Prefix) && (q.Kind == r.Kind || q.Kind == "" && r.Kind != OnceKind) &&
 		(q.Group == "" || q.Group == r.Group) && (!q.Repeating || r.Repeats()) && (!q.Failing || r.Failing() && r.Paused == 0) &&
 		node.FailsWith(r, q.Failure)
 }

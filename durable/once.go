@@ -32,8 +32,8 @@ const MaxOnce = MaxKey - len(OncePrefix)
 // window of the end. The window must be positive.
 //
 // A name is remembered by a task of its own, of the kind [OnceKind], which is added in the same commit and removed when it is due. So
-// a task with a name costs its engine about as much as two, and both are counted, listed and exported. A scheduler with a kind with
-// WithOnce handles OnceKind. To let a name be used again, remove its task.
+// a task with a name costs its engine about as much as two, and both are counted and exported. A [Query] finds such tasks only if it
+// names their kind. A scheduler with a kind with WithOnce handles OnceKind. To let a name be used again, remove its task.
 func WithOnce(window time.Duration) KindOption {
 	return func(k *kind) error {
 		if window <= 0 {

@@ -64,7 +64,7 @@ type Query struct {
 	Repeating bool   // select only tasks with more than one run left
 	Failing   bool   // select only failing tasks, as in KindCounts
 	Prefix    string // prefix of the key
-	Kind      string
+	Kind      string // empty means any but OnceKind
 	Group     string // as in [Task]; empty means any
 	Failure   string // part of the last attempt's error, or the text of a [FailureGroup]
 

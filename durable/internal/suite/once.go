@@ -76,6 +76,23 @@ func addsOnce(t *testing.T, k *kit.Kit) {
 	}
 }
 
+// A search, and what acts on all tasks that it finds, leaves out the tasks that remember names, unless it is for their kind.
+func findsNoNames(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok, durable.WithOnce(window))
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Once: "1", Delay: time.Hour})
+	for kind, want := range map[string]string{"": "a", "k": "a", durable.OnceKind: durable.OncePrefix + "1"} {
+		found, err := k.On().Find(ctx, durable.Query{Kind: kind})
+		k.Must(err)
+		if keys := namesOf(found.Tasks); !slices.Equal(keys, []string{want}) {
+			t.Errorf("of kind %q there are %q", kind, keys)
+		}
+	}
+	if n, err := k.On().Bulk(ctx, durable.Query{}, durable.DoRemove); n != 1 || err != nil {
+		t.Errorf("%d tasks are removed: %v", n, err)
+	}
+	isRepeated(t, "after the removal of all tasks", k.On().AddTask(ctx, durable.Task{Key: "a", Kind: "k", Once: "1"}), "a")
+}
+
 // Another name is another task, and so is none. SetTask with a name replaces a task.
 func addsOnceByName(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok, durable.WithOnce(window))

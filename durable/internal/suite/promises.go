@@ -36,6 +36,7 @@ var promises = []struct {
 	{"a task keeps its meta", keepsMeta},
 	{"a task with Once is added once", addsOnce},
 	{"another name is another task", addsOnceByName},
+	{"a search finds no names", findsNoNames},
 	{"tasks with Once are added together", addsOnceTogether},
 	{"a name is remembered as long as its task exists", addsOnceLong},
 	{"a wrong name is refused", wrongOnce},

@@ -56,8 +56,9 @@ const (
 func (k *checker) admin(a *Admin) {
 	a.Listen = k.listen("admin.listen", a.Listen, a.TLS, a.Insecure)
 	names := make(map[string]bool)
+	served := map[string]bool{mayScrape: true, maySee: !a.MetricsOnly, mayControl: a.Control, mayCopy: a.Backup, mayOperate: a.Operate}
 	for i, o := range a.Tokens {
-		k.operator(fmt.Sprintf("admin.tokens[%d]", i), o, names)
+		k.operator(fmt.Sprintf("admin.tokens[%d]", i), o, names, served)
 	}
 	away := a.Listen != "" && !isLocal(a.Listen)
 	if away && len(a.Tokens) == 0 && !a.Insecure {
@@ -77,7 +78,7 @@ func (k *checker) admin(a *Admin) {
 	}
 }
 
-func (k *checker) operator(field string, o *Operator, names map[string]bool) {
+func (k *checker) operator(field string, o *Operator, names, served map[string]bool) {
 	if o == nil {
 		k.wrong(field, "null is no token")
 		return
@@ -86,6 +87,11 @@ func (k *checker) operator(field string, o *Operator, names map[string]bool) {
 		k.wrong(field+".name", "%q is empty, or has a colon", o.Name) // it is the user name of a browser
 	}
 	k.holder(field, o.Name, names, &o.Token, o.Rights, mayScrape, maySee, mayControl, mayCopy, mayOperate)
+	for _, right := range o.Rights {
+		if is, known := served[right]; known && !is {
+			k.wrong(field+".rights", "%q has no effect without %q: true, or with metrics_only", right, right)
+		}
+	}
 	k.limits(field, o)
 	o.sum = sha256.Sum256([]byte(o.Token))
 }

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -81,9 +82,18 @@ func (c *caller) mayUse(key string) error {
 	case !utf8.ValidString(key):
 		return wrongField("key", fmt.Sprintf("%q", key), "is not UTF-8")
 	case !c.hasKey(key):
-		return problemf(http.StatusForbidden, "the token has no right to keys such as %q", cut(key))
+		return problemf(http.StatusForbidden, "the token has no right to keys such as %q, but to keys with the prefix %s", cut(key),
+			strings.Join(quoted(c.prefixes), " or "))
 	}
 	return nil
+}
+
+// quoted returns the first names, quoted.
+func quoted(names []string) (all []string) {
+	for _, name := range names[:min(len(names), mostNames)] {
+		all = append(all, strconv.Quote(cut(name)))
+	}
+	return all
 }
 
 // noRight returns the error for a kind that the caller has no right to. It is the same whether there is such a kind.
