@@ -63,7 +63,7 @@ type usage struct {
 	inProgress  int // tasks that are being added
 }
 
-// A bucket holds what was used of an amount for each period, and has not come back. It comes back evenly.
+// A bucket holds the used part of an amount for each period. It comes back evenly.
 type bucket struct {
 	used float64
 	at   time.Time // of used

@@ -73,7 +73,7 @@ func (r *quotaRig) refusals(bound string) int {
 
 const later = `{"kind": "k", "delay": "1000h"}`
 
-// What was used comes back evenly, and the header says exactly when there is enough.
+// A used quota comes back evenly, and the header says exactly when there is enough.
 func TestQuota_adds_comeBackEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQuotaRig(t, `{"adds": 4, "per": "40s"}`)
@@ -162,7 +162,7 @@ func TestQuota_isUsedOnlyByRequestsThatMayAdd(t *testing.T) {
 	})
 }
 
-// The bytes are those of keys, payloads and texts, as they are stored. A request that exceeds the bytes uses up no adds.
+// Keys, payloads and texts count as they are stored. A request that exceeds the bytes uses up no adds.
 func TestQuota_bytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQuotaRig(t, `{"adds": 3, "bytes": 20, "per": "20s"}`)

@@ -159,7 +159,7 @@ func (srv *Server) prepare(
 	registry.MustRegister(requests, expiries{srv}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
-	source := dashboard.Scheduler(name, srv.s, recorder)
+	source := dashboard.Scheduler(name, srv.s, recorder).WithNotes(srv.notes)
 	if health != nil {
 		registry.MustRegister(metrics.NewEngineCollector(health, name))
 		source = source.WithEngine(health)
