@@ -70,7 +70,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "history": {"attempts": -1}`):                                         "kinds.k.history.attempts: -1",
 		kind(https + `, "history": {"attempts": 100001}`):                                     "kinds.k.history.attempts: 100001",
 		kind(https + `, "history": {"answer": -1}`):                                           "kinds.k.history.answer: -1",
-		kind(https + `, "history": {"answer": 257}`):                                          "kinds.k.history.answer: 257",
+		kind(https + `, "history": {"answer": 4097}`):                                         "kinds.k.history.answer: 4097",
 		kind(https + `, "history": {"age": "-1s"}`):                                           "kinds.k.history.age",
 		kind(https + `, "method": "GET"`):                                                     "kinds.k.method: \"GET\" must be one of POST, PUT, PATCH, DELETE",
 		kind(https + `, "missed": "none"`):                                                    "kinds.k.missed",

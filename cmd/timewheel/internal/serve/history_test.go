@@ -84,12 +84,16 @@ func TestHistory_hasTheAnswers_thatItsKindKeeps(t *testing.T) {
 		if r.Header.Get(headerAttempt) == "1" {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-		_, _ = w.Write([]byte("done\r\n\x00\xff" + strings.Repeat("x", 1000)))
+		_, _ = w.Write([]byte("done\r\n\x00\xff" + strings.Repeat("x", 10_000)))
 	})
 	r := start(t, config(t, at, `{"listen": "127.0.0.1:0", "kinds": {
-		"most": {`+local+`, "history": {"answer": 256}}, "few": {`+local+`, "history": {"answer": 7}},
+		"most": {`+local+`, "history": {"answer": 4096}}, "some": {`+local+`, "history": {"answer": 300}},
+		"brief": {`+local+`, "history": {"answer": 256}}, "few": {`+local+`, "history": {"answer": 7}},
 		"none": {`+local+`, "history": {}}}}`))
-	notes := map[string]string{"most": "done " + strings.Repeat("x", 256-8), "few": "done", "none": ""}
+	notes := map[string]string{"few": "done", "none": ""}
+	for kind, most := range map[string]int{"most": 4096, "some": 300, "brief": 256} {
+		notes[kind] = "done " + strings.Repeat("x", most-len("done\r\n\x00\xff"))
+	}
 	for kind := range notes {
 		r.must(204, "PUT", "/tasks/"+kind, `{"kind": "`+kind+`"}`)
 	}
