@@ -79,7 +79,7 @@ func (b *bucket) missing(n, amount int, per time.Duration, now time.Time) time.D
 
 // sizeOf returns the bytes of a task that count.
 func sizeOf(t *durable.Task) int {
-	return len(t.Key) + len(t.Payload) + len(t.Group) + len(t.Cron) + len(t.Trace)
+	return len(t.Key) + len(t.Payload) + len(t.Group) + len(t.Cron) + len(t.Trace) + len(t.Meta)
 }
 
 // use uses up the quota of the caller for n tasks that are to be added. It returns an error, and uses up nothing, if a bound

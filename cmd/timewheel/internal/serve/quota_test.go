@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -306,4 +307,25 @@ func TestReload_duringRequests_countsEachOnce(t *testing.T) {
 	}
 	all.Wait()
 	equal(t, "the number of requests that passed", passed.Load(), most)
+}
+
+// Every text of a task counts that a caller can make long, also one that package durable adds later.
+func TestSizeOf_countsEachText(t *testing.T) {
+	all := reflect.TypeFor[durable.Task]()
+	for i := range all.NumField() {
+		var task durable.Task
+		want := 3
+		switch v := reflect.ValueOf(&task).Elem().Field(i); {
+		case v.Kind() == reflect.String:
+			v.SetString("abc")
+		case v.Type() == reflect.TypeFor[[]byte]():
+			v.SetBytes([]byte("abc"))
+		default:
+			want = 0
+		}
+		if name := all.Field(i).Name; name == "Kind" || name == "Once" { // of the configuration, and of one size
+			want = 0
+		}
+		equal(t, "the size of "+all.Field(i).Name, sizeOf(&task), want)
+	}
 }
