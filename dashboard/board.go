@@ -88,6 +88,8 @@ type board struct {
 	s    scheduler
 	rec  *AttemptRecorder // may be nil
 
+	notes func() []Note // of the program; may be nil; set before the first request
+
 	alive   recent.Of[bool]
 	stats   recent.Of[durable.Stats]
 	census  recent.Of[durable.Counts]
@@ -561,12 +563,16 @@ func (b *board) pastLocked(at time.Time) []health.SchedulerReading {
 // judged returns the reading, its health, and the late nodes.
 func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
 	r = b.look()
+	var notes []Note
+	if b.notes != nil && !r.Stopped {
+		notes = b.notes()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	past := b.pastLocked(r.Time)
 	h = newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
 		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...).
-		aboutKinds(r.SchedulerReading)
+		aboutKinds(r.SchedulerReading).withNotes(notes)
 	return r, h, health.LateNodes(r.SchedulerReading, past)
 }
 

@@ -65,9 +65,10 @@
 //
 // Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
 // of due tasks, who paused it and why, and the backlog of each kind with a limit. They also report a store whose
-// disk is less than 5 % free, and an engine that takes 100 ms or longer to answer. Below a kind whose runs are waiting
-// because of its limit, the page names the group with the most due tasks. It shows how many due tasks the group has, how
-// long they have been due, and how long the tasks of other groups have waited.
+// disk is less than 5 % free, and an engine that takes 100 ms or longer to answer. Notes of the program itself follow:
+// see [Source.WithNotes]. Below a kind whose runs are waiting because of its limit, the page names the group with the most
+// due tasks. It shows how many due tasks the group has, how long they have been due, and how long the tasks of other
+// groups have waited.
 //
 // Next to each finding are links to the affected tasks and, if control is allowed, buttons. The buttons unpark the
 // tasks, pause the failing kind, or resume a paused kind.
@@ -211,7 +212,7 @@
 //	wheel, now, running    the wheel's name; the time of the reading; whether the wheel was started and not stopped
 //	health                 well, whether nothing is wrong; text, a summary; findings, each with kind, since (null
 //	                       if unknown) and text; notes, in the same form: paused, drained, leaving,
-//	                       limited, slow, cpu, vacuum or disk
+//	                       limited, slow, cpu, vacuum or disk, or program for a note of the program
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
 //	                       slots and of waiting tasks for each part of the wheel; see timewheel.Hand and
 //	                       timewheel.Occupancy

@@ -31,6 +31,19 @@ func ExampleSource_WithEngine() {
 	http.Handle("/debug/tasks/", dashboard.Handler([]dashboard.Source{source}))
 }
 
+// The page says that a system is down which the handlers of a kind call.
+func ExampleSource_WithNotes() {
+	var s *durable.Scheduler   // from durable.New
+	var down func() *time.Time // since when the mail server does not answer, or nil
+	source := dashboard.Scheduler("shop", s, nil).WithNotes(func() []dashboard.Note {
+		if since := down(); since != nil {
+			return []dashboard.Note{{Kind: "mail", Since: *since, Text: "The mail server is down"}}
+		}
+		return nil
+	})
+	http.Handle("/debug/tasks/", dashboard.Handler([]dashboard.Source{source}))
+}
+
 // Two wheels on one page, and a password for users who may make changes.
 func Example() {
 	var sources []dashboard.Source

@@ -29,7 +29,8 @@ func ExampleWithHistory() {
 		}
 		run.Complete("sent")
 		return nil
-	}, durable.WithRetry(3, time.Millisecond, time.Millisecond), durable.WithHistory(10_000, 7*24*time.Hour))
+	}, durable.WithRetry(3, time.Millisecond, time.Millisecond), durable.WithHistory(10_000, 7*24*time.Hour),
+		durable.WithHistoryNotes(durable.MaxHistoryNote)) // 256 bytes of each would be kept otherwise
 	if err != nil {
 		log.Fatal(err)
 	}

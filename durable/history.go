@@ -48,6 +48,23 @@ func WithHistory(attempts int, age time.Duration) KindOption {
 	}
 }
 
+// MaxHistoryNote is the maximum size of a note in the history, in bytes. See [WithHistoryNotes].
+const MaxHistoryNote = 4 << 10
+
+// WithHistoryNotes keeps up to the given number of bytes of each note of [Run.Complete] in the history of the kind, from
+// 1 to MaxHistoryNote. By default it keeps 256. An attempt with a longer note takes as much more in the history, and in
+// memory until it is written. Info.Note, the log and observers have as much of a note as without the option. The option
+// has no effect without [WithHistory].
+func WithHistoryNotes(bytes int) KindOption {
+	return func(k *kind) error {
+		if bytes < 1 || bytes > MaxHistoryNote {
+			return fmt.Errorf("durable: notes of %d bytes in the history; 1 to %d are allowed", bytes, MaxHistoryNote)
+		}
+		k.noteBytes = bytes
+		return nil
+	}
+}
+
 // A PastRun is an attempt in the history. Its times are taken from the engine's clock.
 // It describes how the handler returned, even if that did not count because the task had been changed or taken over.
 // Parked and GivenUp are set only if that was stored: otherwise the outcome of a failed attempt is failed.
@@ -230,14 +247,14 @@ func newPast(n *node.Node, cfg config) *past.Writer {
 	return past.NewWriter(n.Notebook(), cfg.Name, n.Now, n.Reporter().HistoryFailed)
 }
 
-// keepAttempt adds an attempt that has just ended to the history, if the kind has one.
-func (k *kind) keepAttempt(a Attempt, rec *task.Record) {
+// keepAttempt adds an attempt that has just ended to the history, if the kind has one. The note is the whole one.
+func (k *kind) keepAttempt(a Attempt, rec *task.Record, note string) {
 	if k.past == nil {
 		return
 	}
 	k.past.Add(task.Past{
 		Key: a.Key, Group: rec.Group, Generation: a.Generation, Seq: a.Seq, Attempt: a.Attempt, Due: a.Due.UnixNano(),
-		Started: a.Started.UnixNano(), Ended: a.Ended.UnixNano(), Failure: a.Failure, Note: a.Note,
+		Started: a.Started.UnixNano(), Ended: a.Ended.UnixNano(), Failure: a.Failure, Note: task.ClipTo(note, k.noteBytes),
 		Parked: a.Parked, Snoozed: a.Snoozed, Cancelled: a.Cancelled, GivenUp: a.GivenUp,
 	})
 }

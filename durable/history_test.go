@@ -86,6 +86,40 @@ func TestHistory_ofABurst(t *testing.T) {
 	})
 }
 
+// The history of a kind that asks for it has longer notes. All else, and other kinds, have as much of a note as before.
+func TestHistory_hasLongNotes_ifTheKindAsksForThem(t *testing.T) {
+	onBoth(t, func(t *testing.T, k *kit.Kit) {
+		long := strings.Repeat("ä", durable.MaxHistoryNote) + "\xff"
+		handler := func(_ context.Context, run durable.Run) error {
+			run.Complete(long)
+			return nil
+		}
+		keep := durable.WithHistory(100, time.Hour)
+		for name, opts := range map[string][]durable.KindOption{
+			"long": {keep, durable.WithHistoryNotes(durable.MaxHistoryNote)}, "odd": {durable.WithHistoryNotes(301), keep},
+			"small": {keep, durable.WithHistoryNotes(1)}, "other": {keep}, "none": {durable.WithHistoryNotes(1000)},
+		} {
+			k.Handle(name, handler, opts...)
+			k.On().Add(durable.Task{Key: name, Kind: name, Delay: time.Second, Interval: time.Hour, Times: 2})
+		}
+		k.After(12 * time.Second)
+		for name, want := range map[string]int{"long": 4096, "odd": 300, "small": 0, "other": 256, "none": -1} {
+			if i := k.Info(name); i.Note != long[:256] {
+				t.Errorf("the note of the task %s is %q", name, i.Note)
+			}
+			found, err := k.On().History(ctx, durable.HistoryQuery{Kind: name})
+			k.Must(err)
+			switch {
+			case want < 0 && len(found.Runs) == 0:
+			case len(found.Runs) != 1:
+				t.Errorf("the history of %s is %v", name, found.Runs)
+			case found.Runs[0].Note != long[:want]:
+				t.Errorf("the note of %s in the history has %d bytes, want %d", name, len(found.Runs[0].Note), want)
+			}
+		}
+	})
+}
+
 // While the engine is away, a node remembers the attempts and writes them later, once each: also when only the answers
 // were lost.
 func TestHistory_afterAnOutage(t *testing.T) {
@@ -242,6 +276,7 @@ func TestHistory_isRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, k *kit.Kit) {
 		for _, o := range []durable.KindOption{
 			durable.WithHistory(0, time.Hour), durable.WithHistory(durable.MaxHistory+1, time.Hour), durable.WithHistory(1, 0),
+			durable.WithHistoryNotes(0), durable.WithHistoryNotes(durable.MaxHistoryNote + 1),
 		} {
 			if k.Scheduler.Handle("k", ok, o) == nil {
 				t.Error("a wrong history is allowed")

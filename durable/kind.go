@@ -162,13 +162,15 @@ type kind struct {
 	keeps    int // as in WithHistory; 0 if the kind has no history
 	keepsFor time.Duration
 
+	noteBytes int // as in WithHistoryNotes
+
 	// for KindInfo
 	started, succeeded, failed, snoozed, cancelled, parked, givenUp, givenUpAgain, interrupted atomic.Uint64
 }
 
 func newKind(name string, h Handler, opts []KindOption) (*kind, error) {
 	policy := task.Policy{Attempts: 10, Least: time.Second, Most: 10 * time.Minute}
-	k := &kind{handler: h, Kind: node.Kind{Name: name, Policy: policy}}
+	k := &kind{handler: h, Kind: node.Kind{Name: name, Policy: policy}, noteBytes: task.MaxFailure}
 	k.Runner = k
 	for _, o := range opts {
 		if o == nil {

@@ -27,6 +27,7 @@ func (k *kind) Run(ctx context.Context, h *node.Run) {
 		defer cancel()
 	}
 	o := task.FailedFor("handler called runtime.Goexit") // unless the handler returns
+	note := ""                                           // the whole one
 	k.started.Add(1)
 	defer func() {
 		value := recover()
@@ -56,7 +57,7 @@ func (k *kind) Run(ctx context.Context, h *node.Run) {
 		h.End(r)
 		k.note(o, cancelled)
 		if !last {
-			k.tell.attempted(k, a, h.Rec)
+			k.tell.attempted(k, a, h.Rec, note)
 		}
 		if o.Note != "" {
 			k.tell.cfg.Log.WithField("task", run.Key).WithField("note", o.Note).Info("durable: a run is done")
@@ -66,7 +67,7 @@ func (k *kind) Run(ctx context.Context, h *node.Run) {
 				Error("durable: " + o.Failure)
 		}
 	}()
-	o = judge(&h.Ending, k.wrapped(ctx, run))
+	o, note = judge(&h.Ending, k.wrapped(ctx, run))
 }
 
 // note counts an attempt.
@@ -147,7 +148,7 @@ func IsSnooze(err error) bool {
 // Complete marks the run as complete, with a note such as "nothing to do". It takes effect when the handler returns
 // nil. If the handler panics, calls runtime.Goexit, or returns an error other than one from [Snooze], the attempt fails
 // even though Complete was called. The note is logged, passed to observers ([Attempt]), and stored in Info.Note until
-// the next run is complete. Only its first 256 bytes are kept. If a handler returns nil after its timeout
+// the next run is complete. Only its first 256 bytes are kept; see also [WithHistoryNotes]. If a handler returns nil after its timeout
 // ([WithTimeout]), its attempt fails, unless the handler has called Complete. If Complete is called more than once, the
 // last call counts. Complete has no effect once the handler has returned, or on a Run that a scheduler did not create.
 func (r Run) Complete(note string) {
@@ -166,14 +167,14 @@ type verdict struct {
 
 func (v *verdict) Unwrap() error { return v.error }
 
-// judge returns the outcome of an attempt whose handler has returned. It is called on the worker, because the methods
-// of a user's error may block.
-func judge(e *node.Ending, err error) (o task.Outcome) {
+// judge returns the outcome of an attempt whose handler has returned, and the whole note. It is called on the worker,
+// because the methods of a user's error may block.
+func judge(e *node.Ending, err error) (o task.Outcome, note string) {
 	if err == nil {
 		if note := e.Note.Load(); note != nil {
-			return task.Outcome{Done: true, Note: task.Clip(*note)}
+			return task.Outcome{Done: true, Note: task.Clip(*note)}, *note
 		}
-		return task.Outcome{}
+		return task.Outcome{}, ""
 	}
 	defer func() {
 		if recover() != nil {
@@ -188,7 +189,7 @@ func judge(e *node.Ending, err error) (o task.Outcome) {
 	if o.Snooze {
 		o.Failure = ""
 	}
-	return o
+	return o, ""
 }
 
 const inexplicable = "it failed, and its error panicked"
@@ -215,5 +216,6 @@ func (r Run) Completion(now int64) engine.Write {
 		return engine.Write{Record: engine.Record{Key: r.Key}, If: engine.IfUnchanged, Revision: r.Fence, Begun: r.Fence}
 	}
 	r.ends.Written.Store(true)
-	return task.Completion(r.rec.After(judge(r.ends, nil), &r.of.Policy, now, 0), r.rec, r.Fence)
+	o, _ := judge(r.ends, nil)
+	return task.Completion(r.rec.After(o, &r.of.Policy, now, 0), r.rec, r.Fence)
 }

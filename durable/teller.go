@@ -31,8 +31,8 @@ func newTeller(cfg config, n *node.Node) *teller {
 }
 
 // attempted completes an attempt whose outcome does not depend on whether its result is stored.
-func (t *teller) attempted(k *kind, a Attempt, rec *task.Record) {
-	k.keepAttempt(a, rec)
+func (t *teller) attempted(k *kind, a Attempt, rec *task.Record, note string) {
+	k.keepAttempt(a, rec, note)
 	for _, observe := range t.cfg.observers {
 		observe(a)
 	}
@@ -46,7 +46,7 @@ func (t *teller) ended(k *kind, a Attempt, rec *task.Record, r node.Result) node
 			a.Parked, a.GivenUp = r.Tally.Parked > 0, r.Tally.GivenUp > 0
 			t.last(k, r)
 		}
-		k.keepAttempt(a, rec)
+		k.keepAttempt(a, rec, a.Note)
 		t.observe(a)
 	}
 	return r

@@ -15,17 +15,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // The clients add, change and remove tasks and verify webhooks, although the answer to each first PUT is lost, and each other first
-// request is refused with 503.
+// request is refused. They wait as long as the answer asks for, up to a minute.
 func TestClients(t *testing.T) {
 	want := []string{
 		"put True",                    // the first one was done
 		`webhook a/1 {"n": 1} 3 True`, // which are wrong in three ways, and then right
 		"put False True scheduled",    // without an idempotency key it replaces the task of the first one
 		"get b None", "reschedule True False", "tasks ['b']", "count 1", "schedule 1",
-		"error 412 None", "error 400 kind", "remove True False", "webhooks 0",
+		"error 412 None", "error 400 kind", "full 429 3600", "remove True False", "webhooks 0",
 	}
 	for program, script := range map[string]string{"python3": "scenario.py", "node": "scenario.mjs"} {
 		t.Run(program, func(t *testing.T) {
@@ -60,20 +61,37 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// lossy returns the URL of a proxy. It loses its first answer to each PUT of a path, and refuses each other first request.
+// lossy returns the URL of a proxy. It loses its first answer to each PUT of a path, and refuses each other first request. It asks
+// for a second before the next count, and for an hour before the next request for the task full.
 func lossy(t *testing.T, to string) string {
 	target, err := url.Parse(to)
 	check(t, err)
 	forward := httputil.NewSingleHostReverseProxy(target)
 	var mu sync.Mutex
 	seen := make(map[string]bool)
+	var refused time.Time // a count
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		name := r.Method + r.URL.Path
 		first := !seen[name]
 		seen[name] = true
+		if r.URL.Path == "/tasks/count" {
+			if !first && time.Since(refused) < time.Second {
+				t.Error("a count is repeated before the time of Retry-After")
+			}
+			refused = time.Now()
+		}
 		mu.Unlock()
 		switch {
+		case r.URL.Path == "/tasks/full":
+			if !first {
+				t.Error("a request is repeated that was to wait for an hour")
+			}
+			w.Header().Set("Retry-After", "3600")
+			http.Error(w, "full", http.StatusTooManyRequests)
+		case first && r.URL.Path == "/tasks/count":
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "not yet", http.StatusTooManyRequests)
 		case !first:
 			forward.ServeHTTP(w, r)
 		case r.Method == http.MethodPut:

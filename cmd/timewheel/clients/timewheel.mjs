@@ -6,17 +6,18 @@
 //   await client.put("order:42", "mail", { delay: "30m", payload: { to: "ada@example.com" } });
 //   await client.remove("order:42");
 //
-// A request without an answer is repeated, and so is one that is answered with 429, 502, 503 or 504. A put has an idempotency key,
-// so its repetition has no effect if the first one had one.
+// A request without an answer is repeated, and so is one that is answered with 429, 502, 503 or 504, after the time of its Retry-After
+// if that is at most a minute. A put has an idempotency key, so its repetition has no effect if the first one had one.
 
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
 
-/** An answer of the service that is an error. It has the status, and the problem document. */
+/** An answer of the service that is an error. It has the status, the problem document, and the seconds of Retry-After, or 0. */
 export class ServiceError extends Error {
-  constructor(status, problem) {
+  constructor(status, problem, retryAfter = 0) {
     super(problem.detail ?? `status ${status}`);
     this.status = status;
     this.problem = problem;
+    this.retryAfter = retryAfter;
   }
 }
 
@@ -112,9 +113,11 @@ export class Client {
       }
       if (text !== undefined) {
         if (response.ok) return text ? JSON.parse(text) : null;
-        if (!again.has(response.status) || attempt === this.attempts) throw new ServiceError(response.status, problemOf(text));
-        const seconds = Number(response.headers.get("Retry-After"));
-        if (seconds > 0) wait = Math.max(wait, Math.min(seconds, 60) * 1000);
+        const after = Number(response.headers.get("Retry-After")) || 0;
+        if (!again.has(response.status) || attempt === this.attempts || after > 60) {
+          throw new ServiceError(response.status, problemOf(text), after);
+        }
+        wait = Math.max(wait, after * 1000);
       }
       await new Promise((done) => setTimeout(done, wait));
     }

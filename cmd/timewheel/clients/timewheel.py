@@ -5,8 +5,8 @@
     client.put("order:42", "mail", delay="30m", payload={"to": "ada@example.com"})
     client.remove("order:42")
 
-A request without an answer is repeated, and so is one that is answered with 429, 502, 503 or 504. A put has an idempotency key, so its
-repetition has no effect if the first one had one.
+A request without an answer is repeated, and so is one that is answered with 429, 502, 503 or 504, after the time of its Retry-After if
+that is at most a minute. A put has an idempotency key, so its repetition has no effect if the first one had one.
 """
 
 import base64
@@ -23,12 +23,13 @@ import uuid
 
 
 class Error(Exception):
-    """An answer of the service that is an error. It has the status, and the problem document."""
+    """An answer of the service that is an error. It has the status, the problem document, and the seconds of Retry-After, or 0."""
 
-    def __init__(self, status, problem):
+    def __init__(self, status, problem, retry_after=0):
         super().__init__(problem.get("detail") or f"status {status}")
         self.status = status
         self.problem = problem
+        self.retry_after = retry_after
 
 
 class WrongSignature(Exception):
@@ -119,9 +120,10 @@ class Client:
             except urllib.error.HTTPError as e:
                 with e:
                     problem = _problem(e.read())
-                if e.code not in (429, 502, 503, 504) or attempt == self.attempts:
-                    raise Error(e.code, problem) from None
-                wait = max(wait, _seconds(e.headers.get("Retry-After")))
+                after = _seconds(e.headers.get("Retry-After"))
+                if e.code not in (429, 502, 503, 504) or attempt == self.attempts or after > 60:
+                    raise Error(e.code, problem, after) from None
+                wait = max(wait, after)
             except (OSError, http.client.HTTPException):
                 if attempt == self.attempts:
                     raise
@@ -164,4 +166,4 @@ def _problem(text):
 
 
 def _seconds(text):
-    return min(int(text), 60) if text and text.isdigit() else 0
+    return int(text) if text and text.isdecimal() else 0

@@ -44,9 +44,12 @@ func (o Outcome) Late(allowed, took time.Duration) Outcome {
 const MaxFailure = 256
 
 // Clip truncates a text to MaxFailure.
-func Clip(text string) string {
+func Clip(text string) string { return ClipTo(text, MaxFailure) }
+
+// ClipTo truncates a text to at most the given number of bytes.
+func ClipTo(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	for n := min(len(text), MaxFailure); ; n-- {
+	for n := min(len(text), most); ; n-- {
 		if n == len(text) || utf8.RuneStart(text[n]) {
 			return text[:n]
 		}

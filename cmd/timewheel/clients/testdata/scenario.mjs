@@ -59,6 +59,11 @@ for (const [key, kind, onlyNew] of [["b", "k", true], ["c", "none", false]]) {
     if (e instanceof ServiceError) say("error", e.status, e.problem.errors?.[0].field);
   }
 }
+try {
+  await client.get("full");
+} catch (e) {
+  if (e instanceof ServiceError) say("full", e.status, e.retryAfter);
+}
 say("remove", await client.remove("b"), await client.remove("b"));
 say("webhooks", webhooks.length);
 input.close();

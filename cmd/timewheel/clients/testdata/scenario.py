@@ -50,5 +50,9 @@ for key, kind, only_new in (("b", "k", True), ("c", "none", False)):
         client.put(key, kind, only_new=only_new)
     except timewheel.Error as e:
         print("error", e.status, e.problem.get("errors", [{}])[0].get("field"))
+try:
+    client.get("full")
+except timewheel.Error as e:
+    print("full", e.status, e.retry_after)
 print("remove", client.remove("b"), client.remove("b"))
 print("webhooks", webhooks.qsize())

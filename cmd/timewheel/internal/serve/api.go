@@ -43,6 +43,8 @@ type api struct {
 	log     *slog.Logger
 	counts  *prometheus.CounterVec
 	seal    cursorSeal
+	refused *prometheus.CounterVec // by token and bound of its quota
+	waiting waiting
 }
 
 // A route is a method of a path. do writes the answer, or returns an error.
@@ -67,6 +69,10 @@ var routes = []route{
 
 func newAPI(s *durable.Scheduler, cfg *Config, log *slog.Logger, counts *prometheus.CounterVec) *api {
 	a := &api{s: s, anyone: newAnyone(), kinds: slices.Sorted(maps.Keys(cfg.Kinds)), of: cfg.Kinds, log: log, counts: counts, seal: newCursorSeal(cfg)}
+	a.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "timewheel_serve_quota_refusals_total", Help: "Requests of callers that were refused because of the quota of their token.",
+	}, []string{"token", "quota"})
+	a.waiting.s = s
 	a.setTokens(cfg.Tokens)
 	return a
 }
@@ -196,6 +202,11 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	task := req.task(key, joinTrace(r.Header), a.of[req.Kind])
+	done, err := a.use(r.Context(), c, 1, sizeOf(&task))
+	if err != nil {
+		return err
+	}
+	defer done()
 	if ifNone != "" {
 		info, err := a.addTask(r.Context(), task)
 		return a.stored(w, r, task, info, false, err)

@@ -23,6 +23,7 @@ type Token struct {
 	Prefixes []string `json:"prefixes"` // of the keys; "" is all
 	Kinds    []string `json:"kinds"`    // "*" is all
 	Rights   []string `json:"rights"`   // read, write
+	Quota    *Quota   `json:"quota"`    // none: it may add any number of tasks
 }
 
 func (k *checker) token(field string, t *Token, names map[string]bool) {
@@ -41,6 +42,7 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
 	}
 	k.kinds(field+".kinds", t.Kinds)
+	k.quota(field+".quota", t.Quota)
 }
 
 // kinds checks the names of the kinds to which a token has a right.
@@ -79,6 +81,8 @@ type caller struct {
 	read, write bool
 
 	batches chan struct{} // has a place for each batch that may be read at the same time
+	quota   *Quota        // nil if it may add any number of tasks
+	used    *usage        // of the quota
 }
 
 // newAnyone returns the caller of a service without tokens.
@@ -86,8 +90,8 @@ func newAnyone() *caller {
 	return &caller{prefixes: []string{""}, all: true, read: true, write: true, batches: make(chan struct{}, mostBatches)}
 }
 
-// setTokens replaces the callers. A caller that stays has the same places for batches. Requests in progress keep their
-// rights.
+// setTokens replaces the callers. A caller that stays has the same places for batches, and has used as much of its quota.
+// Requests in progress keep their rights.
 func (a *api) setTokens(tokens []*Token) {
 	var before []*caller
 	if is := a.callers.Load(); is != nil {
@@ -96,7 +100,7 @@ func (a *api) setTokens(tokens []*Token) {
 	all := newCallers(tokens)
 	for _, c := range all {
 		if i := slices.IndexFunc(before, func(was *caller) bool { return was.name == c.name }); i >= 0 {
-			c.batches = before[i].batches
+			c.batches, c.used = before[i].batches, before[i].used
 		}
 	}
 	a.callers.Store(&all)
@@ -106,7 +110,7 @@ func newCallers(tokens []*Token) (all []*caller) {
 	for _, t := range tokens {
 		c := &caller{
 			name: t.Name, sum: sha256.Sum256([]byte(t.Token)), prefixes: t.Prefixes, kinds: t.Kinds, batches: make(chan struct{}, mostBatches),
-			read: slices.Contains(t.Rights, mayRead), write: slices.Contains(t.Rights, mayWrite),
+			read: slices.Contains(t.Rights, mayRead), write: slices.Contains(t.Rights, mayWrite), quota: t.Quota, used: new(usage),
 		}
 		if slices.Contains(t.Kinds, "*") {
 			c.kinds, c.all = nil, true

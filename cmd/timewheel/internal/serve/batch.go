@@ -50,6 +50,7 @@ type lineResponse struct {
 // A deed is a line to be applied by a caller.
 type deed struct {
 	op   string
+	adds bool
 	task durable.Task // only the key for delete and reschedule
 	to   rescheduleRequest
 	out  *lineResponse
@@ -70,8 +71,8 @@ func (d *deed) end(err error, done int) {
 	d.out.Status, d.out.Detail, d.out.Errors, d.out.Effect = d.why.Status, d.why.Detail, d.why.Errors, d.why.Effect
 }
 
-// batch applies a batch. If a line is malformed, it refuses the whole batch before changing anything. Otherwise it
-// answers with a line for each line of the batch.
+// batch applies a batch. If a line is malformed, or the quota of the caller does not allow all of them, it refuses the whole
+// batch before changing anything. Otherwise it answers with a line for each line of the batch.
 func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err := needType(r, batchType); err != nil { // before it waits
 		return err
@@ -89,6 +90,18 @@ func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	n, size := 0, 0
+	for _, d := range deeds {
+		if d.adds {
+			n++
+			size += sizeOf(&d.task)
+		}
+	}
+	done, err := a.use(r.Context(), c, n, size)
+	if err != nil {
+		return err
+	}
+	defer done()
 	a.apply(r.Context(), deeds)
 	for _, d := range deeds {
 		if d.why != nil && d.why.cause != nil { // one is enough: the store has failed for all
@@ -144,9 +157,9 @@ func (a *api) readBatch(c *caller, text []byte, trace string) ([]lineResponse, [
 		if len(wrong) > 0 {
 			continue
 		}
-		d := &deed{op: l.Op, task: durable.Task{Key: l.Key}, to: l.to, out: &results[len(results)-1], by: c}
+		d := &deed{op: l.Op, adds: l.adds(), task: durable.Task{Key: l.Key}, to: l.to, out: &results[len(results)-1], by: c}
 		err := c.mayUse(l.Key)
-		if err == nil && l.adds() {
+		if err == nil && d.adds {
 			var of mistakes
 			if err = a.checkTask(c, &l.taskRequest, l.Key, &of); err == nil {
 				d.task = l.task(l.Key, trace, a.of[l.Kind])

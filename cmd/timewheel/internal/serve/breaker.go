@@ -3,13 +3,18 @@
 package serve
 
 import (
+	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed581295f1/timewheel/dashboard"
 )
 
 const (
@@ -47,6 +52,7 @@ type breaker struct {
 	probing  bool       // it is open, and an attempt that it admitted is in progress
 	next     time.Time  // when it admits another attempt while it is open
 	since    time.Time  // when it was opened
+	err      error      // of the last failing attempt that counts
 }
 
 // isOpen reports whether the kind gets one attempt at a time.
@@ -54,6 +60,25 @@ func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.failures >= mostFailures
+}
+
+// note returns a note for the page, or nil unless the breaker is open.
+func (b *breaker) note() []dashboard.Note {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failures < mostFailures {
+		return nil
+	}
+	return []dashboard.Note{{Kind: b.kind, Since: b.since, Text: fmt.Sprintf(
+		"The receiver of kind %s fails, so the kind gets one attempt at a time, and its other due tasks wait: %v", b.kind, b.err)}}
+}
+
+// notes returns the notes of all kinds for the page.
+func (srv *Server) notes() (all []dashboard.Note) {
+	for _, kind := range slices.Sorted(maps.Keys(srv.webhooks)) {
+		all = append(all, srv.webhooks[kind].Load().breaker.note()...)
+	}
+	return all
 }
 
 // gauge returns a metric that is 1 while the breaker is open.
@@ -98,7 +123,7 @@ func (b *breaker) end(probe bool, is health, err error, now time.Time) {
 			b.log.Info("a receiver answers again", "kind", b.kind, "after", now.Sub(b.since).Round(time.Second).String())
 		}
 	case is == isFailing && (probe || !wasOpen):
-		b.failures++
+		b.failures, b.err = b.failures+1, err
 		b.next = now.Add(min(time.Duration(b.failures-mostFailures+1)*time.Second, mostPause))
 		if !wasOpen && b.failures == mostFailures {
 			b.since = now

@@ -230,7 +230,7 @@ func TestBreaker_waitingRuns_doNotDelayTheEnd(t *testing.T) {
 	})
 }
 
-// The metrics show which breaker is open, and the history which attempts have waited.
+// The metrics and the page show which breaker is open, and the history which attempts have waited.
 func TestBreaker_isShown(t *testing.T) {
 	var up atomic.Bool
 	at := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -240,12 +240,13 @@ func TestBreaker_isShown(t *testing.T) {
 	})
 	r := start(t, config(t, at, `{"listen": "127.0.0.1:0", "admin": {"listen": "127.0.0.1:0"}, "kinds": {
 		"k": {`+local+`, "history": {}}, "other": {`+local+`}}}`))
-	shows := func(text string) bool {
-		was := r.url
-		defer func() { r.url = was }()
-		r.url = "http://" + r.srv.AdminAddr().String()
-		return strings.Contains(r.must(200, "GET", "/metrics", ""), text)
+	admin := &rig{T: t, url: "http://" + r.srv.AdminAddr().String()}
+	shows := func(text string) bool { return strings.Contains(admin.must(200, "GET", "/metrics", ""), text) }
+	notes := func() []any {
+		return jsonOf(t, admin.must(200, "GET", "/api/scheduler", ""))["health"].(map[string]any)["notes"].([]any)
 	}
+	before := time.Now()
+	equal(t, "the number of notes", len(notes()), 0)
 	r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
 	until(t, "the metric says that the breaker is open", func() bool { return shows(`timewheel_serve_breaker_open{kind="k"} 1`) })
 	if !shows(`timewheel_serve_breaker_open{kind="other"} 0`) {
@@ -253,8 +254,22 @@ func TestBreaker_isShown(t *testing.T) {
 	}
 	equal(t, "the number of lines", r.log.count(`its kind gets one attempt at a time, and the others wait" kind=k failures=5 `+
 		`error="webhook: answer 502 Bad Gateway"`), 1)
+	if all := notes(); len(all) != 1 {
+		t.Errorf("the notes are %v", all)
+	} else {
+		note := all[0].(map[string]any)
+		equal(t, "the note", note["text"].(string), "The receiver of kind k fails, so the kind gets one attempt at a time, and its other "+
+			"due tasks wait: webhook: answer 502 Bad Gateway")
+		equal(t, "its kind", note["about"].(string), "k")
+		since, err := time.Parse(time.RFC3339, note["since"].(string))
+		check(t, err)
+		if since.Before(before.Truncate(time.Second)) || since.After(time.Now()) {
+			t.Errorf("it says since %v", since)
+		}
+	}
 	up.Store(true)
 	r.ends("a")
+	equal(t, "the number of notes after an answer", len(notes()), 0)
 	if !shows(`timewheel_serve_breaker_open{kind="k"} 0`) {
 		t.Error("it is still open after an answer")
 	}

@@ -46,7 +46,7 @@
 // A waiting run is stored again each time it has asked. It therefore waits half as long as it is already late, up to ten
 // minutes. A new task thus waits a second behind a short failure. A million tasks behind a long outage cost some 2,200
 // changes a second. The price is that a task may be delivered ten minutes after the receiver is back. Each process has its
-// own breakers.
+// own breakers, and its page has a note of each open one.
 //
 // # File descriptors
 //

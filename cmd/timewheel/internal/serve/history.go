@@ -45,6 +45,18 @@ type historyResponse struct {
 	Next     string            `json:"next,omitempty"` // after= of the next page; none if this is the last
 }
 
+// mostAttempts returns the maximum number of attempts in a page, of one kind or of all if it is empty. With long answers it
+// is lower, so that a page never takes much memory.
+func (a *api) mostAttempts(kind string) int {
+	longest := defaultNote
+	for name, of := range a.of {
+		if of.History != nil && (kind == "" || kind == name) {
+			longest = max(longest, of.History.Answer)
+		}
+	}
+	return mostPage * defaultNote / longest
+}
+
 func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	limit, err := page(q, "prefix", "kind", "key", "outcome")
@@ -63,6 +75,7 @@ func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if of.Kind, err = c.mayList(cmp.Or(of.Key, of.Prefix), q.Get("kind")); err != nil { // a right to the key is enough
 		return err
 	}
+	of.Limit = min(limit, a.mostAttempts(of.Kind))
 	found, err := a.s.History(r.Context(), of)
 	if err != nil {
 		return ofCursor(err, q.Get("after"))

@@ -84,12 +84,16 @@ func TestHistory_hasTheAnswers_thatItsKindKeeps(t *testing.T) {
 		if r.Header.Get(headerAttempt) == "1" {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-		_, _ = w.Write([]byte("done\r\n\x00\xff" + strings.Repeat("x", 1000)))
+		_, _ = w.Write([]byte("done\r\n\x00\xff" + strings.Repeat("x", 10_000)))
 	})
 	r := start(t, config(t, at, `{"listen": "127.0.0.1:0", "kinds": {
-		"most": {`+local+`, "history": {"answer": 256}}, "few": {`+local+`, "history": {"answer": 7}},
+		"most": {`+local+`, "history": {"answer": 4096}}, "some": {`+local+`, "history": {"answer": 300}},
+		"brief": {`+local+`, "history": {"answer": 256}}, "few": {`+local+`, "history": {"answer": 7}},
 		"none": {`+local+`, "history": {}}}}`))
-	notes := map[string]string{"most": "done " + strings.Repeat("x", 256-8), "few": "done", "none": ""}
+	notes := map[string]string{"few": "done", "none": ""}
+	for kind, most := range map[string]int{"most": 4096, "some": 300, "brief": 256} {
+		notes[kind] = "done " + strings.Repeat("x", most-len("done\r\n\x00\xff"))
+	}
 	for kind := range notes {
 		r.must(204, "PUT", "/tasks/"+kind, `{"kind": "`+kind+`"}`)
 	}
@@ -106,5 +110,40 @@ func TestHistory_hasTheAnswers_thatItsKindKeeps(t *testing.T) {
 		if failure := first["failure"].(string); first["note"] != nil || !strings.Contains(failure, "done x") {
 			t.Errorf("%s: the note of a failed attempt is %v, and its failure %s", kind, first["note"], failure)
 		}
+	}
+}
+
+// A page of long answers has fewer attempts, and its next continues. One of short answers has as many as before.
+func TestHistory_ofLongAnswers_hasSmallerPages(t *testing.T) {
+	const tasks, most = 70, 62
+	at := receiver(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(strings.Repeat("x", 5000))) })
+	r := start(t, config(t, at, `{"listen": "127.0.0.1:0", "kinds": {
+		"long": {`+local+`, "history": {"answer": 4096}}, "short": {`+local+`, "history": {"answer": 256}}}}`))
+	for _, kind := range []string{"long", "short"} {
+		lines := ""
+		for i := range tasks {
+			lines += `{"key": "` + keyOf(kind, i) + `", "kind": "` + kind + `"}` + "\n"
+		}
+		r.must(200, "POST", "/tasks", lines)
+	}
+	page := func(parameters string) (n int, next string) {
+		t.Helper()
+		p := jsonOf(t, r.must(200, "GET", "/history?limit=1000"+parameters, ""))
+		next, _ = p["next"].(string)
+		return len(p["attempts"].([]any)), next
+	}
+	until(t, "the history has all attempts", func() bool {
+		n, next := page("&kind=long")
+		if next == "" {
+			return false
+		}
+		more, _ := page("&kind=long&after=" + next)
+		short, _ := page("&kind=short")
+		return n == most && more == tasks-most && short == tasks
+	})
+	n, next := page("")
+	equal(t, "the attempts of all kinds in a page", n, most)
+	if next == "" {
+		t.Error("there is no other page")
 	}
 }

@@ -114,8 +114,8 @@ func (k *checker) kind(field, name string, of *Kind) {
 			k.wrong(field+".history.attempts", "%d is not between 1 and %d", h.Attempts, durable.MaxHistory)
 		}
 		k.positive(field+".history.age", &h.Age, 24*time.Hour)
-		if h.Answer < 0 || h.Answer > mostNote {
-			k.wrong(field+".history.answer", "%d is not between 0 and %d", h.Answer, mostNote)
+		if h.Answer < 0 || h.Answer > mostAnswer {
+			k.wrong(field+".history.answer", "%d is not between 0 and %d", h.Answer, mostAnswer)
 		}
 	}
 	r := &of.Retry
@@ -220,6 +220,9 @@ func (of *Kind) options() []durable.KindOption {
 	}
 	if h := of.History; h != nil {
 		opts = append(opts, durable.WithHistory(h.Attempts, time.Duration(h.Age)))
+		if h.Answer > defaultNote {
+			opts = append(opts, durable.WithHistoryNotes(h.Answer))
+		}
 	}
 	return opts
 }

@@ -23,7 +23,8 @@ type problem struct {
 	Effect  effect   `json:"effect,omitempty"` // of a request that failed with a status of 500 or more
 	Request string   `json:"request"`          // its id, as in the header and in the log
 
-	cause error // for the log
+	cause      error // for the log
+	retryAfter int64 // seconds, with the status 429
 }
 
 // An effect says whether a request that failed has changed something.
@@ -97,6 +98,8 @@ func (p *problem) write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	switch p.Status {
+	case http.StatusTooManyRequests:
+		h.Set("Retry-After", strconv.FormatInt(p.retryAfter, 10))
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
 	case http.StatusUnauthorized:

@@ -71,11 +71,17 @@ func (a *api) declare(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err := a.mayChangeAll(r.Context(), c, prefix); err != nil {
 		return err
 	}
-	set := durable.TaskSet{Prefix: prefix, Version: int64(req.Version)}
+	set, size := durable.TaskSet{Prefix: prefix, Version: int64(req.Version)}, 0
 	for i := range req.Tasks {
 		t := &req.Tasks[i]
 		set.Tasks = append(set.Tasks, t.task(t.Key, joinTrace(r.Header), new(Kind)))
+		size += sizeOf(&set.Tasks[i])
 	}
+	end, err := a.use(r.Context(), c, len(set.Tasks), size)
+	if err != nil {
+		return err
+	}
+	defer end()
 	done, err := a.s.Schedule(r.Context(), set)
 	if errors.Is(err, durable.ErrInvalidTask) { // all else has been checked
 		p := problemf(http.StatusConflict, "the schedule and another one, of which one prefix begins the other, have a task in common")

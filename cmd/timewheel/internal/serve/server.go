@@ -159,7 +159,7 @@ func (srv *Server) prepare(
 	registry.MustRegister(requests, expiries{srv}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		metrics.NewSchedulerCollector(srv.s, name, metrics.WithAttempts(attempts)))
-	source := dashboard.Scheduler(name, srv.s, recorder)
+	source := dashboard.Scheduler(name, srv.s, recorder).WithNotes(srv.notes)
 	if health != nil {
 		registry.MustRegister(metrics.NewEngineCollector(health, name))
 		source = source.WithEngine(health)
@@ -173,7 +173,7 @@ func (srv *Server) prepare(
 	if srv.at, srv.gate, err = srv.listen(srv.cfg.Listen, srv.cfg.TLS, parts.callers, srv.api); err != nil {
 		return err
 	}
-	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+	registry.MustRegister(srv.callers.refused, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "timewheel_serve_refused_connections_total", Help: "Connections of callers that were refused for want of file descriptors.",
 	}, func() float64 { return float64(srv.gate.refused.Load()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "timewheel_serve_attempts_waiting_for_descriptors", Help: "Attempts that wait for want of file descriptors.",

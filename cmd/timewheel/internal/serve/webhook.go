@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	mostAnswer  = 4 << 10        // bytes of an answer's body that are read
-	mostExcerpt = 160            // of these in an error
-	mostNote    = 256            // of these with Run.Complete
-	mostHeaders = 64 << 10       // maximum size of an answer's headers, in bytes
-	mostWait    = 24 * time.Hour // of Retry-After
+	mostAnswer  = durable.MaxHistoryNote // bytes of an answer's body that are read
+	mostExcerpt = 160                    // of these in an error
+	defaultNote = 256                    // bytes of Run.Complete that package durable keeps in any history
+	mostHeaders = 64 << 10               // maximum size of an answer's headers, in bytes
+	mostWait    = 24 * time.Hour         // of Retry-After
 	dialTimeout = 10 * time.Second
 
 	// idleWebhook is how long an idle connection to a receiver is kept. It is shorter than what common servers wait before
