@@ -25,7 +25,7 @@ ready, so that a load balancer takes another process. Then it accepts no further
 further run, and waits for the runs in progress. If some have not ended after the drain time, the
 exit code is 1, and they are repeated later. A second SIGTERM, or SIGINT, ends the grace at once.
 
-The configuration is a JSON file. README.md of the command describes it. SIGHUP reads it again, and
+The configuration is a JSON file. HTTP.md of the command describes it. SIGHUP reads it again, and
 applies its tokens, secrets, headers and certificates. The log names the other fields that differ:
 they need a restart, which loses nothing. If anything in the file is wrong, nothing changes.
 

@@ -52,7 +52,7 @@ func startInBubble(t *testing.T, cfg *Config, at fakeReceiver) (*durable.Schedul
 	return s, breakers, log
 }
 
-// By default the attempts of a run last for most of a day, and as long as the README says.
+// By default the attempts of a run last for most of a day, and as long as HTTP.md says.
 func TestRetry_byDefault_lastsForMostOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(t, "", `{"listen": "127.0.0.1:0", "kinds": {"k": {`+https+`}}}`)
@@ -79,10 +79,10 @@ func TestRetry_byDefault_lastsForMostOfADay(t *testing.T) {
 			t.Errorf("the attempts took %v, want %v to %v", took, longest/2, longest)
 		}
 		hours := func(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Hour).Hours())) }
-		readme, err := os.ReadFile("../../README.md")
+		readme, err := os.ReadFile("../../HTTP.md")
 		check(t, err)
 		if text := hours(longest/2) + " to " + hours(longest) + " hours"; !strings.Contains(string(readme), text) {
-			t.Errorf("the README does not contain %q", text)
+			t.Errorf("HTTP.md does not contain %q", text)
 		}
 	})
 }

@@ -274,9 +274,9 @@ func TestParameters_thatAreWrong_areNamed(t *testing.T) {
 	r.must(200, "GET", "/history?outcome=succeeded,failed", "")
 }
 
-// The example of README.md is what the service answers.
-func TestProblem_ofTheREADME(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+// The example of HTTP.md is what the service answers.
+func TestProblem_ofTheDocument(t *testing.T) {
+	text, err := os.ReadFile("../../HTTP.md")
 	check(t, err)
 	example := regexp.MustCompile("(?s)So\n`([^`]+)` is answered with:\n\n```json\n(.*?)```").FindSubmatch(text)
 	if example == nil {

@@ -79,15 +79,15 @@ func TestSecret_ofStandardWebhooks_isChecked(t *testing.T) {
 	}
 }
 
-// The signature is that of the README.
-func TestStandard_isThatOfTheREADME(t *testing.T) {
+// The signature is that of HTTP.md.
+func TestStandard_isThatOfTheDocument(t *testing.T) {
 	m := message{token: "17979cfe362a0000.0.order:42", body: []byte(`{"to":"ann"}`)}
 	got := m.standardSignature([]Secret{"0123456789abcdef"}, time.Unix(1_700_000_000, 0))
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../HTTP.md")
 	check(t, err)
 	for _, text := range []string{m.standardID(), got} {
 		if !strings.Contains(string(readme), "`"+text+"`") {
-			t.Errorf("the README does not contain %s", text)
+			t.Errorf("HTTP.md does not contain %s", text)
 		}
 	}
 }

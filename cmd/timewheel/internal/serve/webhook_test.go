@@ -349,17 +349,17 @@ func TestTrace_thatIsNotValid_isLeftOut(t *testing.T) {
 	equal(t, "a trace with a long state", joinTrace(h), parent)
 }
 
-// The signature is that of the README, which a receiver in any language can compute.
-func TestSign_isThatOfTheREADME(t *testing.T) {
+// The signature is that of HTTP.md, which a receiver in any language can compute.
+func TestSign_isThatOfTheDocument(t *testing.T) {
 	m := message{kind: "mail", key: "order:42", token: "17979cfe362a0000.0.order:42", attempt: "1", fence: "7",
 		due: "2023-11-14T22:13:20Z", body: []byte(`{"to":"ann"}`)}
 	got := m.sign([]Secret{"0123456789abcdef"}, time.Unix(1_700_000_000, 0))
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../HTTP.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	hex, ok := strings.CutPrefix(got, "t=1700000000,v1=")
 	if !ok || !strings.Contains(string(readme), "`"+hex+"`") {
-		t.Errorf("the signature is %s, and not in the README", got)
+		t.Errorf("the signature is %s, and not in HTTP.md", got)
 	}
 }
