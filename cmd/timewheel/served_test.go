@@ -60,7 +60,7 @@ func (s *serving) write(admin string, operators ...string) {
 	operators = append(operators, `{"name": "ann", "token": "`+annsToken+`", "rights": ["operate", "backup"]}`)
 	const kind = `{"url": "http://127.0.0.1:1/", "networks": ["127.0.0.1/32"], "secrets": ["a secret of the tests"]}`
 	check(s.T, os.WriteFile(s.config, []byte(`{"listen": "127.0.0.1:0", "kinds": {"mine": `+kind+`, "other": `+kind+`},
-		"admin": {`+admin+`, "operate": true, "backup": true, "tokens": [`+strings.Join(operators, ", ")+`]}}`), 0o600))
+		"admin": {`+admin+`, "operate": true, "control": true, "backup": true, "tokens": [`+strings.Join(operators, ", ")+`]}}`), 0o600))
 }
 
 func (s *serving) start() {
