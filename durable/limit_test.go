@@ -5,11 +5,13 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -708,6 +710,54 @@ func TestLimit_rateWhileTheEngineIsSlow(t *testing.T) {
 		}
 		if len(calls) != 3*n {
 			t.Errorf("%d runs", len(calls))
+		}
+	})
+}
+
+// A countedOwn is an own engine that counts the calls about the claims of its scheduler.
+type countedOwn struct {
+	engine.Owned
+	engine.Waker
+	releases, walks atomic.Int64
+}
+
+func (c *countedOwn) Release(ctx context.Context, by engine.MemberID, claims []engine.Claim) error {
+	c.releases.Add(1)
+	return c.Owned.Release(ctx, by, claims)
+}
+
+func (c *countedOwn) Walk(ctx context.Context, over engine.Range) iter.Seq2[engine.Stored, error] {
+	if over.Order == engine.Held {
+		c.walks.Add(1)
+	}
+	return c.Owned.Walk(ctx, over)
+}
+
+// A scheduler that releases tasks of a limited kind on its own engine, because others are due before, does not read its claims
+// back: nobody else can have locked them.
+func TestLimits_onAnOwnEngine_tasksAreReleasedWithoutALook(t *testing.T) {
+	kit.In(t, func(t *testing.T, k *kit.Kit) {
+		own := kit.Own(k.KV).(engine.Owned)
+		e := &countedOwn{Owned: own, Waker: own.(engine.Waker)}
+		n := k.Use(durable.New(ctx, e, durable.WithLogger(testkit.Quiet()))).Start()
+		n.Handle("k", func(context.Context, durable.Run) error { time.Sleep(time.Millisecond); return nil }, durable.WithConcurrency(10))
+		add := func(name string, tasks int, delay time.Duration) {
+			var all []durable.Task
+			for i := range tasks {
+				all = append(all, durable.Task{Key: fmt.Sprint(name, i), Kind: "k", Delay: delay})
+			}
+			n.Add(all...)
+		}
+		const tasks = 3 * gateMost
+		add("late", 2*gateMost, 1900*time.Millisecond)
+		k.After(500 * time.Millisecond)
+		add("early", gateMost, time.Second)
+		k.After(time.Minute)
+		if ran := len(k.Runs()); ran != tasks {
+			t.Errorf("%d of %d tasks have run", ran, tasks)
+		}
+		if e.releases.Load() == 0 || e.walks.Load() > 0 {
+			t.Errorf("%d releases, and %d looks at the claims", e.releases.Load(), e.walks.Load())
 		}
 	})
 }

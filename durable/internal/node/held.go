@@ -111,6 +111,9 @@ func (n *Node) giveBack(t *term, claims []engine.Claim) {
 		n.failed(t, err)
 		return
 	}
+	if n.alone {
+		return
+	}
 	n.mu.Lock()
 	n.doubt = true // the member still holds tasks that a user's transaction has locked
 	n.mu.Unlock()
