@@ -734,7 +734,7 @@ func (c *countedOwn) Walk(ctx context.Context, over engine.Range) iter.Seq2[engi
 }
 
 // A scheduler that releases tasks of a limited kind on its own engine, because others are due before, does not read its claims
-// back: nobody else can have locked them.
+// back: no other process can have locked them.
 func TestLimits_onAnOwnEngine_tasksAreReleasedWithoutALook(t *testing.T) {
 	kit.In(t, func(t *testing.T, k *kit.Kit) {
 		own := kit.Own(k.KV).(engine.Owned)
