@@ -244,16 +244,16 @@ func TestBoard_kindsThatRunAgain_areNotReported(t *testing.T) {
 		f.census = func() durable.Counts {
 			return durable.Counts{Whole: true, Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
 		}
-		f.paused.Kinds = []string{"sms"}
+		f.now.Store(&due{paused: durable.Pauses{Kinds: []string{"sms"}}})
 		b := newBoard("tasks", f, nil)
 		time.Sleep(time.Minute)
 		if r := b.look(); len(r.Orphans) != 1 || r.Orphans[0].Kind != "mail" || len(r.Paused) != 1 || r.Paused[0].Kind != "sms" {
 			t.Fatalf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
 		}
-		f.hangs = true
+		f.now.Store(&due{paused: durable.Pauses{Kinds: []string{"sms"}}, hangs: true})
 		time.Sleep(2 * lookEvery)
 		b.look()
-		f.nodes, f.paused = []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{Kinds: []string{"mail"}}}}, durable.Pauses{}
+		f.now.Store(&due{nodes: []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{Kinds: []string{"mail"}}}}, hangs: true})
 		time.Sleep(2 * lookEvery)
 		if r := b.look(); r.Orphans != nil || r.Paused != nil || r.overdue["mail"].Due != 0 {
 			t.Errorf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
@@ -265,14 +265,20 @@ func TestBoard_kindsThatRunAgain_areNotReported(t *testing.T) {
 // A slowDue finds three due tasks of each kind, or none in time.
 type slowDue struct {
 	*fakeScheduler
+	now atomic.Pointer[due]
+}
+
+type due struct {
+	nodes  []durable.NodeInfo
 	paused durable.Pauses
 	hangs  bool
 }
 
-func (s *slowDue) Paused(context.Context) (durable.Pauses, error) { return s.paused, nil }
+func (s *slowDue) Nodes(context.Context) ([]durable.NodeInfo, error) { return s.now.Load().nodes, nil }
+func (s *slowDue) Paused(context.Context) (durable.Pauses, error)    { return s.now.Load().paused, nil }
 
 func (s *slowDue) Find(ctx context.Context, _ durable.Query) (durable.Found, error) {
-	if s.hangs {
+	if s.now.Load().hangs {
 		<-ctx.Done()
 	}
 	return durable.Found{Tasks: make([]durable.Info, 3)}, ctx.Err()

@@ -71,19 +71,19 @@ func keepsMeta(t *testing.T, k *kit.Kit) {
 	if calls := k.Ran("a"); calls[0].Meta != meta {
 		t.Errorf("it has run with %q", calls[0].Meta)
 	}
-	set := durable.TaskSet{Prefix: "s/", Version: 1, Tasks: []durable.Task{{Key: "s/a", Kind: "k", Interval: time.Hour}}}
+	set := durable.TaskSet{Prefix: "s/", Version: 1, Tasks: []durable.Task{{Key: "s/a", Kind: "k", Interval: time.Minute}}}
 	_, err := k.On().Schedule(ctx, set)
 	k.Must(err)
 	next := k.Info("s/a").Next
-	k.After(10 * time.Minute)
-	end := next.Add(90 * time.Minute)
+	k.After(10 * time.Second)
+	end := next.Add(90 * time.Second)
 	set.Version, set.Tasks[0].Meta, set.Tasks[0].Until = 2, "m", end
 	r, err := k.On().Schedule(ctx, set)
 	k.Must(err)
 	if i := k.Info("s/a"); r.Changed != 1 || i.Meta != "m" || !i.Until.Equal(end) || !i.Next.Equal(next) {
 		t.Errorf("%+v, and it is %v", r, i)
 	}
-	k.After(3 * time.Hour)
+	k.After(4 * time.Minute)
 	k.Ran("s/a", "s/a")
 	k.Gone("s/a")
 }
