@@ -23,6 +23,7 @@ func TestWithNotes_showsWhatTheProgramSays(t *testing.T) {
 		var notes atomic.Pointer[[]Note]
 		notes.Store(new([]Note))
 		h := Handler([]Source{Scheduler("tasks", s, nil).WithNotes(func() []Note { return *notes.Load() })})
+		time.Sleep(2 * lookEvery) // the tasks are counted
 		is := func(want ...findingJSON) {
 			t.Helper()
 			state, sources := stateOf(t, h), answer[sourcesJSON](t, ask(h, "GET", "/api/sources", nil), 200)

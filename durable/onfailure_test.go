@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,14 +68,13 @@ func TestOnFailure_whateverCommitFails(t *testing.T) {
 				k.Handle("k", func(context.Context, durable.Run) error { return kit.ErrFail }, onFailure(), durable.WithRetry(2, time.Second, time.Second))
 				k.Handle("told", ok)
 				k.Add(durable.Task{Key: "a", Kind: "k", Delay: time.Second})
-				commits := 0
+				var commits atomic.Int64
 				for _, n := range k.Nodes {
 					n.Link.SetFaults(func(method string) (f enginetest.Fault) {
 						if strings.HasPrefix(method, "Commit") {
-							if commits == at {
+							if commits.Add(1) == int64(at+1) {
 								f = fault
 							}
-							commits++
 						}
 						return f
 					})
@@ -89,8 +89,8 @@ func TestOnFailure_whateverCommitFails(t *testing.T) {
 				for _, n := range k.Nodes {
 					added, removed = added+n.Stats().Added, removed+n.Stats().Removed
 				}
-				if i := k.Info("a"); len(told) != 1 || runs > 2 || i.State != durable.Parked || commits <= at {
-					t.Errorf("commit %d of %d %s: %d runs of %v tell of %v", at, commits, name, runs, told, i)
+				if i := k.Info("a"); len(told) != 1 || runs > 2 || i.State != durable.Parked || commits.Load() <= int64(at) {
+					t.Errorf("commit %d of %d %s: %d runs of %v tell of %v", at, commits.Load(), name, runs, told, i)
 				}
 				if added != 2 || removed != 0 {
 					t.Errorf("commit %d %s: %d tasks were added, and %d removed", at, name, added, removed)
