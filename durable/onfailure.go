@@ -33,14 +33,13 @@ func (k *kind) also(failed *task.Record) (add func(now int64) *task.Record) {
 	if k.onFailure == nil {
 		return nil
 	}
-	var added Task
 	defer func() {
 		if value := recover(); value != nil {
 			k.tell.report.Unadded(failed.Key, errors.New(explain(func() string { return fmt.Sprint("WithOnFailure panicked: ", value) })))
 			add = nil
 		}
 	}()
-	added = k.onFailure(infoOf(failed, k.tell.now()))
+	added := k.onFailure(infoOf(failed, k.tell.now()))
 	if added.Key == "" {
 		return nil
 	}
@@ -57,6 +56,5 @@ func (k *kind) also(failed *task.Record) (add func(now int64) *task.Record) {
 		k.tell.report.Unadded(failed.Key, err)
 		return nil
 	}
-	records := recordsOf(k.all, tasks)
-	return func(now int64) *task.Record { return records(now)[0] }
+	return func(now int64) *task.Record { return recordsOf(k.all, tasks)(now)[0] }
 }

@@ -34,11 +34,7 @@ func (n *Node) lose(c *change) {
 				n.lose(c)
 				return
 			}
-			if c.result.Also != nil {
-				n.count.added.Add(1)
-			}
-			n.count.add(c.result.Tally)
-			c.result.Settled.call(true)
+			n.accept(c.result)
 		})
 		return
 	}

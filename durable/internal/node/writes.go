@@ -432,19 +432,24 @@ func (n *Node) concluded(c *change) {
 	case len(c.r.Unmet) > 0:
 		n.drop(c.of)
 		if c.completed {
-			n.count.add(r.Tally)
-			r.Settled.call(true)
+			r.Also = nil // the handler's own write adds no other task
+			n.accept(r)
 		} else {
 			n.lose(c)
 		}
 	default:
-		if r.Also != nil {
-			n.count.added.Add(1)
-			if c.r.Written[1].Replaced {
-				n.count.removed.Add(1)
-			}
+		if r.Also != nil && c.r.Written[1].Replaced {
+			n.count.removed.Add(1)
 		}
-		n.count.add(r.Tally)
-		r.Settled.call(true)
+		n.accept(r)
 	}
+}
+
+// accept counts a result that is stored, and says so.
+func (n *Node) accept(r Result) {
+	if r.Also != nil {
+		n.count.added.Add(1)
+	}
+	n.count.add(r.Tally)
+	r.Settled.call(true)
 }

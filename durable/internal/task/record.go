@@ -42,7 +42,7 @@ type Record struct {
 	Snoozes    int           // how often a handler has postponed the run
 	Expires    time.Duration // how long after Grid an attempt may start; 0 means no limit
 	Until      int64         // the last instant at which a run after the first may be due; 0 means no limit
-	Meta       string
+	Meta       string        // what the caller keeps with the task
 }
 
 // Forever is the Times of a task that repeats until it is removed.
