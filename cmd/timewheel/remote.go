@@ -18,7 +18,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -117,8 +116,7 @@ func (s *remote) post(ctx context.Context, p *program, path string, body []byte,
 }
 
 func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.Unmap().IsLoopback()
+	return strings.HasSuffix(host, ".localhost") || serve.IsLoopback(host)
 }
 
 // An ended is the exit code of a command that a service has run. The service has explained it.

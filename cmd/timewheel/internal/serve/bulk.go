@@ -79,7 +79,8 @@ func bulk(do durable.Action, state durable.State) func(*api, *caller, http.Respo
 			if err != nil {
 				return ofCursor(err, req.After)
 			}
-			if answer.Next, of.After = a.seal.next(c, next), next; next == "" || time.Since(began) > bulkFor {
+			if of.After = next; next == "" || time.Since(began) > bulkFor {
+				answer.Next = a.seal.next(c, next)
 				return writeJSON(w, answer)
 			}
 		}

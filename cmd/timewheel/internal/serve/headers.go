@@ -77,7 +77,7 @@ func (t *taskRequest) meta() string {
 // headersOf returns the headers of a task with this Meta, which a program may have set to any text.
 func headersOf(meta string) map[string]string {
 	var of map[string]string
-	if json.Unmarshal([]byte(meta), &of) != nil {
+	if meta == "" || json.Unmarshal([]byte(meta), &of) != nil {
 		return nil
 	}
 	return of
@@ -85,9 +85,6 @@ func headersOf(meta string) map[string]string {
 
 // setHeaders sets the headers of a task that its kind allows.
 func (of *Kind) setHeaders(h http.Header, meta string) {
-	if meta == "" {
-		return
-	}
 	for name, value := range headersOf(meta) {
 		if slices.Contains(of.TaskHeaders, http.CanonicalHeaderKey(name)) && isHeaderText(value) {
 			h.Set(name, value)

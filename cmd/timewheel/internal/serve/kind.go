@@ -89,7 +89,7 @@ func (k *checker) kind(field, name string, of *Kind) {
 		return
 	}
 	k.webhook(field, of)
-	if other, is := k.config.Kinds[of.OnFailure]; of.OnFailure != "" && (!is || other == nil || other.OnFailure != "") {
+	if other := k.config.Kinds[of.OnFailure]; of.OnFailure != "" && (other == nil || other.OnFailure != "") {
 		k.wrong(field+".on_failure", "%q must be one of the kinds, and one without on_failure", of.OnFailure)
 	}
 	k.positive(field+".timeout", &of.Timeout, defaultTimeout)

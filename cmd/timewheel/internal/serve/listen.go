@@ -77,6 +77,11 @@ func isLocal(address string) bool {
 	if err != nil {
 		return false
 	}
+	return IsLoopback(host)
+}
+
+// IsLoopback reports whether a host is localhost, or an IP address of this machine alone.
+func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
