@@ -17,38 +17,24 @@ import (
 	"time"
 )
 
-// A ledger is a receiver that notes the tokens of each key. It refuses the kind bad for good.
-type ledger struct {
-	mu     sync.Mutex
-	tokens map[string]map[string]bool // of each task of the kind k, by key
-	told   map[string]map[string]bool // of each task about a failure, by the key of the failed task
-	again  int                        // requests with a token that was there before
-}
+// A ledger is a receiver that does the work of each token once, and apart from that each task about a failure, by the key of the failed
+// task. It refuses the kind bad for good.
+type ledger struct{ work, told *checker }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	to, key := l.tokens, r.Header.Get("Timewheel-Key")
 	switch r.Header.Get("Timewheel-Kind") {
 	case "bad":
 		w.WriteHeader(http.StatusGone)
-		return
 	case "told":
 		var failed struct{ Key string }
 		if err := json.NewDecoder(r.Body).Decode(&failed); err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		to, key = l.told, failed.Key
+		l.told.note(failed.Key, r.Header.Get("Timewheel-Token"))
+	default:
+		l.work.ServeHTTP(w, r)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if to[key] == nil {
-		to[key] = make(map[string]bool)
-	}
-	token := r.Header.Get("Timewheel-Token")
-	if to[key][token] {
-		l.again++
-	}
-	to[key][token] = true
 }
 
 // Callers repeat each request until it is answered, and once more, while the service is killed again and again. The work of each
@@ -56,7 +42,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // next run of a task that has not changed.
 func TestServe_killedWhileCallersRepeat_doesEachOnce(t *testing.T) {
 	const kills, each, callers = 20, 25, 8
-	l := &ledger{tokens: make(map[string]map[string]bool), told: make(map[string]map[string]bool)}
+	l := &ledger{newChecker(), newChecker()}
 	receiver := httptest.NewServer(l)
 	defer receiver.Close()
 	config := filepath.Join(t.TempDir(), "serve.json")
@@ -153,14 +139,16 @@ func TestServe_killedWhileCallersRepeat_doesEachOnce(t *testing.T) {
 			t.Fatal("tasks are left")
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	for _, c := range []*checker{l.work, l.told} {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
 	for i := range next.Load() {
-		if key := fmt.Sprint("order:", i+1); len(l.tokens[key]) != 1 {
-			t.Errorf("%s was called with the tokens %v", key, l.tokens[key])
+		if key := fmt.Sprint("order:", i+1); len(l.work.tokens[key]) != 1 {
+			t.Errorf("%s was called with the tokens %v", key, l.work.tokens[key])
 		}
-		if key := fmt.Sprint("bad:", i+1); len(l.told[key]) != 1 {
-			t.Errorf("of %s was told with the tokens %v", key, l.told[key])
+		if key := fmt.Sprint("bad:", i+1); len(l.told.tokens[key]) != 1 {
+			t.Errorf("of %s was told with the tokens %v", key, l.told.tokens[key])
 		}
 	}
 	if n := repeated.Load(); n < 2*next.Load() {
@@ -173,5 +161,5 @@ func TestServe_killedWhileCallersRepeat_doesEachOnce(t *testing.T) {
 	if other := s.do("GET", "/tasks/nightly:other", ""); !strings.Contains(other, last) || version.Load() < kills {
 		t.Errorf("after %d versions the changed task is %s", version.Load(), other)
 	}
-	t.Logf("%d requests, %d repeated, %d versions, %d webhooks called again", next.Load(), repeated.Load(), version.Load(), l.again)
+	t.Logf("%d requests, %d repeated, %d versions, %d webhooks called again", next.Load(), repeated.Load(), version.Load(), l.work.again+l.told.again)
 }

@@ -133,8 +133,16 @@ type checker struct {
 	kill    chan bool                 // is sent to then, before the answer
 }
 
-func (c *checker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	key, token := r.Header.Get("Timewheel-Key"), r.Header.Get("Timewheel-Token")
+func newChecker() *checker {
+	return &checker{tokens: make(map[string]map[string]int), done: make(map[string]int)}
+}
+
+func (c *checker) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	c.note(r.Header.Get("Timewheel-Key"), r.Header.Get("Timewheel-Token"))
+}
+
+// note does the work of a key, unless it was done with the token.
+func (c *checker) note(key, token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tokens[key] == nil {
@@ -157,8 +165,8 @@ func (c *checker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // that checks tokens does no work twice.
 func TestServe_killedAmongTenThousandWebhooks_losesNone(t *testing.T) {
 	const n, kills = 10_000, 4
-	c := &checker{tokens: make(map[string]map[string]int), done: make(map[string]int), kill: make(chan bool),
-		killsAt: []int{500, 3000, 6000, 9000}}
+	c := newChecker()
+	c.kill, c.killsAt = make(chan bool), []int{500, 3000, 6000, 9000}
 	receiver := httptest.NewServer(c)
 	defer receiver.Close()
 	args := []string{"-config", serveConfig(t, receiver.Listener.Addr().String()), "-dir", filepath.Join(t.TempDir(), "tasks")}
