@@ -67,3 +67,12 @@ func (t *Tally) End(rec, next *task.Record) {
 
 // IsLast reports whether the tally is of a task that is parked, or of a run that has been given up.
 func (t *Tally) IsLast() bool { return t.Parked+t.GivenUp > 0 }
+
+// accept counts a result that is stored, and says so.
+func (n *Node) accept(r Result) {
+	if r.Also != nil {
+		n.count.added.Add(1)
+	}
+	n.count.add(r.Tally)
+	r.Settled.call(true)
+}

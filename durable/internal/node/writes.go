@@ -444,12 +444,3 @@ func (n *Node) concluded(c *change) {
 		n.accept(r)
 	}
 }
-
-// accept counts a result that is stored, and says so.
-func (n *Node) accept(r Result) {
-	if r.Also != nil {
-		n.count.added.Add(1)
-	}
-	n.count.add(r.Tally)
-	r.Settled.call(true)
-}
