@@ -3,7 +3,6 @@ module github.com/seed581295f1/timewheel/examples
 go 1.25.0
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/seed581295f1/timewheel v0.1.0
@@ -13,12 +12,12 @@ require (
 	github.com/seed581295f1/timewheel/durable/postgres v0.1.0
 	github.com/seed581295f1/timewheel/metrics v0.1.0
 	github.com/seed581295f1/timewheel/ttlcache v0.1.0
-	github.com/sirupsen/logrus v1.10.2
 	golang.org/x/term v0.45.0
 )
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/RaduBerinde/axisds v0.1.0 // indirect
 	github.com/RaduBerinde/btreemap v0.0.0-20250419174037-3d62b7205d54 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -50,6 +49,7 @@ require (
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
+	github.com/sirupsen/logrus v1.10.2 // indirect
 	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
