@@ -349,7 +349,7 @@ func (b *board) fill(r *reading) {
 	r.Parked, r.Waiting, r.Running = r.stats.Parked, r.stats.Waiting, r.stats.Running
 	r.Workers, r.OldestWait, r.SinceStart = r.stats.Workers, r.stats.OldestWait, r.stats.SinceStart
 	r.Started, r.CPUWait = r.stats.Started, b.cpu.Wait()
-	r.DiskFree, r.DiskSize = r.stats.DiskFree, r.stats.DiskSize
+	r.DiskFree, r.DiskSize = r.stats.Disk.Free, r.stats.Disk.Size
 	r.Counted, r.Parked = r.census.At, 0
 	for _, k := range r.census.Kinds {
 		r.Tasks += k.Tasks
@@ -792,7 +792,7 @@ func (b *board) about(ctx context.Context, key string, payload func([]byte) payl
 	}
 	task := newStoredJSON(i)
 	shown := payload(i.Payload)
-	token := durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}
+	token := i.Token
 	a.Task, a.Payload = &task, &shown
 	a.Payload.Version = i.PayloadVersion
 	a.Token = cut(token.String(), maxKeyText)

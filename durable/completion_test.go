@@ -13,7 +13,7 @@ import (
 
 // With the interval 10, run 7 was due at 100 and has failed once.
 func TestRun_completion(t *testing.T) {
-	rec := &task.Record{Key: "k", Kind: "x", Times: 3, Interval: 10, Seq: 7, Grid: 100, Due: 101, Attempts: 1,
+	rec := &task.Record{Token: task.Token{Key: "k", Seq: 7}, Kind: "x", Times: 3, Interval: 10, Grid: 100, Due: 101, Attempts: 1,
 		Failed: []task.Failure{{Text: "why"}}}
 	last := *rec
 	last.Times = 1

@@ -221,7 +221,7 @@ func TestRetry_failure_isTriedAgainLaterAndThenParked(t *testing.T) {
 			}
 		}
 		i := k.Info("k")
-		if !i.Parked || i.Attempts != 5 || !strings.HasPrefix(i.Failure, "very long") || len(i.Failure) > 256 || i.Times != 2 || !i.Next.IsZero() {
+		if i.State != durable.Parked || i.Attempts != 5 || !strings.HasPrefix(i.Failure, "very long") || len(i.Failure) > 256 || i.Times != 2 || !i.Next.IsZero() {
 			t.Errorf("the parked task is %+v", i)
 		}
 		if s := k.Stats(); s.ParkedTotal != 1 || s.Failed != 5 || s.Started != 5 || s.Succeeded != 0 {
@@ -249,7 +249,7 @@ func TestRetry_panicAndGoexit_areFailures(t *testing.T) {
 		}
 		k.After(2 * sec)
 		for kind, why := range map[string]string{"panic": "at the disco", "goexit": "Goexit"} {
-			if i := k.Info(kind); !i.Parked || !strings.Contains(i.Failure, why) {
+			if i := k.Info(kind); i.State != durable.Parked || !strings.Contains(i.Failure, why) {
 				t.Errorf("the task is %+v", i)
 			}
 		}
@@ -628,7 +628,7 @@ func TestRetry_errorThatPanicsOrSaysNothing_isAFailureLikeAnother(t *testing.T) 
 		k.After(2 * sec)
 		for _, kind := range []string{"nil", "silent", "binary", "deaf"} {
 			i := k.Info(kind)
-			if !i.Parked || i.Failure == "" || len(i.Failure) > 256 || !utf8.ValidString(i.Failure) {
+			if i.State != durable.Parked || i.Failure == "" || len(i.Failure) > 256 || !utf8.ValidString(i.Failure) {
 				t.Errorf("the task is %+v", i)
 			}
 		}
@@ -951,7 +951,7 @@ func TestAll_yieldsInDueOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			keys = append(keys, i.Key)
-			if !i.Parked && string(i.Payload) != i.Key {
+			if i.State != durable.Parked && string(i.Payload) != i.Key {
 				t.Errorf("the task is %+v", i)
 			}
 		}

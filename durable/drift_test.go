@@ -284,7 +284,7 @@ func (w *driftWalk) check(err error) {
 		} else if i.Attempts > 0 || i.GivenUp > 0 {
 			k.Failing++
 		}
-		if i.Parked {
+		if i.State == durable.Parked {
 			k.Parked++
 			parked++
 		}

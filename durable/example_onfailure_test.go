@@ -28,9 +28,8 @@ func ExampleWithOnFailure() {
 	err = errors.Join(
 		s.Handle("release", release),
 		s.Handle("pay", pay, durable.WithOnFailure(func(failed durable.Info) durable.Task {
-			token := durable.Token{Key: failed.Key, Generation: failed.Generation, Seq: failed.Seq}
 			return durable.Task{
-				Key: "release:" + token.String(), Kind: "release",
+				Key: "release:" + failed.Token.String(), Kind: "release",
 				Payload: []byte(failed.Key + ": " + failed.Failure),
 			}
 		})),

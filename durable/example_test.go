@@ -387,7 +387,7 @@ func ExampleScheduler_Restore() {
 	}
 	was, _, _ := from.Get(ctx, "ada")
 	is, _, _ := to.Get(ctx, "ada")
-	fmt.Println("the same token:", was.Generation == is.Generation && was.Seq == is.Seq)
+	fmt.Println("the same token:", was.Token == is.Token)
 
 	var file bytes.Buffer
 	fmt.Println("no backup:", errors.Is(from.Backup(ctx, &file), errors.ErrUnsupported))

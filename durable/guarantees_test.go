@@ -515,7 +515,7 @@ func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 				t.Errorf("attempt %d: %v", call.Attempt, calls)
 			}
 		}
-		if info := k.Info("k"); !info.Parked || info.Attempts != attempts || info.Failure == "" {
+		if info := k.Info("k"); info.State != durable.Parked || info.Attempts != attempts || info.Failure == "" {
 			t.Errorf("the task is %+v", info)
 		}
 		for _, m := range k.Nodes {
@@ -524,7 +524,7 @@ func TestD5_attempts_areCountedAsTheyStart(t *testing.T) {
 		if err := k.Nodes[0].Reschedule(ctx, "k", time.Hour); err != nil {
 			t.Error(err)
 		}
-		if info := k.Info("k"); info.Parked || info.Attempts != 0 {
+		if info := k.Info("k"); info.State == durable.Parked || info.Attempts != 0 {
 			t.Errorf("after a Reschedule the task is %+v", info)
 		}
 	})
@@ -551,7 +551,7 @@ func TestD5_aStartThatIsConfirmedAgain_countsOnce(t *testing.T) {
 		if calls := k.RunsAfter(time.Second + (attempts+1)*(lease+2*time.Second)); len(calls) != attempts {
 			t.Errorf("these are the runs: %v", calls)
 		}
-		if info := k.Info("k"); !info.Parked || info.Attempts != attempts {
+		if info := k.Info("k"); info.State != durable.Parked || info.Attempts != attempts {
 			t.Errorf("the task is %+v", info)
 		}
 		for _, m := range k.Nodes {
@@ -794,7 +794,7 @@ func TestD8_kinds_ofOthers_areLeftAlone(t *testing.T) {
 		}
 		k.After(10 * time.Minute)
 		k.RanNothing()
-		if info := k.Info("left0"); info.Parked || info.Attempts > 0 {
+		if info := k.Info("left0"); info.State == durable.Parked || info.Attempts > 0 {
 			t.Errorf("the task is %+v", info)
 		}
 		k.Join(nil).Start().Handle("kind0", ok)

@@ -577,13 +577,13 @@ func TestHistory_completedAndParked(t *testing.T) {
 			}, durable.WithHistory(10, hour))
 			n.Start()
 			due := time.Now().Add(sec).UnixNano()
-			rec := &task.Record{Key: "a", Kind: "k", Cron: "TZ=Mars/Phobos 0 0 * * *", Times: durable.Forever, Grid: due, Due: due, Generation: 1}
+			rec := &task.Record{Token: task.Token{Key: "a", Generation: 1}, Kind: "k", Cron: "TZ=Mars/Phobos 0 0 * * *", Times: durable.Forever, Grid: due, Due: due}
 			_, err := k.Engine.Commit(ctx, 0, []engine.Batch{{rec.Write(engine.IfAbsent, 0)}})
 			k.Must(err)
 			k.After(20 * sec)
 			past, kinds := pastKeys(k, durable.HistoryQuery{Kind: "k"}), n.Kinds()
 			i := slices.IndexFunc(kinds, func(i durable.KindInfo) bool { return i.Kind == "k" })
-			if !k.Info("a").Parked || len(past) != 1 || observed != 1 || kinds[i].ParkedTotal != 1 {
+			if k.Info("a").State != durable.Parked || len(past) != 1 || observed != 1 || kinds[i].ParkedTotal != 1 {
 				t.Errorf("completed by its own write %v: observed %d times, the history is %q, and the kind %+v", own, observed, past, kinds[i])
 			}
 		})

@@ -12,7 +12,7 @@ import (
 // An Info contains the latest failed attempts of a run, newest first, with their times.
 func TestInfo_failed_areTheLast(t *testing.T) {
 	of := &task.Policy{Attempts: 100, Least: 1, Most: 1}
-	r := &task.Record{Key: "k", Kind: "x", Times: Forever, Interval: 10, Grid: 1}
+	r := &task.Record{Token: task.Token{Key: "k"}, Kind: "x", Times: Forever, Interval: 10, Grid: 1}
 	for i := range int64(8) {
 		r = r.After(task.FailedFor(string(rune('a'+i))), of, 100+i, 0)
 	}

@@ -239,7 +239,7 @@ func token(s engine.Record) (durable.Token, durable.Info) {
 	if err != nil {
 		panic(err)
 	}
-	return durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}, i
+	return i.Token, i
 }
 
 // seen records the state of a task.
@@ -327,7 +327,7 @@ func (l *ledger) wrote(w engine.Write, written engine.Written, by engine.MemberI
 		l.effects[string(info.Payload)] = effect{l.step, w.Due, l.stale()}
 		l.burst(t, was.Token, string(info.Payload), w.Due)
 	}
-	if info.Parked {
+	if info.State == durable.Parked {
 		l.counts["parked"]++
 		if info.Attempts < l.attempts && !l.ended[old].park && !l.parked[t] {
 			l.breaks("D5", "%v is parked after %d attempts", t, info.Attempts)
@@ -360,7 +360,7 @@ func (l *ledger) gaveUp(info durable.Info, was state, call ended) {
 	l.counts["given up"]++
 	l.givenUp[t] = true
 	if info.GivenUp > was.givenUp+1 || info.Times != was.times-1 && info.Times != durable.Forever ||
-		info.Generation != t.Generation || info.Seq != t.Seq+1 || info.Attempts > 0 || info.Failure == "" || info.Parked {
+		info.Generation != t.Generation || info.Seq != t.Seq+1 || info.Attempts > 0 || info.Failure == "" || info.State == durable.Parked {
 		l.breaks("D5", "%v, of %d runs, is given up, and then the task is %v", t, was.times, info)
 	}
 	switch {
@@ -451,11 +451,11 @@ func (l *ledger) changed(w engine.Write, info durable.Info, was state, call ende
 	case p.is && !paused && same && p.due != engine.None && w.Due != p.due:
 		l.breaks("D1", "%v is resumed to be due %v from when it was due before", t, time.Duration(w.Due-p.due))
 	case p.is || paused || call.at.IsZero():
-	case same && call.park && !info.Parked:
+	case same && call.park && info.State != durable.Parked:
 		l.breaks("D5", "%v was parked by its handler, and is to be tried again", t)
 	case same && call.snooze && info.Attempts != call.attempt-1:
 		l.breaks("D5", "attempt %d of %v was snoozed, and %d have failed", call.attempt, t, info.Attempts)
-	case same && call.wait > 0 && !info.Parked:
+	case same && call.wait > 0 && info.State != durable.Parked:
 		if early := call.at.Add(call.wait).UnixNano() - w.Due; early > l.stale() {
 			l.breaks("D1", "%v is to be tried again %v before its handler has asked for", t, time.Duration(early))
 		}

@@ -83,10 +83,10 @@ func TestMiddleware_decides(t *testing.T) {
 			k.Nodes[0].Add(durable.Task{Key: kind, Kind: kind, Delay: time.Second})
 		}
 		k.After(3 * time.Second)
-		if i := k.Info("parks"); !i.Parked || i.Failure != "not here" {
+		if i := k.Info("parks"); i.State != durable.Parked || i.Failure != "not here" {
 			t.Errorf("%v", i)
 		}
-		if i := k.Info("panics"); !i.Parked || i.Failure != "handler panicked: at once" {
+		if i := k.Info("panics"); i.State != durable.Parked || i.Failure != "handler panicked: at once" {
 			t.Errorf("%v", i)
 		}
 		k.Gone("forgives")

@@ -79,7 +79,7 @@ func (t *Task) checkOnce(remembered time.Duration) error {
 // onceRecord returns the record that remembers the name of a task. Its generation is the next one after that of the task.
 func onceRecord(name string, of *task.Record, window time.Duration) *task.Record {
 	due := task.Later(of.Due, window)
-	return &task.Record{Key: OncePrefix + name, Kind: OnceKind, Payload: []byte(of.Key), Times: 1, Grid: due, Due: due}
+	return &task.Record{Token: task.Token{Key: OncePrefix + name}, Kind: OnceKind, Payload: []byte(of.Key), Times: 1, Grid: due, Due: due}
 }
 
 // handleOnce registers the handler of OnceKind.

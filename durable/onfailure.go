@@ -13,9 +13,9 @@ import (
 // undo earlier steps. The task is added in the commit that parks the other one, so there is one for each time, whatever crashes
 // meanwhile.
 //
-// about returns the new task. It gets the failed task as it is afterwards: Info.Parked, Info.Failed with the last errors, and the
-// payload. Its key should be one that no other task has, such as one from the failed task's Token: a task with the same key is
-// replaced. Its kind must have a handler or be declared, and may be the same kind. It cannot have Once. A task without a key is
+// about returns the new task. It gets the failed task as it is afterwards: in the state Parked unless a run was given up, with the
+// payload, and with the last errors in Info.Failed. The new task's key should be one that no other task has, such as one from the
+// failed task's Token: a task with the same key is replaced. Its kind must have a handler or be declared, and may be the same kind. It cannot have Once. A task without a key is
 // not added. If about panics, or the task is invalid or too large for the engine, the failed task is parked nevertheless, and an
 // error is logged. The run occupies its worker until about returns.
 func WithOnFailure(about func(failed Info) Task) KindOption {

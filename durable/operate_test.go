@@ -220,7 +220,7 @@ func countsAgree(r *kit.Kit) (all []durable.Info) {
 		case i.Attempts > 0 || i.GivenUp > 0:
 			k.Failing++
 		}
-		if i.Parked {
+		if i.State == durable.Parked {
 			k.Parked++
 			parked++
 		}

@@ -46,7 +46,7 @@ func TestPark_withinAnother(t *testing.T) {
 			if calls := k.RunsAfter(2 * time.Second); len(calls) != 1 {
 				t.Errorf("%s: %v", key, calls)
 			}
-			if i := k.Info(key); i.Parked != parked {
+			if i := k.Info(key); (i.State == durable.Parked) != parked {
 				t.Errorf("%+v", i)
 			}
 		}
@@ -87,7 +87,7 @@ func TestComplete_beforeErrorsAreJoined(t *testing.T) {
 		}, durable.WithRetry(1, time.Second, time.Second))
 		k.Add(durable.Task{Key: "a", Kind: "k", Interval: time.Second, Times: 2})
 		k.After(1500 * time.Millisecond)
-		if i := k.Info("a"); i.Parked || i.Note != "a note" || i.Times != 1 {
+		if i := k.Info("a"); i.State == durable.Parked || i.Note != "a note" || i.Times != 1 {
 			t.Errorf("%+v", i)
 		}
 	})
@@ -167,7 +167,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 			if len(calls) != 1 || calls[0].Key != "a" || calls[0].Attempt != attempt {
 				t.Fatalf("attempt %d: %v", attempt, calls)
 			}
-			if i := k.Info("a"); i.Attempts != attempt-1 || len(i.Failed) != attempt-1 || i.Parked { // the last is not over
+			if i := k.Info("a"); i.Attempts != attempt-1 || len(i.Failed) != attempt-1 || i.State == durable.Parked { // the last is not over
 				t.Errorf("attempt %d: %+v", attempt, i)
 			}
 		}
@@ -176,7 +176,7 @@ func TestCrash_aTaskThatEndsItsProcess_isParked(t *testing.T) {
 		k.Start()
 		k.After(time.Second)
 		k.RanNothing()
-		if i := k.Info("a"); !i.Parked || i.Attempts != 3 || k.Stats().Parked != 1 {
+		if i := k.Info("a"); i.State != durable.Parked || i.Attempts != 3 || k.Stats().Parked != 1 {
 			t.Errorf("%+v, %+v", i, k.Stats())
 		}
 		for _, i := range k.Kinds() {
@@ -211,14 +211,14 @@ func TestCrash_whatRunsNextToIt_usesUpAnAttempt(t *testing.T) {
 		}
 		k.After(time.Second)
 		for _, key := range []string{"kills", "innocent"} {
-			if i := k.Info(key); !i.Parked || i.Attempts != 2 {
+			if i := k.Info(key); i.State != durable.Parked || i.Attempts != 2 {
 				t.Errorf("%+v", i)
 			}
 		}
 		if err := k.Reschedule(ctx, "innocent", time.Hour); err != nil {
 			t.Error(err)
 		}
-		if i := k.Info("innocent"); i.Parked || i.Attempts != 0 {
+		if i := k.Info("innocent"); i.State == durable.Parked || i.Attempts != 0 {
 			t.Errorf("rescheduled: %+v", i)
 		}
 	})
@@ -264,7 +264,7 @@ func TestCrash_behindABacklog_isParked(t *testing.T) {
 		k.Add(tasks...)
 		k.Add(durable.Task{Key: "a", Kind: "kills", Delay: time.Hour + time.Millisecond})
 		attempts := 0
-		for life := 0; life < 5 && !k.Info("a").Parked; life++ {
+		for life := 0; life < 5 && k.Info("a").State != durable.Parked; life++ {
 			k.Crash()
 			kills()
 			if life == 0 {
@@ -277,7 +277,7 @@ func TestCrash_behindABacklog_isParked(t *testing.T) {
 				}
 			}
 		}
-		if i := k.Info("a"); !i.Parked || attempts != 3 {
+		if i := k.Info("a"); i.State != durable.Parked || attempts != 3 {
 			t.Errorf("after %d attempts: %+v", attempts, i)
 		}
 	})

@@ -41,7 +41,7 @@ func parked(k *kit.Kit, now int, total uint64) {
 		if err != nil {
 			k.T.Fatal(err)
 		}
-		if i.Parked {
+		if i.State == durable.Parked {
 			n++
 		}
 	}

@@ -65,7 +65,7 @@ func TestPayloadVersion_rollingDeploy(t *testing.T) {
 		k.Nodes = older
 		older[1].Add(durable.Task{Key: "left", Kind: "k", PayloadVersion: 2, Delay: time.Second})
 		k.After(time.Minute)
-		if info := k.Info("left"); info.Parked || info.Attempts > 0 || len(k.Runs()) > 0 {
+		if info := k.Info("left"); info.State == durable.Parked || info.Attempts > 0 || len(k.Runs()) > 0 {
 			t.Errorf("without a node that knows the payload the task is %+v", info)
 		}
 		k.Join(nil).Start().Handle("k", ok, version2)
@@ -149,7 +149,7 @@ func TestPayload_upgradeThatCannotDecode_quotesNothing(t *testing.T) {
 		}
 		k.After(2 * sec)
 		for key, want := range map[string]string{"0": "the JSON number", "1": "no JSON from byte"} {
-			if i := k.Info(key); !i.Parked || !strings.Contains(i.Failure, want) || strings.Contains(i.Failure, "4111") {
+			if i := k.Info(key); i.State != durable.Parked || !strings.Contains(i.Failure, want) || strings.Contains(i.Failure, "4111") {
 				t.Errorf("the failure is %q", i.Failure)
 			}
 		}

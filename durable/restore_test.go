@@ -40,7 +40,7 @@ func leftBehind(t *testing.T) (all []engine.Record) {
 	k.After(5 * sec)
 	k.Add(durable.Task{Key: "retried", Kind: "fail", Delay: tick})
 	k.After(3 * tick)
-	if i := k.Info("retried"); i.Attempts != 1 || !k.Info("parked").Parked || k.Info("missed").Missed == 0 ||
+	if i := k.Info("retried"); i.Attempts != 1 || k.Info("parked").State != durable.Parked || k.Info("missed").Missed == 0 ||
 		k.Info("noted").Note == "" {
 		t.Fatalf("the tasks are not as they should be: %+v", i)
 	}
@@ -96,7 +96,7 @@ func TestRestore_tasks_areAsTheyWere(t *testing.T) {
 			run := <-ran
 			at = slices.IndexFunc(records, func(r engine.Record) bool { return r.Key == run.Key })
 			was, err := durable.InfoOf(records[at])
-			if err != nil || run.Token != (durable.Token{Key: was.Key, Generation: was.Generation, Seq: was.Seq}) ||
+			if err != nil || run.Token != (was.Token) ||
 				run.Attempt != was.Attempts+1 {
 				t.Errorf("%+v runs, and was %+v, %v", run, was, err)
 			}

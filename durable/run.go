@@ -92,7 +92,7 @@ func (k *kind) toRun(h *node.Run) Run {
 		times--
 	}
 	return Run{
-		Token:   Token(r.Token()),
+		Token:   Token(r.Token),
 		Kind:    r.Kind,
 		Payload: r.Payload,
 		Due:     time.Unix(0, r.Grid),

@@ -246,7 +246,7 @@ func check(kinds *node.Kinds, tasks []Task) (size int, err error) {
 			return 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
 		if t.Once != "" {
-			size += onceRecord(t.Once, &task.Record{Key: t.Key}, 0).Size()
+			size += onceRecord(t.Once, &task.Record{Token: task.Token{Key: t.Key}}, 0).Size()
 		}
 		if size += t.spec().Size(); size > MaxBatch {
 			return 0, tooMuch()

@@ -47,13 +47,17 @@ type Stats struct {
 	Failed    uint64 // calls that returned an error, panicked or ended their goroutine, while the task still existed
 	Snoozed   uint64 // calls that returned an error from [Snooze]
 
-	Commits   Timing // successful commits to the engine
-	Changes   uint64 // tasks added, changed or removed by these commits
-	StoreSize int64  // bytes on disk, on an [engine.Owned]; 0 if unknown or after Shutdown
-	DiskFree  int64  // free bytes on that disk; 0 if unknown or after Shutdown
-	DiskSize  int64  // total bytes on that disk; 0 if unknown or after Shutdown
+	Commits Timing     // successful commits to the engine
+	Changes uint64     // tasks added, changed or removed by these commits
+	Disk    DiskStats  // of an [engine.Owned]; zero after Shutdown
+	Node    *NodeStats // nil on an own engine
+}
 
-	Node *NodeStats // nil on an own engine
+// DiskStats describes the disk of an own engine, in bytes. Each number is 0 if it is unknown.
+type DiskStats struct {
+	Store int64 // bytes that the engine stores there
+	Free  int64 // free bytes
+	Size  int64 // total bytes
 }
 
 // String returns the statistics as one line. It omits commit times and any rare numbers that are 0.
@@ -84,8 +88,8 @@ func (s Stats) String() string {
 	some(int(s.GivenUp), "given up")
 	some(int(s.Snoozed), "snoozed")
 	fmt.Fprintf(&b, "; %d changes in %d commits", s.Changes, s.Commits.Count)
-	if s.StoreSize > 0 {
-		fmt.Fprintf(&b, ", %d bytes on the disk", s.StoreSize)
+	if s.Disk.Store > 0 {
+		fmt.Fprintf(&b, ", %d bytes on the disk", s.Disk.Store)
 	}
 	if n := s.Node; n != nil {
 		fmt.Fprintf(&b, "; node: lease of %v, renewed %v ago, %d calls and %d failed, %d claimed, %d nodes taken over",
@@ -155,8 +159,8 @@ func (s *Scheduler) Stats() Stats {
 		defer s.reads.Leave()
 		all.Pending, all.Parked = s.node.Total()
 		if own := s.node.Owned(); own != nil {
-			all.StoreSize = own.Size()
-			all.DiskFree, all.DiskSize = own.Space()
+			all.Disk.Store = own.Size()
+			all.Disk.Free, all.Disk.Size = own.Space()
 		}
 	}
 	c := s.node.Stats() // includes the calls of Total

@@ -73,11 +73,11 @@ func TestStats_countsCommitsAndRetries(t *testing.T) {
 			got.Commits.Buckets[bucketOf(3*time.Millisecond)] != 4 {
 			t.Errorf("the accounts of the commits are %+v, %d", got.Commits, got.Changes)
 		}
-		if got.StoreSize != 4711 || got.Node != nil {
-			t.Errorf("the size is %d, and the node %v", got.StoreSize, got.Node)
+		if got.Disk.Store != 4711 || got.Node != nil {
+			t.Errorf("the size is %d, and the node %v", got.Disk.Store, got.Node)
 		}
 		k.End()
-		if after := k.Stats(); after.StoreSize != 0 || after.Commits != got.Commits {
+		if after := k.Stats(); after.Disk.Store != 0 || after.Commits != got.Commits {
 			t.Errorf("after Shutdown the accounts are %+v", after)
 		}
 	})

@@ -121,19 +121,16 @@ func (t *Task) spec() *task.Spec { return (*task.Spec)(t) }
 
 // Info describes a task at the time of the call.
 type Info struct {
-	Key            string
+	Token          // of the next run, or of the run in progress
 	Kind           string
 	Payload        []byte
 	Interval       time.Duration
 	Cron           string    // as in Task
 	Times          int       // unacknowledged runs, as returned by GetTaskTimes
 	Next           time.Time // when the next run or attempt is due; zero if the task is parked or paused
-	Generation     uint64    // as in Token
-	Seq            uint64    // as in Token: the number of the next run, or of the run in progress
 	Attempts       int       // failed attempts of the run with number Seq
 	Snoozes        int       // how many times a handler has postponed that run: see [Snooze]
 	Missed         uint64    // number of periods that passed without a run
-	Parked         bool      // the task does not run until it is rescheduled or replaced
 	Failure        string    // the error of the last failed attempt, until a run is complete; otherwise empty
 	GivenUp        int       // runs given up since the last complete run: see [WithRetry]
 	Trace          string    // as in Task
@@ -196,7 +193,7 @@ func (i Info) String() string {
 	}
 	fprintNamed(&b, []named{{"note", i.Note}, {"group", i.Group}, {"meta", i.Meta}, {"held by", i.Node}})
 	fmt.Fprintf(&b, ", %d bytes of payload version %d, token %v", len(i.Payload), max(i.PayloadVersion, 1),
-		Token{i.Key, i.Generation, i.Seq})
+		i.Token)
 	return b.String()
 }
 

@@ -36,7 +36,7 @@ func TestUnhandled_untilTheNextProcess_waits(t *testing.T) {
 		k.Start()
 		k.After(2 * hour)
 		for _, key := range []string{"overdue", "due"} {
-			if i := k.Info(key); i.Parked || i.Attempts != 0 || i.Failure != "" || i.Next.After(time.Now()) {
+			if i := k.Info(key); i.State == durable.Parked || i.Attempts != 0 || i.Failure != "" || i.Next.After(time.Now()) {
 				t.Errorf("the task is %+v", i)
 			}
 		}

@@ -275,7 +275,7 @@ func TestNode_forgetsTheErrorsThatTheEngineHasNoRoomFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		if i, ok, err := s.Get(ctx, "a"); err != nil || !ok || !i.Parked || i.Attempts != 3 {
+		if i, ok, err := s.Get(ctx, "a"); err != nil || !ok || i.State != durable.Parked || i.Attempts != 3 {
 			t.Errorf("the task is %+v, %v, %v", i, ok, err)
 		}
 	})

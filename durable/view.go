@@ -46,11 +46,10 @@ func stateOf(r *task.Record, now int64) State {
 // infoOf returns the Info of the task at the given time, if the task is not running.
 func infoOf(r *task.Record, now int64) Info {
 	i := Info{
-		Key: r.Key, Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
-		Generation: r.Generation, Seq: r.Seq, Attempts: int(r.Attempts), Missed: r.Missed,
-		Parked: r.IsParked(), Failure: r.Failure(), GivenUp: r.GivenUp, Trace: r.Trace, Group: r.Group, State: stateOf(r, now),
-		PayloadVersion: max(r.Version, 1), Note: r.Note, Shift: r.Shift, Snoozes: r.Snoozes, Expires: r.Expires,
-		Meta: r.Meta,
+		Token: Token(r.Token), Kind: r.Kind, Payload: r.Payload, Interval: r.Interval, Cron: r.Cron, Times: int(r.Times),
+		State: stateOf(r, now), Attempts: int(r.Attempts), Missed: r.Missed, Failure: r.Failure(), GivenUp: r.GivenUp,
+		Snoozes: r.Snoozes, Trace: r.Trace, Group: r.Group, Meta: r.Meta, Note: r.Note, PayloadVersion: max(r.Version, 1),
+		Shift: r.Shift, Expires: r.Expires,
 	}
 	if r.Until != 0 {
 		i.Until = time.Unix(0, r.Until)
@@ -58,7 +57,7 @@ func infoOf(r *task.Record, now int64) Info {
 	if r.Deadline != 0 {
 		i.Deadline = time.Unix(0, r.Deadline)
 	}
-	if !i.Parked && r.Paused == 0 {
+	if !r.IsParked() && r.Paused == 0 {
 		i.Next = time.Unix(0, r.Due)
 	}
 	for _, f := range r.Failed {

@@ -176,10 +176,10 @@ var schedulerAccounts = []account[durableReading]{
 		func(r durableReading) float64 { return float64(r.Changes) }),
 	newGauge("timewheel_durable_store_size_bytes", "Size of the store on the disk.",
 		func(r durableReading) float64 {
-			if r.StoreSize == 0 {
+			if r.Disk.Store == 0 {
 				return math.NaN() // unknown
 			}
-			return float64(r.StoreSize)
+			return float64(r.Disk.Store)
 		}),
 
 	newGauge("timewheel_durable_lease_seconds", "Length of the lease of the node.",

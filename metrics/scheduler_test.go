@@ -225,8 +225,8 @@ func TestSchedulerCollector_countersNeverFall(t *testing.T) {
 		f.stats = durable.Stats{
 			Pending: n, Waiting: n, Running: n, Parked: n, Unhandled: n,
 			Added: u, Removed: u, ParkedTotal: u, GivenUp: u, Started: u, Retried: u, Succeeded: u, Failed: u, Changes: u, Expired: u, Snoozed: u,
-			StoreSize: int64(n),
-			Node:      &durable.NodeStats{CallsFailed: u, Claimed: u, TakenOver: u, StartsRefused: u, EndsRefused: u},
+			Disk: durable.DiskStats{Store: int64(n)},
+			Node: &durable.NodeStats{CallsFailed: u, Claimed: u, TakenOver: u, StartsRefused: u, EndsRefused: u},
 		}
 		f.catchUp = durable.CatchUp{Kinds: []durable.KindCatchUp{{Kind: "k", Left: n, Oldest: time.Now().Add(time.Hour)}}}
 	}, 16)
@@ -238,7 +238,7 @@ func node() *fakeScheduler {
 	timing.Buckets[0], timing.Buckets[5] = 1, 3
 	return &fakeScheduler{
 		stats: durable.Stats{
-			Retried: 1, Changes: 2, StoreSize: 3, Commits: timing,
+			Retried: 1, Changes: 2, Disk: durable.DiskStats{Store: 3}, Commits: timing,
 			Node: &durable.NodeStats{
 				Lease: 4 * time.Second, LeaseAge: 5 * time.Second, Away: true, Unheard: "it is silent", Calls: timing, CallsFailed: 6,
 				Claimed: 7, TakenOver: 8, StartsRefused: 9, EndsRefused: 10,

@@ -40,8 +40,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 20896, "durable": 4916, "durable/internal/node": 7318,
-	"durable.Info": 28, "durable.Stats": 26, "durable/internal/task.Record": 26,
+	"all": 20889, "durable": 4916, "durable/internal/node": 7318,
 }
 
 // order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of

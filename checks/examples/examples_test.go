@@ -32,6 +32,7 @@ var exempt = map[string]string{
 	"durable.DuplicateKeysError.Unwrap": "is called by package errors",
 	"durable.RepeatedError.Error":       byFmt,
 	"durable.RepeatedError.Unwrap":      "is called by package errors",
+	"durable.DiskStats":                 "is a part of Stats",
 	"durable.MaxOnce":                   "is named by Task.Once",
 	"durable.RunningError.Error":        byFmt,
 	"durable.RunningError.Unwrap":       "is called by package errors",

@@ -105,7 +105,7 @@ type failureJSON struct {
 func recordJSON(i durable.Info) taskJSON {
 	t := taskJSON{
 		Key: text(i.Key), Kind: text(i.Kind), Interval: seconds(i.Interval), Cron: i.Cron, Times: i.Times,
-		Parked: i.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
+		Parked: i.State == durable.Parked, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
 		Generation: i.Generation, Seq: i.Seq, Payload: i.Payload, Trace: text(i.Trace),
 		Group: text(i.Group), Shift: seconds(i.Shift), Deadline: i.Deadline.UTC(), Note: i.Note,
 		Expires: seconds(i.Expires), Snoozes: i.Snoozes, Until: i.Until.UTC(), Meta: text(i.Meta),

@@ -243,7 +243,7 @@ func (p *program) showTask(i durable.Info) {
 	if i.Node != "" {
 		line("node", "%s", quoteText(i.Node))
 	}
-	line("token", "%s", quoteText(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()))
+	line("token", "%s", quoteText(i.Token.String()))
 	if i.GivenUp > 0 {
 		line("given up", "%s in a row", count(i.GivenUp, "run"))
 	}

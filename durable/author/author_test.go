@@ -66,7 +66,7 @@ func TestAdd(t *testing.T) {
 }
 
 func TestReschedule(t *testing.T) {
-	rec := &task.Record{Key: "k", Kind: "x", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Due: task.Never,
+	rec := &task.Record{Token: task.Token{Key: "k", Generation: 5, Seq: 7}, Kind: "x", Times: 3, Interval: 10, Grid: 100, Due: task.Never,
 		Attempts: 9, Failed: []task.Failure{{Text: "why"}}, Missed: 2}
 	stored := engine.Stored{Record: engine.Record{Key: "k", Due: rec.Due, Data: rec.Encode()}, Kind: "x", Revision: 42}
 	for after, want := range map[time.Duration]string{

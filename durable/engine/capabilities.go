@@ -127,13 +127,13 @@ type FailureReporter interface {
 	Err() error
 }
 
-// A SizeReporter is an [Exclusive] that reports its size on disk, in bytes, for Stats.StoreSize.
+// A SizeReporter is an [Exclusive] that reports its size on disk, in bytes, for Stats.Disk.
 type SizeReporter interface {
 	Size() int64
 }
 
 // A SpaceReporter is an [Exclusive] that reports the free space available to it on its disk and the size of the disk, in
-// bytes, for Stats.DiskFree and Stats.DiskSize. Both are 0 if unknown.
+// bytes, for Stats.Disk. Both are 0 if unknown.
 type SpaceReporter interface {
 	Space() (free, size int64)
 }

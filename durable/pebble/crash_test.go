@@ -100,7 +100,7 @@ func child(dir string) {
 		for quietSince := time.Now(); time.Since(quietSince) < time.Second; time.Sleep(20 * time.Millisecond) {
 			for i, err := range s.All(ctx) {
 				must(err)
-				if !i.Parked && time.Until(i.Next) < time.Minute {
+				if i.State != durable.Parked && time.Until(i.Next) < time.Minute {
 					quietSince = time.Now()
 				}
 				break // the first is the next due

@@ -154,7 +154,7 @@ func TestTx_rescheduled_isStillFailing(t *testing.T) {
 	drivers(t, func(t *testing.T, begin func() transaction) {
 		e := open(t)
 		ctx := t.Context()
-		rec := &record.Record{Key: "k", Kind: "kind", Times: record.Forever, Interval: time.Hour, Generation: 1, Grid: 1, Due: 1, GivenUp: 1}
+		rec := &record.Record{Token: record.Token{Key: "k", Generation: 1}, Kind: "kind", Times: record.Forever, Interval: time.Hour, Grid: 1, Due: 1, GivenUp: 1}
 		commit(t, e, 0, rec.Write(engine.IfAbsent, 0))
 		tx := begin()
 		check(t, e.RescheduleTx(ctx, tx, "k", 2*time.Hour))

@@ -190,7 +190,7 @@ func (p *program) printTasks(ctx context.Context) error {
 			return err
 		}
 		state := "due " + info.Next.In(p.berlin).Format(layout)
-		if info.Parked {
+		if info.State == durable.Parked {
 			state = "parked: " + info.Failure
 		}
 		p.out.Printf("  %s is %s", info.Key, state)

@@ -91,7 +91,7 @@ type job struct {
 
 func (b *bench) job(kind, group string, due int64) *job {
 	j := &job{on: b}
-	j.Task = Task{Rec: &task.Record{Kind: kind, Group: group, Key: fmt.Sprint(group, due), Due: due}, Runner: j}
+	j.Task = Task{Rec: &task.Record{Token: task.Token{Key: fmt.Sprint(group, due)}, Kind: kind, Group: group, Due: due}, Runner: j}
 	return j
 }
 

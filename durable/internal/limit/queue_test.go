@@ -12,7 +12,7 @@ import (
 )
 
 func taskOf(group string, due int64) *Task {
-	return &Task{Rec: &task.Record{Kind: "k", Group: group, Key: fmt.Sprint(group, due), Due: due, Payload: make([]byte, due)}}
+	return &Task{Rec: &task.Record{Token: task.Token{Key: fmt.Sprint(group, due)}, Kind: "k", Group: group, Due: due, Payload: make([]byte, due)}}
 }
 
 // drained removes all tasks from a queue, and returns their keys in that order.

@@ -96,7 +96,7 @@ func (d *drift) engine() error {
 		switch {
 		case l != nil:
 			held[s.Key] = true
-			if l.Rec.Token() != rec.Token() || l.Rec.Due != rec.Due || l.claim.revision != s.Revision || s.Owner == 0 {
+			if l.Rec.Token != rec.Token || l.Rec.Due != rec.Due || l.claim.revision != s.Revision || s.Owner == 0 {
 				d.wrong("%s is held as %+v at %d, and stored as %+v at %d of %d", s.Key, l.Rec, l.claim.revision, rec, s.Revision, s.Owner)
 			}
 		case s.Owner != 0:

@@ -204,7 +204,7 @@ func (r *handlings) wait(ctx context.Context, stopped <-chan struct{}, some []*R
 			err = ErrStopped
 		}
 		if _, running := r.look(some); running != nil {
-			return true, &RunningError{Token: running.of.Rec.Token(), Err: err}
+			return true, &RunningError{Token: running.of.Rec.Token, Err: err}
 		}
 		break
 	}

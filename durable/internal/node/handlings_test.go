@@ -19,7 +19,7 @@ func TestRunContext_isAContext(t *testing.T) {
 	defer cancelParent(nil)
 	var all handlings
 	begin := func() (*Run, context.Context) {
-		h := all.begin(newLive(&task.Record{Key: "k"}, nil))
+		h := all.begin(newLive(&task.Record{Token: task.Token{Key: "k"}}, nil))
 		return h, h.context(parent, time.Now())
 	}
 	is := func(what string, ctx context.Context, err, cause error) {
@@ -72,7 +72,7 @@ func TestHandlings_endInAnyOrder(t *testing.T) {
 		var all handlings
 		var begun []*Run
 		for range order {
-			begun = append(begun, all.begin(newLive(&task.Record{Key: "k"}, nil)))
+			begun = append(begun, all.begin(newLive(&task.Record{Token: task.Token{Key: "k"}}, nil)))
 		}
 		for n, i := range order {
 			asked := all.watch(func(r *task.Record) bool { return r.Key == "k" }, false)

@@ -70,7 +70,7 @@ func TestReport_ofAKindThatIsNotUTF8_mayHaveAnyKind(t *testing.T) {
 }
 
 func TestDistinct(t *testing.T) {
-	rec := func(key string) *task.Record { return &task.Record{Key: key} }
+	rec := func(key string) *task.Record { return &task.Record{Token: task.Token{Key: key}} }
 	first, twice := Distinct([]*task.Record{rec("a"), rec("b"), rec("a"), rec("c"), rec("a"), rec("b")})
 	keys := ""
 	for _, r := range first {

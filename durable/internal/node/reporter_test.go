@@ -20,7 +20,7 @@ type lineHook func(e *logrus.Entry)
 func (lineHook) Levels() []logrus.Level       { return logrus.AllLevels }
 func (h lineHook) Fire(e *logrus.Entry) error { h(e); return nil }
 func parkedRecord(kind, failure string) *task.Record {
-	return &task.Record{Key: "k", Kind: kind, Due: task.Never, Failed: []task.Failure{{Text: failure}}}
+	return &task.Record{Token: task.Token{Key: "k"}, Kind: kind, Due: task.Never, Failed: []task.Failure{{Text: failure}}}
 }
 
 // However many tasks are parked and for however many causes, the number of lines is bounded, and they count all tasks.

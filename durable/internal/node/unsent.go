@@ -51,7 +51,7 @@ func (n *Node) hasStored(next *task.Record) bool {
 		return false
 	}
 	found, err := task.Decode(stored.Record)
-	return err == nil && found.Token() == next.Token() && found.IsParked() == next.IsParked() && found.GivenUp == next.GivenUp
+	return err == nil && found.Token == next.Token && found.IsParked() == next.IsParked() && found.GivenUp == next.GivenUp
 }
 
 // sendUnsent sends the unsent ends of runs, if the lease has not expired.

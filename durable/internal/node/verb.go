@@ -91,6 +91,6 @@ func (v *Verb) fits(old *task.Record) bool {
 	if old == nil || !v.Same {
 		return old != nil
 	}
-	return v.Found.Rec.Token() == old.Token() &&
+	return v.Found.Rec.Token == old.Token &&
 		(v.What == ToRemove || v.What == toRight || (old.Paused != 0) == (v.What == ToResume))
 }

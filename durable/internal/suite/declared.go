@@ -61,7 +61,7 @@ func declaresSet(t *testing.T, k *kit.Kit) {
 	k.RunsAfter(3 * time.Second)
 	before := k.Info("cron/a")
 	declares(t, k, set, durable.SetResult{Unchanged: 5})
-	if i := k.Info("cron/breaks"); !i.Parked {
+	if i := k.Info("cron/breaks"); i.State != durable.Parked {
 		t.Errorf("a parked task is not left alone: %v", i)
 	}
 	if i := k.Info("cron/a"); i.String() != before.String() {

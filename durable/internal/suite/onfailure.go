@@ -22,7 +22,7 @@ func tell(failed durable.Info) durable.Task {
 	}
 	return durable.Task{
 		Key: fmt.Sprintf("told %s %d", failed.Key, failed.Seq), Kind: "told",
-		Payload: fmt.Appendf(nil, "%s %q parked: %t, %q", failed.Key, failed.Payload, failed.Parked, errors),
+		Payload: fmt.Appendf(nil, "%s %q parked: %t, %q", failed.Key, failed.Payload, failed.State == durable.Parked, errors),
 	}
 }
 

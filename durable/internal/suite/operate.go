@@ -266,7 +266,7 @@ func (o *operated) queries() {
 
 // due returns the task's due time. Parked tasks sort last.
 func due(i durable.Info) time.Time {
-	if i.Parked {
+	if i.State == durable.Parked {
 		return time.Unix(1<<40, 0)
 	}
 	return i.Next
@@ -444,7 +444,7 @@ func (o *operated) bulk() {
 	o.until("the parked tasks are parked again", func() bool {
 		again := 0
 		for _, i := range o.list() {
-			if i.Kind == "parks" && i.Seq == 1 && i.Parked {
+			if i.Kind == "parks" && i.Seq == 1 && i.State == durable.Parked {
 				again++
 			}
 		}

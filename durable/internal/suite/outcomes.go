@@ -27,7 +27,7 @@ func parks(t *testing.T, k *kit.Kit) {
 	if calls := k.RunsAfter(30 * time.Second); len(calls) != 1 {
 		t.Errorf("%d attempts: %v", len(calls), calls)
 	}
-	if i := k.Info("a"); i.State != durable.Parked || !i.Parked || i.Attempts != 1 ||
+	if i := k.Info("a"); i.State != durable.Parked || i.Attempts != 1 ||
 		i.Failure != "charging: not now" {
 		t.Errorf("parked: %+v", i)
 	}
@@ -53,7 +53,7 @@ func retriesAfter(t *testing.T, k *kit.Kit) {
 			t.Errorf("attempt %d comes after %v", calls[n+1].Attempt, d)
 		}
 	}
-	if i := k.Info("a"); !i.Parked || i.Attempts != 3 || i.Failure != "busy: not now" {
+	if i := k.Info("a"); i.State != durable.Parked || i.Attempts != 3 || i.Failure != "busy: not now" {
 		t.Errorf("after the last attempt: %+v", i)
 	}
 }
@@ -122,7 +122,7 @@ func endsLate(t *testing.T, k *kit.Kit) {
 	if len(calls) != 2 || calls[1].At-calls[0].At < long {
 		t.Errorf("%d attempts: %v", len(calls), calls)
 	}
-	if i := k.Info("a"); !i.Parked || i.Failure != "timed out after 2s, ended after 6s: the handler returned nil" {
+	if i := k.Info("a"); i.State != durable.Parked || i.Failure != "timed out after 2s, ended after 6s: the handler returned nil" {
 		t.Errorf("after the last attempt: %+v", i)
 	}
 }
@@ -264,7 +264,7 @@ func noJSON(t *testing.T, k *kit.Kit) {
 		"another": "payload of 14 bytes does not decode into suite.order: the JSON string of field Number, at byte ",
 	} {
 		i := k.Info(key)
-		if !i.Parked || i.Attempts != 1 || !strings.HasPrefix(i.Failure, why) {
+		if i.State != durable.Parked || i.Attempts != 1 || !strings.HasPrefix(i.Failure, why) {
 			t.Errorf("%+v", i)
 		}
 	}
@@ -308,7 +308,7 @@ func failsToUpgrade(t *testing.T, k *kit.Kit) {
 	k.On().Add(durable.Task{Key: "a", Kind: "k", PayloadVersion: 1, Delay: time.Second})
 	k.After(5 * time.Second)
 	k.RanNothing()
-	if i := k.Info("a"); !i.Parked || i.Failure != "payload of version 1 is not upgraded to 2: not now" {
+	if i := k.Info("a"); i.State != durable.Parked || i.Failure != "payload of version 1 is not upgraded to 2: not now" {
 		t.Errorf("%+v", i)
 	}
 }

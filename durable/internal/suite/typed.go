@@ -90,7 +90,7 @@ func secretPayloads(t *testing.T, k *kit.Kit) {
 		k.After(6 * time.Second) // until the history is written
 		h, err := k.On().History(ctx, durable.HistoryQuery{Key: name})
 		k.Must(err)
-		if !i.Parked || len(h.Runs) != 1 {
+		if i.State != durable.Parked || len(h.Runs) != 1 {
 			t.Fatalf("%s: the task is %v, and its history %v", name, i, h.Runs)
 		}
 		_, err = payments[0].Payload(i)

@@ -17,32 +17,30 @@ import (
 // A Record is a task as stored by the scheduler. A Record is never modified: each change to the task creates a new
 // Record.
 type Record struct {
-	Key        string
-	Due        int64 // when the task is handled next: Grid, the time of a later attempt, PausedDue or Never
-	Grid       int64 // when the run is due, in nanoseconds since 1970
-	Asof       int64 // the time from which Due was computed; 0 if it was not, or if the task runs only once: see Righted
-	Kind       string
-	Payload    []byte
-	Times      int64 // runs not yet acknowledged, or Forever
-	Interval   time.Duration
-	Cron       string        // cron expression, instead of Interval
-	Shift      time.Duration // delay of each run after its instant of Cron
-	Generation uint64
-	Seq        uint64
-	Attempts   uint64
-	Missed     uint64
-	Failed     []Failure // last failed attempts of the run and of the GivenUp runs before it, newest first; at most mostFailed
-	GivenUp    int       // runs given up since the last run that completed
-	Trace      string
-	Group      string
-	Note       string        // note of the previous run, or empty
-	Version    int           // version of the payload; 0 is the first
-	Paused     int64         // due time when the task was paused; 0 if it is not paused
-	Deadline   int64         // latest due time of the first run, however often SetTask postpones it; 0 if there is no deadline
-	Snoozes    int           // how often a handler has postponed the run
-	Expires    time.Duration // how long after Grid an attempt may start; 0 means no limit
-	Until      int64         // the last instant at which a run after the first may be due; 0 means no limit
-	Meta       string        // what the caller keeps with the task
+	Token          // of the current run, or of the next run if none is in progress
+	Due      int64 // when the task is handled next: Grid, the time of a later attempt, PausedDue or Never
+	Grid     int64 // when the run is due, in nanoseconds since 1970
+	Asof     int64 // the time from which Due was computed; 0 if it was not, or if the task runs only once: see Righted
+	Kind     string
+	Payload  []byte
+	Times    int64 // runs not yet acknowledged, or Forever
+	Interval time.Duration
+	Cron     string        // cron expression, instead of Interval
+	Shift    time.Duration // delay of each run after its instant of Cron
+	Attempts uint64
+	Missed   uint64
+	Failed   []Failure // last failed attempts of the run and of the GivenUp runs before it, newest first; at most mostFailed
+	GivenUp  int       // runs given up since the last run that completed
+	Trace    string
+	Group    string
+	Note     string        // note of the previous run, or empty
+	Version  int           // version of the payload; 0 is the first
+	Paused   int64         // due time when the task was paused; 0 if it is not paused
+	Deadline int64         // latest due time of the first run, however often SetTask postpones it; 0 if there is no deadline
+	Snoozes  int           // how often a handler has postponed the run
+	Expires  time.Duration // how long after Grid an attempt may start; 0 means no limit
+	Until    int64         // the last instant at which a run after the first may be due; 0 means no limit
+	Meta     string        // what the caller keeps with the task
 }
 
 // Forever is the Times of a task that repeats until it is removed.
@@ -112,9 +110,6 @@ type Token struct {
 	Seq        uint64
 }
 
-// Token returns the token of the current run, or of the next run if none is in progress.
-func (r *Record) Token() Token { return Token{r.Key, r.Generation, r.Seq} }
-
 // AttemptDue returns the due time of the current attempt, or of the next attempt if none is in progress.
 func (r *Record) AttemptDue() int64 {
 	if r.HasFailed() || r.Snoozes > 0 {
@@ -154,16 +149,14 @@ func Decode(stored engine.Record) (*Record, error) {
 			RecordVersion)
 	}
 	r := &Record{
-		Key:        stored.Key,
-		Due:        stored.Due,
-		Generation: d.uvarint(),
-		Seq:        d.uvarint(),
-		Times:      d.varint(),
-		Interval:   time.Duration(d.varint()),
-		Grid:       d.varint(),
-		Attempts:   d.uvarint(),
-		Missed:     d.uvarint(),
-		Kind:       d.string(),
+		Due:      stored.Due,
+		Token:    Token{Key: stored.Key, Generation: d.uvarint(), Seq: d.uvarint()},
+		Times:    d.varint(),
+		Interval: time.Duration(d.varint()),
+		Grid:     d.varint(),
+		Attempts: d.uvarint(),
+		Missed:   d.uvarint(),
+		Kind:     d.string(),
 	}
 	if !d.short {
 		if tag := r.decodeFields(&d); tag != 0 {

@@ -21,10 +21,10 @@ func TestRecord_bytes(t *testing.T) {
 		r    Record
 	}{
 		"without optional fields": {"01" + "05" + "00" + "02" + "00" + "c801" + "00" + "00" + "046b696e64" + "00" + "7061796c6f6164",
-			Record{Kind: "kind", Times: 1, Generation: 5, Grid: 100, Payload: []byte("payload")}},
+			Record{Token: Token{Generation: 5}, Kind: "kind", Times: 1, Grid: 100, Payload: []byte("payload")}},
 		"failed": {"01" + "05" + "07" + "06" + "14" + "c801" + "02" + "04" + "046b696e64" +
 			"01" + "0a" + "9003" + "03776879" + "00" + "02736f" + "00" + "70",
-			Record{Kind: "kind", Times: 3, Interval: 10, Generation: 5, Seq: 7, Grid: 100, Attempts: 2, Missed: 4,
+			Record{Token: Token{Generation: 5, Seq: 7}, Kind: "kind", Times: 3, Interval: 10, Grid: 100, Attempts: 2, Missed: 4,
 				Failed: []Failure{{200, "why"}, {0, "so"}}, Payload: []byte("p")}},
 	} {
 		c.r.Key, c.r.Due = "k", 9
@@ -69,7 +69,7 @@ func TestRecord_fields_thatMakeNoSense(t *testing.T) {
 // A record of a repeating task without a grid is corrupt.
 func TestRecord_repeatsWithoutAGrid_isCorrupt(t *testing.T) {
 	for _, times := range []int64{Forever, 2, 1} {
-		r := Record{Key: "k", Kind: "kind", Times: times, Grid: 100, Due: 100}
+		r := Record{Token: Token{Key: "k"}, Kind: "kind", Times: times, Grid: 100, Due: 100}
 		want := engine.ErrCorrupt
 		if times == 1 {
 			want = nil
@@ -81,10 +81,10 @@ func TestRecord_repeatsWithoutAGrid_isCorrupt(t *testing.T) {
 }
 
 func FuzzRecord_decode(f *testing.F) {
-	f.Add((&Record{Key: "k", Kind: "kind", Times: Forever, Interval: 1, Generation: math.MaxUint64}).Encode())
-	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Failed: []Failure{{Text: "f"}}, Grid: Latest}).Encode())
-	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Trace: "trace"}).Encode())
-	f.Add((&Record{Key: "k", Kind: "x", Times: 1, Payload: []byte("p"), Version: 2, Cron: "@daily",
+	f.Add((&Record{Token: Token{Key: "k", Generation: math.MaxUint64}, Kind: "kind", Times: Forever, Interval: 1}).Encode())
+	f.Add((&Record{Token: Token{Key: "k"}, Kind: "x", Times: 1, Payload: []byte("p"), Failed: []Failure{{Text: "f"}}, Grid: Latest}).Encode())
+	f.Add((&Record{Token: Token{Key: "k"}, Kind: "x", Times: 1, Payload: []byte("p"), Trace: "trace"}).Encode())
+	f.Add((&Record{Token: Token{Key: "k"}, Kind: "x", Times: 1, Payload: []byte("p"), Version: 2, Cron: "@daily",
 		Paused: 9, Group: "g"}).Encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -100,7 +100,7 @@ func FuzzRecord_decode(f *testing.F) {
 }
 
 func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
-	r := &Record{Key: "k", Kind: "kind", Times: 3, Interval: time.Hour, Generation: 1 << 60, Seq: 300, Grid: 1 << 61,
+	r := &Record{Token: Token{Key: "k", Generation: 1 << 60, Seq: 300}, Kind: "kind", Times: 3, Interval: time.Hour, Grid: 1 << 61,
 		Attempts: 7, Missed: 1 << 20, Failed: []Failure{{5, "why"}, {Text: "before"}}, Trace: "trace"}
 	data := r.Encode()
 	for n := range data {
@@ -120,7 +120,7 @@ func TestRecord_everyPrefix_isCorrupt(t *testing.T) {
 }
 
 func TestRecord_optionalFields(t *testing.T) {
-	plain := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
+	plain := Record{Token: Token{Key: "k"}, Kind: "kind", Times: Forever, Interval: 5, Due: 7, Payload: []byte("p")}
 	all := plain
 	all.Version, all.Cron, all.Interval, all.Paused, all.Group = 2, "@daily", 0, 9, "g"
 	all.Shift, all.Deadline, all.Note, all.Snoozes, all.GivenUp = 1<<63-1, Latest, "a note", 4, 2
@@ -130,7 +130,7 @@ func TestRecord_optionalFields(t *testing.T) {
 			t.Errorf("%+v is read as %+v, %v", r, got, err)
 		}
 	}
-	expires := Record{Key: "k", Kind: "kind", Times: 1, Due: 7, Payload: []byte("p"), Expires: 1}
+	expires := Record{Token: Token{Key: "k"}, Kind: "kind", Times: 1, Due: 7, Payload: []byte("p"), Expires: 1}
 	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: expires.Encode()}); err != nil || !reflect.DeepEqual(*got, expires) {
 		t.Errorf("%+v is read as %+v, %v", expires, got, err)
 	}
@@ -138,7 +138,7 @@ func TestRecord_optionalFields(t *testing.T) {
 	if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: expires.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("a task that repeats and expires is read as %+v, %v", got, err)
 	}
-	once := Record{Key: "k", Kind: "kind", Times: 1, Due: 7, Payload: []byte("p"), Until: 9}
+	once := Record{Token: Token{Key: "k"}, Kind: "kind", Times: 1, Due: 7, Payload: []byte("p"), Until: 9}
 	for _, times := range []int64{1, 2} {
 		once.Times = times
 		if got, err := Decode(engine.Record{Key: "k", Due: 7, Data: once.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
@@ -157,7 +157,7 @@ func TestRecord_optionalFields(t *testing.T) {
 }
 
 func TestRecord_intervalAndCalendar_isCorrupt(t *testing.T) {
-	r := Record{Key: "k", Kind: "kind", Times: Forever, Interval: 10, Cron: "@daily", Grid: 100, Due: 100}
+	r := Record{Token: Token{Key: "k"}, Kind: "kind", Times: Forever, Interval: 10, Cron: "@daily", Grid: 100, Due: 100}
 	if got, err := Decode(engine.Record{Key: "k", Due: 100, Data: r.Encode()}); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("it is read as %+v, %v", got, err)
 	}
@@ -166,7 +166,7 @@ func TestRecord_intervalAndCalendar_isCorrupt(t *testing.T) {
 // A record keeps the latest failed attempts of a run, newest first, with their times.
 func TestRecord_failed_areTheLast(t *testing.T) {
 	of := &Policy{Attempts: 100, Least: 1, Most: 1}
-	r := &Record{Key: "k", Kind: "x", Times: Forever, Interval: 10, Grid: 1}
+	r := &Record{Token: Token{Key: "k"}, Kind: "x", Times: Forever, Interval: 10, Grid: 1}
 	for i := range int64(8) {
 		r = r.After(FailedFor(string(rune('a'+i))), of, 100+i, 0)
 	}

@@ -20,7 +20,7 @@ func TestRighted_interval_isTheNextInstantOfTheGrid(t *testing.T) {
 		now := grid + rnd.Int64N(year)
 		ahead := now + int64(MostAhead) + 1 + rnd.Int64N(50*year)
 		of := &Policy{Attempts: 3, Least: 10, Most: 1000, Missed: Missed(rnd.IntN(2))}
-		r := &Record{Key: "k", Kind: "k", Times: Forever, Interval: time.Duration(every), Grid: grid, Due: grid, Asof: grid}
+		r := &Record{Token: Token{Key: "k"}, Kind: "k", Times: Forever, Interval: time.Duration(every), Grid: grid, Due: grid, Asof: grid}
 		r = r.After(Outcome{}, of, ahead, 0)
 		paused := rnd.IntN(2) == 0
 		if paused {
@@ -56,9 +56,9 @@ func TestRighted(t *testing.T) {
 	}
 	of := &Policy{Attempts: 3, Least: time.Minute, Most: time.Hour, ParkRepeating: true}
 	now, ahead := at("2026-03-01 12:00:30"), at("2036-03-01 12:00:30")
-	nightly := &Record{Key: "k", Kind: "k", Times: Forever, Cron: "30 2 * * *", Grid: ahead - 10, Due: ahead - 10, Asof: ahead - year}
-	hourly := &Record{Key: "k", Kind: "k", Times: Forever, Interval: time.Hour, Grid: ahead - 10, Due: ahead - 10, Asof: ahead - year}
-	once := &Record{Key: "k", Kind: "k", Times: 1, Grid: now - 10, Due: now - 10}
+	nightly := &Record{Token: Token{Key: "k"}, Kind: "k", Times: Forever, Cron: "30 2 * * *", Grid: ahead - 10, Due: ahead - 10, Asof: ahead - year}
+	hourly := &Record{Token: Token{Key: "k"}, Kind: "k", Times: Forever, Interval: time.Hour, Grid: ahead - 10, Due: ahead - 10, Asof: ahead - year}
+	once := &Record{Token: Token{Key: "k"}, Kind: "k", Times: 1, Grid: now - 10, Due: now - 10}
 	down := FailedFor("down")
 	for name, c := range map[string]struct {
 		from *Record
@@ -78,7 +78,7 @@ func TestRighted(t *testing.T) {
 		"resumed":                 {nightly.After(Outcome{}, of, ahead, 0).Held().Resumed(nil, ahead), at("2026-03-02 02:30:00")},
 	} {
 		got := c.from.Righted(now)
-		if got.Due != c.want || got.Token() != c.from.Token() || got.Attempts != c.from.Attempts {
+		if got.Due != c.want || got.Token != c.from.Token || got.Attempts != c.from.Attempts {
 			t.Errorf("%s: due at %v, want %v: %+v", name, time.Unix(0, got.Due), time.Unix(0, c.want), got)
 		}
 		if got.Attempts == 0 && got.Snoozes == 0 && got.Grid != got.Due || got.Grid > max(now, got.Due) {
@@ -124,11 +124,11 @@ func TestRighted_interrupted(t *testing.T) {
 
 // A run that is moved is not complete: the runs that were given up still count.
 func TestMoved_keepsTheRunsThatWereGivenUp(t *testing.T) {
-	given := &Record{Key: "k", Kind: "k", Times: Forever, Interval: time.Hour, GivenUp: 2, Failed: []Failure{{Text: "it fails"}}, Attempts: 1}
+	given := &Record{Token: Token{Key: "k"}, Kind: "k", Times: Forever, Interval: time.Hour, GivenUp: 2, Failed: []Failure{{Text: "it fails"}}, Attempts: 1}
 	if r := given.Moved(1000, 5); r.GivenUp != 2 || len(r.Failed) != 1 || r.Attempts != 0 || r.Due != 1000 {
 		t.Errorf("the task is %+v", r)
 	}
-	failing := &Record{Key: "k", Kind: "k", Times: Forever, Interval: time.Hour, Failed: []Failure{{Text: "it fails"}}, Attempts: 1}
+	failing := &Record{Token: Token{Key: "k"}, Kind: "k", Times: Forever, Interval: time.Hour, Failed: []Failure{{Text: "it fails"}}, Attempts: 1}
 	if r := failing.Moved(1000, 5); r.GivenUp != 0 || len(r.Failed) != 0 {
 		t.Errorf("the task is %+v", r)
 	}

@@ -51,7 +51,7 @@ func TestRecord_shiftedCalendar_asAList(t *testing.T) {
 					grid += rnd.Int64N(list[early] - grid) // it was moved
 				}
 				now := grid + rnd.Int64N(list[len(list)-2]-grid)
-				r := &Record{Key: "k", Kind: "k", Cron: cron, Shift: shift, Times: Forever, Grid: grid, Due: grid}
+				r := &Record{Token: Token{Key: "k"}, Kind: "k", Cron: cron, Shift: shift, Times: Forever, Grid: grid, Due: grid}
 				for missed, to := range map[Missed]int64{MissedOnce: now, MissedAll: grid} {
 					of := &Policy{Attempts: 3, Least: 1, Most: 1, Missed: missed}
 					got := r.After(Outcome{}, of, now, 0)

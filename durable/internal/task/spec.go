@@ -162,7 +162,7 @@ func (t *Spec) shift() time.Duration {
 
 // Size returns the approximate size of the task's record, as [Record.Size] does.
 func (t *Spec) Size() int {
-	r := Record{Key: t.Key, Kind: t.Kind, Payload: t.Payload, Trace: t.Trace, Group: t.Group, Meta: t.Meta}
+	r := Record{Token: Token{Key: t.Key}, Kind: t.Kind, Payload: t.Payload, Trace: t.Trace, Group: t.Group, Meta: t.Meta}
 	return r.Size()
 }
 
@@ -171,7 +171,7 @@ func (t *Spec) Record(now int64) *Record {
 	shift := t.shift()
 	due := t.due(now, shift)
 	r := &Record{
-		Key: t.Key, Kind: t.Kind, Payload: append([]byte(nil), t.Payload...),
+		Token: Token{Key: t.Key}, Kind: t.Kind, Payload: append([]byte(nil), t.Payload...),
 		Interval: t.Interval, Cron: t.Cron, Times: int64(t.Times), Grid: due, Due: max(due, now),
 		Trace: t.Trace, Group: t.Group, Meta: t.Meta, Expires: t.Expires,
 	}

@@ -15,7 +15,7 @@ import (
 // The outcomes of the second attempt for a task with the interval 10 whose run 7 was due at 100.
 func TestRecord_after(t *testing.T) {
 	const draw = 0.5
-	before := Record{Key: "k", Kind: "kind", Payload: []byte("p"), Interval: 10, Times: 3, Generation: 5, Seq: 7,
+	before := Record{Token: Token{Key: "k", Generation: 5, Seq: 7}, Kind: "kind", Payload: []byte("p"), Interval: 10, Times: 3,
 		Grid: 100, Due: 101, Attempts: 1, Missed: 4, Failed: []Failure{{99, "the first"}}}
 	with := func(change func(r *Record)) *Record {
 		r := before
@@ -145,7 +145,7 @@ func TestPolicy_wait_doublesUpToItsBound(t *testing.T) {
 
 // Each start with an unknown end is a failed attempt of the same run.
 func TestRecord_interrupted(t *testing.T) {
-	before := Record{Key: "k", Kind: "kind", Times: 3, Interval: 10, Seq: 7, Grid: 100, Due: 101, Attempts: 1,
+	before := Record{Token: Token{Key: "k", Seq: 7}, Kind: "kind", Times: 3, Interval: 10, Grid: 100, Due: 101, Attempts: 1,
 		Failed: []Failure{{50, "why"}}}
 	for _, c := range []struct {
 		starts   int
@@ -195,7 +195,7 @@ func TestPolicy_passesOver_whatIsOlderThanItsAge(t *testing.T) {
 // A process that does not know the zone of a calendar parks the task when it computes the next run, and records the
 // reason.
 func TestRecord_unknownZone_parks(t *testing.T) {
-	before := Record{Key: "k", Kind: "kind", Times: Forever, Cron: "CRON_TZ=Europe/Atlantis @daily", Grid: 100, Due: 100}
+	before := Record{Token: Token{Key: "k"}, Kind: "kind", Times: Forever, Cron: "CRON_TZ=Europe/Atlantis @daily", Grid: 100, Due: 100}
 	of := &Policy{Attempts: 3, Least: 10, Most: 1000}
 	for name, got := range map[string]*Record{
 		"after":   before.After(Outcome{}, of, 105, 0),

@@ -31,7 +31,7 @@ func TestRecord_until(t *testing.T) {
 		{"failed, until the end", 130, FailedFor("why"), MissedOnce, 131, parked},
 		{"parked", 130, Outcome{Failure: "why", Park: true}, MissedOnce, 105, parked},
 	} {
-		before := Record{Key: "k", Kind: "kind", Interval: 10, Times: Forever, Seq: 7, Grid: 100, Due: 101, Attempts: 1, Until: c.until,
+		before := Record{Token: Token{Key: "k", Seq: 7}, Kind: "kind", Interval: 10, Times: Forever, Grid: 100, Due: 101, Attempts: 1, Until: c.until,
 			Failed: []Failure{{99, "the first"}}}
 		after := before.After(c.o, &Policy{Attempts: 2, Least: 1, Most: 1, Missed: c.missed}, c.now, 0)
 		switch {

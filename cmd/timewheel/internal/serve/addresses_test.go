@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // The address is checked after the name is resolved.
@@ -29,7 +31,7 @@ func TestWebhook_toANameOfAPrivateAddress_isRefused(t *testing.T) {
 		}
 		r := start(t, cfg)
 		r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
-		until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.Parked })
+		until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.State == durable.Parked })
 		if info, _ := r.info("a"); !strings.Contains(info.Failure, errAddress.Error()) {
 			t.Errorf("%s: the failure is %q", kind, info.Failure)
 		}

@@ -73,7 +73,7 @@ func TestRetry_byDefault_lastsForMostOfADay(t *testing.T) {
 		timewheeltest.Advance(longest + time.Hour)
 		info, _, err := s.Get(t.Context(), "a")
 		check(t, err)
-		equal(t, "whether it is parked", info.Parked, true)
+		equal(t, "whether it is parked", info.State == durable.Parked, true)
 		equal(t, "the number of calls", calls, defaultAttempts)
 		if took := last.Sub(begun); took < longest/2 || took > longest+time.Minute {
 			t.Errorf("the attempts took %v, want %v to %v", took, longest/2, longest)

@@ -47,9 +47,8 @@ func TestOnFailure_ofTheLargestTask(t *testing.T) {
 	of := &Kind{OnFailure: "alarm"}
 	keys := make(map[string]bool)
 	for n, size := range []int{10, durable.MaxPayload} {
-		failed := durable.Info{
-			Key: strings.Repeat("\u00e9", durable.MaxKey/2), Kind: "k", Payload: make([]byte, size), Generation: 1<<63 + 5, Seq: 1<<63 + uint64(n),
-		}
+		token := durable.Token{Key: strings.Repeat("\u00e9", durable.MaxKey/2), Generation: 1<<63 + 5, Seq: 1<<63 + uint64(n)}
+		failed := durable.Info{Token: token, Kind: "k", Payload: make([]byte, size)}
 		about := of.about(failed)
 		var got taskResponse
 		check(t, json.Unmarshal(about.Payload, &got))

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // The document has exactly the routes of the server.
@@ -144,7 +146,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	}
 	expect(412, one, "PUT", "/tasks/once", `{"kind": "l"}`, "If-None-Match", "*")
 	r.must(204, "PUT", "/tasks/fails", `{"kind": "k"}`) // no receiver listens
-	until(t, "it is parked", func() bool { info, _ := r.info("fails"); return info.Parked })
+	until(t, "it is parked", func() bool { info, _ := r.info("fails"); return info.State == durable.Parked })
 	expect(200, one, "GET", "/tasks/fails", "")
 	expect(200, many, "GET", "/tasks?limit=2", "")
 	until(t, "its attempts are in the history", func() bool {

@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // The key is a part of the URL, percent-encoded, and the request has the method of the kind.
@@ -46,7 +48,7 @@ func TestWebhook_keyThatIsNoSegment_parks(t *testing.T) {
 	r := start(t, config(t, receiver(t, fail(t)), strings.Replace(simple, "/hook", "/a/{key}/b", 1)))
 	for _, key := range []string{".", ".."} {
 		r.must(201, "PUT", "/tasks/"+strings.ReplaceAll(key, ".", "%2E"), `{"kind": "k"}`, "If-None-Match", "*")
-		until(t, "the task is parked", func() bool { info, _ := r.info(key); return info.Parked })
+		until(t, "the task is parked", func() bool { info, _ := r.info(key); return info.State == durable.Parked })
 		info, _ := r.info(key)
 		equal(t, "the failure", info.Failure, `webhook: the key "`+key+`" cannot be in the path of the url`)
 	}

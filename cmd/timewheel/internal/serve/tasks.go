@@ -54,7 +54,7 @@ func newTaskResponse(i durable.Info, payload bool) taskResponse {
 	t := taskResponse{
 		Kind: i.Kind, State: i.State.String(), Next: i.Next.UTC(), Interval: i.Interval.Seconds(), Cron: i.Cron,
 		Times: i.Times, Group: i.Group, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
-		Token: escape(durable.Token{Key: i.Key, Generation: i.Generation, Seq: i.Seq}.String()),
+		Token: escape(i.Token.String()),
 		Until: i.Until.UTC(), Headers: headersOf(i.Meta), Expires: i.Expires.Seconds(), Deadline: i.Deadline.UTC(), Started: i.Started.UTC(), Node: i.Node,
 	}
 	for _, f := range i.Failed {

@@ -124,7 +124,7 @@ func TestWebhook_statuses_decide(t *testing.T) {
 			default:
 				var info durable.Info
 				until(t, "an attempt has failed", func() bool { info, _ = r.info("a"); return info.Attempts > 0 })
-				if parked := c.want == "parked"; info.Parked != parked || !parked && time.Until(info.Next) < 50*time.Minute ||
+				if parked := c.want == "parked"; (info.State == durable.Parked) != parked || !parked && time.Until(info.Next) < 50*time.Minute ||
 					!parked && time.Until(info.Next) > 25*time.Hour {
 					t.Errorf("it is %v", info)
 				}
@@ -164,7 +164,7 @@ func TestWebhook_toAReceiverThatHangs_isBounded(t *testing.T) {
 	r.must(204, "PUT", "/tasks/brief", `{"kind": "brief"}`)
 	r.must(204, "PUT", "/tasks/good", `{"kind": "good"}`)
 	r.ends("good")
-	until(t, "the brief task is parked", func() bool { info, _ := r.info("brief"); return info.Parked })
+	until(t, "the brief task is parked", func() bool { info, _ := r.info("brief"); return info.State == durable.Parked })
 	if info, _ := r.info("brief"); !strings.Contains(info.Failure, "webhook: no answer: ") {
 		t.Errorf("the failure is %q", info.Failure)
 	}
@@ -214,7 +214,7 @@ func TestWebhook_toASlowOrLongReceiver_isBounded(t *testing.T) {
 				equal(t, "the number of failed attempts", r.srv.s.Stats().Failed, 0)
 				return
 			}
-			until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.Parked })
+			until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.State == durable.Parked })
 			if info, _ := r.info("a"); !strings.Contains(info.Failure, c.failure) || strings.Contains(info.Failure, "password") {
 				t.Errorf("the failure is %q", info.Failure)
 			}
@@ -262,7 +262,7 @@ func TestWebhook_attempt_isDeliveredOnce(t *testing.T) {
 				}
 				until(t, "the connections are idle", func() bool { return r.srv.s.Len() == 0 })
 				r.must(204, "PUT", "/tasks/poison", `{"kind": "k"`+payload+`}`)
-				until(t, "the task is parked", func() bool { info, _ := r.info("poison"); return info.Parked })
+				until(t, "the task is parked", func() bool { info, _ := r.info("poison"); return info.State == durable.Parked })
 				mu.Lock()
 				defer mu.Unlock()
 				equal(t, "the delivered attempts", strings.Join(attempts, " "), "1 2")
@@ -301,7 +301,7 @@ func TestWebhook_redirectToAPrivateAddress_isNotFollowed(t *testing.T) {
 		})
 		r := start(t, config(t, at, strings.Replace(simple, `"attempts": 20`, `"attempts": 1`, 1)))
 		r.must(204, "PUT", "/tasks/a", `{"kind": "k"}`)
-		until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.Parked })
+		until(t, "the task is parked", func() bool { info, _ := r.info("a"); return info.State == durable.Parked })
 		if info, _ := r.info("a"); !strings.Contains(info.Failure, "redirects are not followed") {
 			t.Errorf("the failure is %q", info.Failure)
 		}
