@@ -25,7 +25,6 @@ type attemptResponse struct {
 	Due       time.Time `json:"due"`
 	Started   time.Time `json:"started"`
 	Ended     time.Time `json:"ended"`
-	Node      string    `json:"node"`
 	Failure   string    `json:"failure,omitempty"`
 	Note      string    `json:"note,omitempty"`
 }
@@ -33,7 +32,7 @@ type attemptResponse struct {
 func newAttemptResponse(r durable.PastRun) attemptResponse {
 	a := attemptResponse{
 		Kind: r.Kind, Group: r.Group, Outcome: r.Outcome(), Token: escape(r.Token.String()), Attempt: r.Attempt.Attempt,
-		Due: r.Due.UTC(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Node: r.Node, Failure: r.Failure, Note: r.Note,
+		Due: r.Due.UTC(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Failure: forCallers(r.Failure), Note: r.Note,
 	}
 	a.Key, a.KeyBase64 = keyFields(r.Key)
 	return a

@@ -165,7 +165,6 @@ type scheduleInfo struct {
 	Version    *int64    `json:"version,omitempty"`    // the last one that was applied in full
 	Unfinished *int64    `json:"unfinished,omitempty"` // a version that was begun since, so that the tasks are a mixture
 	At         time.Time `json:"at,omitzero"`          // when the version was first applied
-	By         string    `json:"by,omitempty"`         // the name of the node that did so
 }
 
 // schedules lists the declared schedules whose prefixes the caller may use.
@@ -182,7 +181,7 @@ func (a *api) schedules(c *caller, w http.ResponseWriter, r *http.Request) error
 		if c.mayUse(set.Prefix) != nil {
 			continue
 		}
-		of := scheduleInfo{Prefix: set.Prefix, At: set.At.UTC(), By: set.By}
+		of := scheduleInfo{Prefix: set.Prefix, At: set.At.UTC()}
 		if set.Version >= 0 {
 			of.Version = &set.Version
 		}

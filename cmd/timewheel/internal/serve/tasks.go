@@ -31,7 +31,6 @@ type taskResponse struct {
 	Expires       float64           `json:"expires,omitempty"`
 	Deadline      time.Time         `json:"deadline,omitzero"`
 	Started       time.Time         `json:"started,omitzero"`
-	Node          string            `json:"node,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
 	Payload       json.RawMessage   `json:"payload,omitempty"`
 	PayloadBase64 []byte            `json:"payload_base64,omitempty"` // in place of payload, if that is not JSON
@@ -53,12 +52,12 @@ func keyFields(key string) (text string, bytes []byte) {
 func newTaskResponse(i durable.Info, payload bool) taskResponse {
 	t := taskResponse{
 		Kind: i.Kind, State: i.State.String(), Next: i.Next.UTC(), Interval: i.Interval.Seconds(), Cron: i.Cron,
-		Times: i.Times, Group: i.Group, Attempts: i.Attempts, Missed: i.Missed, Failure: i.Failure, GivenUp: i.GivenUp,
+		Times: i.Times, Group: i.Group, Attempts: i.Attempts, Missed: i.Missed, Failure: forCallers(i.Failure), GivenUp: i.GivenUp,
 		Token: escape(i.Token.String()),
-		Until: i.Until.UTC(), Headers: headersOf(i.Meta), Expires: i.Expires.Seconds(), Deadline: i.Deadline.UTC(), Started: i.Started.UTC(), Node: i.Node,
+		Until: i.Until.UTC(), Headers: headersOf(i.Meta), Expires: i.Expires.Seconds(), Deadline: i.Deadline.UTC(), Started: i.Started.UTC(),
 	}
 	for _, f := range i.Failed {
-		t.Failed = append(t.Failed, failed{f.At.UTC(), f.Text})
+		t.Failed = append(t.Failed, failed{f.At.UTC(), forCallers(f.Text)})
 	}
 	t.Key, t.KeyBase64 = keyFields(i.Key)
 	switch {

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -124,7 +123,7 @@ func (h *webhook) call(ctx context.Context, run durable.Run) (health, error) {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
 			is = isUnknown // it was cancelled
 		}
-		return is, h.unanswered(ctx, err)
+		return is, unanswered(ctx, err)
 	}
 	h.answers.WithLabelValues(strconv.Itoa(resp.StatusCode)).Inc()
 	var body []byte
@@ -215,18 +214,6 @@ func retryAfter(value string, now time.Time) time.Duration {
 		return 0
 	}
 	return min(at.Sub(now), mostWait)
-}
-
-// unanswered returns the error for a request without an answer. It omits the URL, which may contain secrets.
-func (h *webhook) unanswered(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("webhook: no answer: %w", cause)
-	}
-	var with *url.Error
-	if errors.As(err, &with) {
-		err = with.Err
-	}
-	return fmt.Errorf("webhook: no answer: %w", err)
 }
 
 // complete notes the beginning of an answer if the history keeps it. If the status came in time and the body did not, the
