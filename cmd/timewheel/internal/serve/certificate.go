@@ -5,7 +5,7 @@ package serve
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
+	"encoding/pem"
 	"maps"
 	"os"
 	"slices"
@@ -31,13 +31,50 @@ func (k *checker) certificate(field string, t *TLS) {
 		k.wrong(field, "%v", err)
 		return
 	}
-	switch now := time.Now(); {
-	case now.After(pair.Leaf.NotAfter):
-		k.wrong(field, "certificate %s expired on %s", t.Certificate, pair.Leaf.NotAfter.Format(time.RFC3339))
-	case now.Before(pair.Leaf.NotBefore):
-		k.wrong(field, "certificate %s is not valid before %s", t.Certificate, pair.Leaf.NotBefore.Format(time.RFC3339))
-	}
+	k.validNow(field, t.Certificate, pair.Leaf)
 	t.pair.Store(&pair)
+}
+
+// validNow checks that a certificate of the file is valid now.
+func (k *checker) validNow(field, file string, c *x509.Certificate) {
+	switch now := time.Now(); {
+	case now.After(c.NotAfter):
+		k.wrong(field, "certificate %s expired on %s", file, c.NotAfter.Format(time.RFC3339))
+	case now.Before(c.NotBefore):
+		k.wrong(field, "certificate %s is not valid before %s", file, c.NotBefore.Format(time.RFC3339))
+	}
+}
+
+// An authority signs the certificates of receivers.
+type authority struct {
+	pool *x509.CertPool
+	last *x509.Certificate // the one that expires last
+}
+
+// authority reads the certificates of a file, of which one must be valid now.
+func (k *checker) authority(field, file string) *authority {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		k.wrong(field, "%v", err)
+		return nil
+	}
+	a := &authority{pool: x509.NewCertPool()}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if block.Type != "CERTIFICATE" || err != nil {
+			continue
+		}
+		a.pool.AddCert(c)
+		if a.last == nil || c.NotAfter.After(a.last.NotAfter) {
+			a.last = c
+		}
+	}
+	if a.last == nil {
+		k.wrong(field, "%s has no certificate in PEM", file)
+		return nil
+	}
+	k.validNow(field, file, a.last)
+	return a
 }
 
 // forConnections returns a configuration that uses the certificate as last read.
@@ -48,8 +85,6 @@ func (t *TLS) forConnections() *tls.Config {
 	}
 }
 
-func (t *TLS) expires() time.Time { return t.pair.Load().Leaf.NotAfter }
-
 // receiverTLS checks how the receiver of a kind is recognized, and how the service identifies itself to it.
 func (k *checker) receiverTLS(field string, of *Kind) {
 	for name, set := range map[string]bool{"ca_file": of.CAFile != "", "client_certificate": of.ClientCertificate != nil} {
@@ -59,13 +94,7 @@ func (k *checker) receiverTLS(field string, of *Kind) {
 	}
 	if of.CAFile != "" {
 		of.CAFile = k.path(of.CAFile)
-		text, err := os.ReadFile(of.CAFile)
-		of.roots = x509.NewCertPool()
-		if err != nil {
-			k.wrong(field+".ca_file", "%v", err)
-		} else if !of.roots.AppendCertsFromPEM(text) {
-			k.wrong(field+".ca_file", "%s has no certificate in PEM", of.CAFile)
-		}
+		of.authority = k.authority(field+".ca_file", of.CAFile)
 	}
 	if of.ClientCertificate != nil {
 		k.certificate(field+".client_certificate", of.ClientCertificate)
@@ -74,7 +103,10 @@ func (k *checker) receiverTLS(field string, of *Kind) {
 
 // tls returns the configuration of connections to the receiver.
 func (of *Kind) tls() *tls.Config {
-	c := &tls.Config{RootCAs: of.roots} // nil is the system's
+	c := new(tls.Config) // with the authorities of the system
+	if of.authority != nil {
+		c.RootCAs = of.authority.pool
+	}
 	if of.ClientCertificate != nil {
 		c.Certificates = []tls.Certificate{*of.ClientCertificate.pair.Load()}
 	}
@@ -83,15 +115,15 @@ func (of *Kind) tls() *tls.Config {
 
 // A certificate is one that the service uses.
 type certificate struct {
-	field string // of the configuration
-	tls   *TLS
+	field   string // of the configuration
+	expires time.Time
 }
 
 // certificates returns the certificates that the service uses now.
 func (srv *Server) certificates() (all []certificate) {
 	add := func(field string, t *TLS) {
 		if t != nil {
-			all = append(all, certificate{field, t})
+			all = append(all, certificate{field, t.pair.Load().Leaf.NotAfter})
 		}
 	}
 	add("tls", srv.cfg.TLS)
@@ -99,7 +131,11 @@ func (srv *Server) certificates() (all []certificate) {
 		add("admin.tls", srv.cfg.Admin.TLS)
 	}
 	for _, name := range slices.Sorted(maps.Keys(srv.webhooks)) {
-		add(fmt.Sprintf("kinds.%s.client_certificate", name), srv.webhooks[name].Load().of.ClientCertificate)
+		of := srv.webhooks[name].Load().of
+		if of.authority != nil {
+			all = append(all, certificate{"kinds." + name + ".ca_file", of.authority.last.NotAfter})
+		}
+		add("kinds."+name+".client_certificate", of.ClientCertificate)
 	}
 	return all
 }
@@ -116,6 +152,6 @@ func (expiries) Describe(to chan<- *prometheus.Desc) { to <- expires }
 // Collect implements prometheus.Collector.
 func (e expiries) Collect(to chan<- prometheus.Metric) {
 	for _, c := range e.srv.certificates() {
-		to <- prometheus.MustNewConstMetric(expires, prometheus.GaugeValue, float64(c.tls.expires().Unix()), c.field)
+		to <- prometheus.MustNewConstMetric(expires, prometheus.GaugeValue, float64(c.expires.Unix()), c.field)
 	}
 }

@@ -90,6 +90,7 @@ func TestLoad_certificateOutsideItsTime_isRefused(t *testing.T) {
 			"tls":                        withTLS(""),
 			"admin.tls":                  strings.Replace(simple, "{", `{"admin": {"listen": "127.0.0.1:0", "tls": `+files+`}, `, 1),
 			"kinds.k.client_certificate": `{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `, "client_certificate": ` + files + `}}}`,
+			"kinds.k.ca_file":            `{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `, "ca_file": "cert.pem"}}}`,
 		} {
 			f.write(strings.ReplaceAll(text, "$R", "127.0.0.1:1"))
 			_, err := Load(f.path, os.Getenv)
@@ -160,7 +161,7 @@ func TestLoad_ofFilesForReceivers_namesTheMistake(t *testing.T) {
 func TestMetrics_sayWhenCertificatesExpire(t *testing.T) {
 	const files = `{"certificate": "cert.pem", "key": "key.pem"}`
 	f := newFile(t, `{"listen": "127.0.0.1:0", "tls": `+files+`, "admin": {"listen": "127.0.0.1:0"},
-		"kinds": {"k": {`+https+`, "client_certificate": `+files+`}, "l": {`+https+`}}}`)
+		"kinds": {"k": {`+https+`, "client_certificate": `+files+`}, "l": {`+https+`, "ca_file": "cert.pem"}}}`)
 	now := time.Now().Truncate(time.Second)
 	certifyFrom(t, f.dir, now.Add(-time.Hour), now.Add(time.Hour))
 	r := start(t, f.load())
@@ -168,13 +169,13 @@ func TestMetrics_sayWhenCertificatesExpire(t *testing.T) {
 	says := func(after time.Duration) {
 		t.Helper()
 		metrics := r.must(200, "GET", "/metrics", "")
-		for _, field := range []string{"tls", "kinds.k.client_certificate"} {
+		for _, field := range []string{"tls", "kinds.k.client_certificate", "kinds.l.ca_file"} {
 			want := fmt.Sprintf("timewheel_serve_certificate_expires_timestamp_seconds{field=%q} %v\n", field, float64(now.Add(after).Unix()))
 			if !strings.Contains(metrics, want) {
 				t.Errorf("the metrics have no %s", want)
 			}
 		}
-		equal(t, "the certificates", strings.Count(metrics, "\ntimewheel_serve_certificate_expires"), 2)
+		equal(t, "the certificates", strings.Count(metrics, "\ntimewheel_serve_certificate_expires"), 3)
 	}
 	says(time.Hour)
 	certifyFrom(t, f.dir, now.Add(-time.Hour), now.Add(1000*time.Hour))
@@ -182,6 +183,6 @@ func TestMetrics_sayWhenCertificatesExpire(t *testing.T) {
 	says(1000 * time.Hour)
 	certifyFrom(t, f.dir, now.Add(-time.Hour), now.Add(-time.Minute))
 	r.reloads(staysSo)
-	equal(t, "the reason in the log", r.log.count("expired on "+now.Add(-time.Minute).UTC().Format(time.RFC3339)), 2)
+	equal(t, "the reason in the log", r.log.count("expired on "+now.Add(-time.Minute).UTC().Format(time.RFC3339)), 3)
 	says(1000 * time.Hour)
 }

@@ -3,7 +3,6 @@
 package serve
 
 import (
-	"crypto/x509"
 	"fmt"
 	"maps"
 	"net/http"
@@ -41,9 +40,9 @@ type Kind struct {
 	Dedupe             Duration          `json:"dedupe"`         // how long idempotency keys are remembered; 1h
 	DedupeKey          bool              `json:"dedupe_key"`     // each task has an idempotency key: its own key
 
-	target  *url.URL
-	headers http.Header
-	roots   *x509.CertPool // of CAFile; nil without one
+	target    *url.URL
+	headers   http.Header
+	authority *authority // of CAFile; nil without one
 }
 
 // A Rate holds the arguments of durable.WithRate.

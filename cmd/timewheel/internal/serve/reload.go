@@ -50,7 +50,7 @@ func (srv *Server) reload() {
 		}
 	}
 	for _, c := range srv.certificates() {
-		srv.log.Info("a certificate is read again", "field", c.field, "expires", c.tls.expires())
+		srv.log.Info("a certificate is read again", "field", c.field, "expires", c.expires)
 	}
 	if len(restart) > 0 {
 		srv.log.Warn("some changes of the configuration need a restart", "fields", strings.Join(restart, " "))
@@ -115,7 +115,7 @@ func (c *current) use(next *Kind, name string, answers *prometheus.CounterVec) {
 	was := c.Load()
 	of := *was.of
 	of.Secrets, of.headers = next.Secrets, next.headers
-	of.roots, of.ClientCertificate = next.roots, next.ClientCertificate
+	of.authority, of.ClientCertificate = next.authority, next.ClientCertificate
 	c.Store(newWebhook(name, &of, answers, was.breaker))
 	was.client.CloseIdleConnections()
 }
