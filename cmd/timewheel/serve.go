@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed581295f1/timewheel/cmd/timewheel/internal/serve"
 )
 
@@ -55,10 +57,19 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		}
 		in := serve.Place{Connections: *connections, Commander: p.command}
 		if *check {
-			if in.DB = l.db; l.db == "" && l.dir == "" {
-				in.DB = p.getenv("TIMEWHEEL_DB")
+			if l.db == "" && l.dir == "" {
+				l.db = p.getenv("TIMEWHEEL_DB")
 			}
-			short, err := cfg.CheckDescriptors(in)
+			if l.db != "" || l.dir != "" {
+				if err := l.choose(p); err != nil {
+					return err
+				}
+			}
+			if _, err := pgx.ParseConfig(l.db); err != nil {
+				return err
+			}
+			in.Dir, in.DB = l.dir, l.db
+			short, err := cfg.Check(in)
 			if err != nil {
 				return err
 			}

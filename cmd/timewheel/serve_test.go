@@ -282,12 +282,22 @@ func TestServe_flags(t *testing.T) {
 	config := serveConfig(t, "127.0.0.1:1")
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
 	check(t, os.WriteFile(wrong, []byte(`{"listen": ":80", "kinds": {}}`), 0o600))
+	shared, copies := filepath.Join(t.TempDir(), "shared.json"), filepath.Join(t.TempDir(), "copies.json")
+	check(t, os.WriteFile(shared, []byte(`{"listen": "127.0.0.1:0", "kinds": {"k": {"elsewhere": true}}}`), 0o600))
+	check(t, os.WriteFile(copies, []byte(`{"listen": "127.0.0.1:0", "kinds": {"k": {"elsewhere": true}}, "admin": {"listen": "127.0.0.1:0", "backup": true}}`), 0o600))
 	for _, c := range []struct {
 		args []string
 		code int
 		says string
 	}{
 		{[]string{"serve", "-config", config, "-check"}, done, "The configuration is valid.\n"},
+		{[]string{"serve", "-config", config, "-check", "-dir", "a"}, done, "The configuration is valid.\n"},
+		{[]string{"serve", "-config", config, "-check", "-dir", "a", "-db", "b"}, usage, "two places"},
+		{[]string{"serve", "-config", config, "-check", "-db", "not a url"}, failed, "not a url"},
+		{[]string{"serve", "-config", shared, "-check", "-db", "postgres:///"}, done, "The configuration is valid.\n"},
+		{[]string{"serve", "-config", shared, "-check", "-dir", "a"}, failed, "kinds.k.elsewhere: no other process runs"},
+		{[]string{"serve", "-config", shared, "-dir", "a"}, failed, "kinds.k.elsewhere: no other process runs"},
+		{[]string{"serve", "-config", copies, "-check", "-db", "postgres:///"}, failed, "admin.backup: a database is copied by its own tools"},
 		{[]string{"serve", "-config", wrong, "-check"}, failed, "kinds: none are given"},
 		{[]string{"serve", "-config", wrong + "x", "-check"}, failed, "no such file"},
 		{[]string{"serve"}, usage, "Give -config"},

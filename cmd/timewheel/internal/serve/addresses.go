@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -84,11 +85,14 @@ func (k *checker) reachable(field string, of *Kind) {
 			k.wrong(field, "port %s is not between 1 and 65535", port)
 		}
 	}
-	host := of.target.Hostname()
+	host := strings.TrimSuffix(strings.ToLower(of.target.Hostname()), ".")
 	all := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	if host != "localhost" {
 		ip, err := netip.ParseAddr(host)
 		if err != nil {
+			if last := host[strings.LastIndexByte(host, '.')+1:]; host != "" && strings.Trim(last, "0123456789") == "" {
+				k.wrong(field, "%s is neither a name nor an IP address", host)
+			}
 			return
 		}
 		all = []netip.Addr{ip.Unmap()}

@@ -60,6 +60,11 @@ func (k *checker) admin(a *Admin) {
 	for i, o := range a.Tokens {
 		k.operator(fmt.Sprintf("admin.tokens[%d]", i), o, names, served)
 	}
+	for i, name := range a.Hosts {
+		if name == "" || name != "*" && strings.ContainsAny(name, "/: *") {
+			k.wrong(fmt.Sprintf("admin.hosts[%d]", i), "%q is not the name of a host without a port", name)
+		}
+	}
 	away := a.Listen != "" && !isLocal(a.Listen)
 	if away && len(a.Tokens) == 0 && !a.Insecure {
 		k.wrong("admin.insecure", "anyone who reaches %s sees keys and errors; give tls and tokens, or allow it with true", a.Listen)

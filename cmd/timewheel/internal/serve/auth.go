@@ -5,9 +5,12 @@ package serve
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // The rights of a token.
@@ -42,6 +45,10 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 		k.wrong(field+".kinds", `none are given; ["*"] allows all kinds`)
 	}
 	k.kinds(field+".kinds", t.Kinds)
+	k.prefixes(field+".prefixes", t.Prefixes)
+	if t.Quota != nil && !slices.Contains(t.Rights, mayWrite) {
+		k.wrong(field+".quota", "it has no effect without the right %s", mayWrite)
+	}
 	k.quota(field+".quota", t.Quota)
 }
 
@@ -54,13 +61,24 @@ func (k *checker) kinds(field string, names []string) {
 	}
 }
 
+// prefixes checks the prefixes of the keys to which a token has a right.
+func (k *checker) prefixes(field string, prefixes []string) {
+	for i, prefix := range prefixes {
+		if len(prefix) > durable.MaxKey {
+			k.wrong(fmt.Sprintf("%s[%d]", field, i), "it has %d bytes; a key has at most %d", len(prefix), durable.MaxKey)
+		}
+	}
+}
+
 // holder checks what the tokens of callers and of operators have in common.
 func (k *checker) holder(field, name string, names map[string]bool, token *Secret, rights []string, allowed ...string) {
 	if name != "" && names[name] {
 		k.wrong(field+".name", "%q is used twice", name)
 	}
 	names[name] = true
-	k.secret(field+".token", token)
+	if k.secret(field+".token", token); !isHeaderText(string(*token)) || strings.TrimSpace(string(*token)) != string(*token) {
+		k.wrong(field+".token", "a header cannot have it: it begins or ends with a space, or is not printable ASCII")
+	}
 	if len(rights) == 0 {
 		k.wrong(field+".rights", "none are given; %s are allowed", strings.Join(allowed, ", "))
 	}

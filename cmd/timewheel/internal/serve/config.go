@@ -9,7 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // A Config is a configuration file. Load reads and checks it. A running service rereads the fields with the tag reload.
@@ -79,6 +82,9 @@ func (k *checker) check() {
 	k.positive("grace", c.Grace, 0)
 	k.positive("drain", &c.Drain, defaultDrain)
 	k.oneOf("log", &c.Log, "text", "json")
+	if len(c.Node) > durable.MaxNodeName || strings.ContainsRune(c.Node, 0) {
+		k.wrong("node", "it must have at most %d bytes, none of them 0", durable.MaxNodeName)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
 		k.kind("kinds."+name, name, c.Kinds[name])
 	}
@@ -97,6 +103,19 @@ func (k *checker) check() {
 		}
 	}
 	k.distinct()
+}
+
+// at checks that the configuration can work with tasks at the place.
+func (c *Config) at(place Place) error {
+	if place.DB != "" && c.Admin != nil && c.Admin.Backup {
+		return errors.New("admin.backup: a database is copied by its own tools; leave it out")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
+		if place.Dir != "" && c.Kinds[name].Elsewhere {
+			return fmt.Errorf("kinds.%s.elsewhere: no other process runs the tasks of an embedded store", name)
+		}
+	}
+	return nil
 }
 
 // workers returns how many runs all kinds together may have in progress. With that many workers, a receiver that hangs

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 const https = `"url": "https://hooks.example/k", "secrets": ["0123456789abcdef"]`
@@ -186,13 +188,22 @@ func TestLoad_ofAConfigurationThatCannotWork_isRefused(t *testing.T) {
 	}
 	at := func(listen, admin string) string {
 		return `{"listen": "` + listen + `", "admin": {"listen": "` + admin + `", "insecure": true}, "insecure": true,
-			"tokens": [{"name": "a", "token": "a token of the tests", "prefixes": [""], "kinds": ["*"], "rights": ["read"]}],
+			"tokens": [{"name": "a", "token": "a-token-of-the-tests", "prefixes": [""], "kinds": ["*"], "rights": ["read"]}],
 			"kinds": {"k": {` + https + `}}}`
 	}
 	secrets := func(first, second, other, token string) string {
 		return `{"listen": "127.0.0.1:0", "kinds": {"k": {"url": "https://a/", "secrets": ["` + first + `", "` + second + `"]},
 			"l": {"url": "https://a/", "secrets": ["` + other + `"]}},
 			"tokens": [{"name": "a", "token": "` + token + `", "prefixes": [""], "kinds": ["*"], "rights": ["read"]}]}`
+	}
+	with := func(more string) string {
+		return `{"listen": "127.0.0.1:0", ` + more + `, "kinds": {"k": {` + https + `}}}`
+	}
+	kind := func(more string) string {
+		return `{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `, ` + more + `}}}`
+	}
+	token := func(text, prefix, rights string) string {
+		return with(`"tokens": [{"name": "a", "token": "` + text + `", "prefixes": ["` + prefix + `"], "kinds": ["*"], "rights": ` + rights + `}]`)
 	}
 	const s1, s2, s3 = "the first of the secrets", "the second of the secrets", "the third of the secrets"
 	for _, c := range []struct{ works, not, says string }{
@@ -222,6 +233,23 @@ func TestLoad_ofAConfigurationThatCannotWork_isRefused(t *testing.T) {
 		{at(":8470", "[::1]:8471"), at(":8470", "[::1]:8470"), "admin.listen: [::1]:8470 is"},
 		{at("a.example:8470", "b.example:8470"), at("a.example:8470", "a.example:8470"), "admin.listen: a.example:8470 is"},
 		{at("unix:a", "unix:b"), at("unix:a", "unix:./a"), "is the address of listen"},
+
+		{to("https://a.localhost./", `"127.0.0.1/32"`), to("https://LOCALHOST./", ``), `localhost can be called only`},
+		{to("https://1.a/", ``), to("https://127.1/", ``), "kinds.k.url: 127.1 is neither a name nor an IP address"},
+		{to("https://99.1.1.1/", ``), to("https://999.1.1.1/", ``), "999.1.1.1 is neither"},
+
+		{at("unix:a", "127.0.0.1:8471"), at("unix:none/a", "127.0.0.1:8471"), "none is no folder for the Unix socket"},
+		{at("unix:a", "127.0.0.1:8471"), at("unix:"+strings.Repeat("a", 200), "127.0.0.1:8471"), "; this system allows 10"},
+		{with(`"node": "` + strings.Repeat("n", durable.MaxNodeName) + `"`), with(`"node": "n` + strings.Repeat("n", durable.MaxNodeName) + `"`),
+			"node: it must have at most 200 bytes"},
+		{with(`"admin": {"listen": "127.0.0.1:0", "hosts": ["a.example", "*"]}`), with(`"admin": {"listen": "127.0.0.1:0", "hosts": ["http://a:80/"]}`),
+			`admin.hosts[0]: "http://a:80/" is not the name of a host`},
+		{token(`a-token-of-the-tests`, ``, `["write"], "quota": {"adds": 1}`), token(`a-token-of-the-tests`, ``, `["read"], "quota": {"adds": 1}`),
+			"tokens[0].quota: it has no effect without the right write"},
+		{token(`a-token-of-the-tests`, strings.Repeat("k", durable.MaxKey), `["read"]`), token(`a-token-of-the-tests`, strings.Repeat("k", durable.MaxKey+1), `["read"]`),
+			"tokens[0].prefixes[0]: it has 1025 bytes; a key has at most 1024"},
+		{token(`a-token-of-the-tests`, ``, `["read"]`), token(`a-token-of-the-tests\n.`, ``, `["read"]`), "tokens[0].token: a header cannot have it"},
+		{kind(`"headers": {"X-A": "1", "X-B": "2"}`), kind(`"headers": {"X-A": "1", "x-a": "2"}`), "kinds.k.headers.x-a: it is given twice"},
 
 		{secrets(s1, s2, s1, s3), secrets(s1, s1, s1, s3), "kinds.k.secrets[1]: it is that of kinds.k.secrets[0]"},
 		{secrets(s1, s2, s2, s3), secrets(s1, s2, s2, s1), "tokens[0].token: it is that of kinds.k.secrets[0]"},

@@ -166,6 +166,8 @@ func (k *checker) webhook(field string, of *Kind) {
 		switch {
 		case isReserved(name):
 			k.wrong(field+".headers."+name, "a header of this name cannot be set")
+		case of.headers.Values(name) != nil:
+			k.wrong(field+".headers."+name, "it is given twice")
 		case !isHeaderText(string(value)):
 			k.wrong(field+".headers."+name, "the value is not printable ASCII")
 		default:

@@ -22,9 +22,14 @@ func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
 			k.wrong(field, "the path of the Unix socket is empty")
 			return ""
 		}
-		if !filepath.IsAbs(path) {
-			address = "unix:" + filepath.Join(k.config.dir, path)
+		path = k.path(path)
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			k.wrong(field, "%s is no folder for the Unix socket", filepath.Dir(path))
 		}
+		if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
+			k.wrong(field, "the path of the Unix socket, %s, has %d bytes; this system allows %d", path, len(path), most)
+		}
+		address = "unix:" + path
 	} else if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
 		k.wrong(field, "%q is neither host:port nor unix:PATH", address)
 		return ""
