@@ -69,7 +69,10 @@ func defineServe(p *program, f *flag.FlagSet) action {
 				return err
 			}
 			in.Dir, in.DB = l.dir, l.db
-			short, err := cfg.Check(in)
+			if err := cfg.CheckPlace(in); err != nil {
+				return err
+			}
+			short, err := cfg.CheckDescriptors(in)
 			if err != nil {
 				return err
 			}
@@ -83,6 +86,9 @@ func defineServe(p *program, f *flag.FlagSet) action {
 			return err
 		}
 		in.Dir, in.DB, in.Schema, in.Cluster = l.dir, l.db, l.schema, l.cluster
+		if err := cfg.CheckPlace(in); err != nil {
+			return err
+		}
 		var handler slog.Handler = slog.NewTextHandler(p.err, nil)
 		if cfg.Log == "json" {
 			handler = slog.NewJSONHandler(p.err, nil)

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -107,15 +108,18 @@ func (c *caller) noRight(kind string) error {
 	return problemf(http.StatusForbidden, "the token has no right to tasks of kind %q: it %s", cut(kind), oneOf(kind, c.kinds))
 }
 
-// mayChange returns an error if no task can be changed, or if there is a task with the key and the caller has no right to
-// its kind.
-func (a *api) mayChange(ctx context.Context, c *caller, key string) error {
+// errOtherKind does not tell of which kind the other task is.
+var errOtherKind = problemf(http.StatusForbidden, "a task of a kind to which the token has no right has the key")
+
+// mayChange returns an error if no task can be changed, and the given one if there is a task with the key and the caller
+// has no right to its kind.
+func (a *api) mayChange(ctx context.Context, c *caller, key string, otherwise error) error {
 	if err := a.s.Err(); err != nil || c.all {
 		return asUnchanged(err)
 	}
 	info, is, err := a.s.Get(ctx, key)
 	if err == nil && is && !c.hasKind(info.Kind) {
-		return c.noRight(info.Kind)
+		return otherwise
 	}
 	return asUnchanged(err)
 }
@@ -137,21 +141,21 @@ func (a *api) addTask(ctx context.Context, t durable.Task) (durable.Info, error)
 }
 
 func (a *api) setTask(ctx context.Context, c *caller, t durable.Task) (stored durable.Info, replaced bool, err error) {
-	if err := a.mayChange(ctx, c, t.Key); err != nil {
+	if err := a.mayChange(ctx, c, t.Key, errOtherKind); err != nil {
 		return durable.Info{}, false, err
 	}
 	return a.s.Put(ctx, t)
 }
 
 func (a *api) removeTask(ctx context.Context, c *caller, key string) error {
-	if err := a.mayChange(ctx, c, key); err != nil {
+	if err := a.mayChange(ctx, c, key, durable.ErrTaskKeyNotFound); err != nil {
 		return err
 	}
 	return a.s.RemoveTask(ctx, key)
 }
 
 func (a *api) moveTask(ctx context.Context, c *caller, key string, to rescheduleRequest) error {
-	if err := a.mayChange(ctx, c, key); err != nil {
+	if err := a.mayChange(ctx, c, key, durable.ErrTaskKeyNotFound); err != nil {
 		return err
 	}
 	return a.s.Reschedule(ctx, key, to.after(time.Now()))
@@ -258,10 +262,8 @@ func (a *api) get(c *caller, w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil:
 		return err
-	case !is:
-		return problemf(http.StatusNotFound, "no task has the key")
-	case !c.hasKind(info.Kind):
-		return c.noRight(info.Kind)
+	case !is || !c.hasKind(info.Kind):
+		return durable.ErrTaskKeyNotFound
 	}
 	return writeJSON(w, newTaskResponse(info, true))
 }
@@ -368,12 +370,21 @@ func asUnchanged(err error) error {
 func writeJSON(w http.ResponseWriter, v any) error { return writeJSONAs(w, http.StatusOK, v) }
 
 func writeJSONAs(w http.ResponseWriter, status int, v any) error {
-	text, err := json.Marshal(v)
+	text, err := toJSON(v)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text)
 	return nil
+}
+
+// toJSON returns a line of JSON, in which a payload is not longer than it was.
+func toJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
 }

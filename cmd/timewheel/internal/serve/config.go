@@ -105,8 +105,8 @@ func (k *checker) check() {
 	k.distinct()
 }
 
-// at checks that the configuration can work with tasks at the place.
-func (c *Config) at(place Place) error {
+// CheckPlace checks that the configuration can work with tasks at the place.
+func (c *Config) CheckPlace(place Place) error {
 	if place.DB != "" && c.Admin != nil && c.Admin.Backup {
 		return errors.New("admin.backup: a database is copied by its own tools; leave it out")
 	}

@@ -137,13 +137,10 @@ func (c *Config) shortage(d division, lowered map[string]int) string {
 		"lower the concurrency of kinds", d.limit, d.webhooks, d.wanted, strings.Join(kinds, ", "), d.enough)
 }
 
-// Check checks whether the configuration can work with tasks at the place, and whether the file descriptors of this process
-// suffice for it. It returns an error if it cannot start, and a remedy if fewer webhooks than configured can be called at
-// once, or "". If the place has neither a directory nor a database, the file descriptors are those of an embedded store.
-func (c *Config) Check(place Place) (shortage string, err error) {
-	if err := c.at(place); err != nil {
-		return "", err
-	}
+// CheckDescriptors checks whether the file descriptors of this process suffice for the configuration. It returns an error
+// if they do not suffice to start, and a remedy if fewer webhooks than configured can be called at once, or "".
+// If the place has neither a directory nor a database, it is an embedded store.
+func (c *Config) CheckDescriptors(place Place) (shortage string, err error) {
 	if place.DB == "" && place.Dir == "" {
 		place.Dir = "."
 	}

@@ -3,7 +3,6 @@
 package serve
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -17,9 +16,9 @@ const failuresPrefix = "failed/"
 // about returns the task about a failure. Its payload is the failed task as a caller reads it, without its payload if that has no
 // room. Its key is one that no other failure has.
 func (of *Kind) about(failed durable.Info) durable.Task {
-	payload, _ := json.Marshal(newTaskResponse(failed, true))
+	payload, _ := toJSON(newTaskResponse(failed, true))
 	if len(payload) > durable.MaxPayload {
-		payload, _ = json.Marshal(newTaskResponse(failed, false))
+		payload, _ = toJSON(newTaskResponse(failed, false))
 	}
 	run := fmt.Sprintf("/%x.%d", failed.Generation, failed.Seq)
 	key := failed.Key[:min(len(failed.Key), durable.MaxKey-len(failuresPrefix)-len(run))]

@@ -58,4 +58,8 @@ func TestOnFailure_ofTheLargestTask(t *testing.T) {
 		}
 		keys[about.Key] = true
 	}
+	text := `"` + strings.Repeat("<", 900_000) + `"` // each < has six characters in the JSON of package json
+	var got taskResponse
+	check(t, json.Unmarshal(of.about(durable.Info{Payload: []byte(text)}).Payload, &got))
+	equal(t, "whether the payload is there", string(got.Payload) == text, true)
 }

@@ -78,9 +78,6 @@ type Server struct {
 // lowers the concurrency of the kinds if the process has too few file descriptors, and returns an error if it has far too
 // few.
 func Open(ctx context.Context, cfg *Config, place Place, log *slog.Logger) (*Server, error) {
-	if err := cfg.at(place); err != nil {
-		return nil, err
-	}
 	parts, err := cfg.divide(place)
 	if err != nil {
 		return nil, err
