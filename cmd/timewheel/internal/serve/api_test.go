@@ -199,7 +199,7 @@ func TestTokens_haveRights(t *testing.T) {
 		`{"op": "add", "key": "b/5", "kind": "l", "delay": "1h"}`, `{"key": "c/1", "kind": "k"}`, `{"key": "a/2", "kind": "k"}`,
 		`{"op": "delete", "key": "a/2"}`, `{"op": "reschedule", "key": "c/1", "delay": 1}`,
 	}, "\n")))
-	for i, want := range []float64{204, 201, 403, 403, 403, 403, 403} {
+	for i, want := range []float64{204, 201, 403, 403, 403, 404, 403} {
 		equal(t, fmt.Sprint("the status of ", lines[i]), lines[i]["status"], any(want))
 	}
 	if info, _ := r.info("a/2"); info.Kind != "l" {

@@ -61,8 +61,11 @@ func (d *decoder) value(to reflect.Value, path string) {
 		d.skip()
 		to.SetZero()
 	case t.Kind() == reflect.Pointer:
+		before := len(*d.wrong)
 		to.Set(reflect.New(t.Elem()))
-		d.value(to.Elem(), path)
+		if d.value(to.Elem(), path); len(*d.wrong) > before {
+			to.SetZero() // nothing was given that could be wrong in another way
+		}
 	case scalars[t] != "":
 		d.scalar(to, path, scalars[t])
 	case t.Kind() == reflect.Slice && start == '[':

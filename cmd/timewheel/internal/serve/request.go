@@ -57,6 +57,7 @@ func (t *taskRequest) check(wrong *mistakes, key string, kinds []string) {
 		checkDuration(wrong, one.field, one.d)
 	}
 	checkInstant(wrong, "at", t.At)
+	checkDelay(wrong, t.Delay)
 	checkInstant(wrong, "until", t.Until)
 	if t.Times < durable.Forever {
 		wrong.add("times", fmt.Sprint(t.Times), "must be -1 or more; -1 is until the task is removed")
@@ -106,6 +107,12 @@ func checkInstant(wrong *mistakes, field string, at *time.Time) {
 func checkDuration(wrong *mistakes, field string, d Duration) {
 	if d < 0 {
 		wrong.add(field, time.Duration(d).String(), "must not be negative")
+	}
+}
+
+func checkDelay(wrong *mistakes, d Duration) {
+	if until := time.Until(lastTime); time.Duration(d) > until {
+		wrong.add("delay", time.Duration(d).String(), "is too long: a task is due before %s", lastTime.Format(time.RFC3339))
 	}
 }
 
@@ -161,9 +168,11 @@ type rescheduleRequest struct {
 }
 
 func (t *rescheduleRequest) check(wrong *mistakes) {
+	checkInstant(wrong, "at", t.At)
 	switch {
 	case t.Delay != nil:
 		checkDuration(wrong, "delay", *t.Delay)
+		checkDelay(wrong, *t.Delay)
 		if t.At != nil {
 			wrong.add("at", "", "is given together with delay; only one of the two is allowed")
 		}

@@ -72,6 +72,8 @@ func TestTask_thatIsWrong_namesTheFieldOfJSON(t *testing.T) {
 		{`{"kind": "k", "at": "1969-12-31T23:59:59Z"}`, "at", `{"kind": "k", "at": "1970-01-01T00:00:00Z"}`},
 		{`{"kind": "k", "at": "0001-01-01T00:00:00Z"}`, "at", `{"kind": "k", "at": "2261-12-31T23:59:59+01:00"}`},
 		{`{"kind": "k", "at": "9999-01-01T00:00:00Z"}`, "at", `{"kind": "k", "at": null}`},
+		{`{"kind": "k", "at": "2100-01-01"}`, "at", `{"kind": "k", "at": "2100-01-01T00:00:00Z"}`},
+		{`{"kind": "k", "delay": "2540400h"}`, "delay", `{"kind": "k", "delay": "2000000h"}`},
 		{`{` + five + `"interval": 1, "cron": "@daily"}`, "cron", `{` + five + `"cron": "@daily"}`},
 		{`{` + five + `"cron": "@every 5m"}`, "cron", `{` + five + `"cron": "@hourly"}`},
 		{`{` + five + `"cron": "@reboot"}`, "cron", `{` + five + `"cron": "@weekly"}`},
@@ -104,6 +106,7 @@ func TestTask_thatIsWrong_namesTheFieldOfJSON(t *testing.T) {
 	r.must(204, "PUT", "/tasks/"+strings.Repeat("x", durable.MaxKey), `{"kind": "k", "delay": 3600}`)
 	for body, fields := range map[string]string{
 		`{}`: "delay", `{"delay": -1}`: "delay", `{"delay": "x", "ta": 1}`: "delay ta", `{"delay": -1, "at": "2200-01-01T00:00:00Z"}`: "delay at",
+		`{"at": "9999-01-01T00:00:00Z"}`: "at", `{"at": "0001-01-01T00:00:00Z"}`: "at", `{"delay": "2540400h"}`: "delay",
 		`{"at": "now"}`: "at", ``: "", `[]`: "", `{"delay": 1, "delay": 1}`: "delay",
 	} {
 		r.speaks(r.do("POST", "/tasks/a/reschedule", body, "Content-Type", "application/json"), strings.Split(fields, " ")...)
