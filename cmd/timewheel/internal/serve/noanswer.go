@@ -75,7 +75,7 @@ func whyNoAnswer(err error) string {
 	return "the connection failed"
 }
 
-// forCallers returns a failure without what is for operators.
+// forCallers returns a failure without its part for operators.
 func forCallers(failure string) string {
 	before, why, _ := strings.Cut(failure, noAnswer)
 	if why == "" {
