@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -81,8 +82,8 @@ func (d *driver) join(t *testing.T, engine engine.Engine) {
 	name := fmt.Sprint("node ", len(d.nodes))
 	n, err := durable.New(ctx, confirmed{engine, d}, durable.WithNodeName(name), durable.WithLease(lease),
 		durable.WithPoolSize(4), durable.WithLogger(testkit.Quiet()))
-	if err == nil { // waits this short are not drawn at random
-		err = n.Handle(d.kind(), d.work, durable.WithRetry(100, time.Nanosecond, time.Nanosecond))
+	if err == nil { // waits this short are not drawn at random; no run is given up, which the model does not know
+		err = n.Handle(d.kind(), d.work, durable.WithRetry(math.MaxInt32, time.Nanosecond, time.Nanosecond))
 	}
 	if err == nil {
 		err = n.Start()
