@@ -83,10 +83,12 @@ func headersOf(meta string) map[string]string {
 	return of
 }
 
-// setHeaders sets the headers of a task that its kind allows.
+// setHeaders sets the headers of a task that its kind allows. The kind's own headers may have one of the names since a
+// reload, and win.
 func (of *Kind) setHeaders(h http.Header, meta string) {
 	for name, value := range headersOf(meta) {
-		if slices.Contains(of.TaskHeaders, http.CanonicalHeaderKey(name)) && isHeaderText(value) {
+		canonical := http.CanonicalHeaderKey(name)
+		if _, is := of.headers[canonical]; !is && slices.Contains(of.TaskHeaders, canonical) && isHeaderText(value) {
 			h.Set(name, value)
 		}
 	}

@@ -60,6 +60,25 @@ func TestHeaders_ofAnotherConfiguration(t *testing.T) {
 	}
 }
 
+// A header of the kind wins, also if a reload has taken its name from the tasks.
+func TestHeaders_ofTheKind_winAfterAReload(t *testing.T) {
+	got := make(chan string, 1)
+	at := receiver(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Authorization") })
+	text := func(more string) string {
+		return strings.ReplaceAll(`{"listen": "127.0.0.1:0", "kinds": {"k": {`+local+`, `+more+`}}}`, "$R", at)
+	}
+	f := newFile(t, text(`"task_headers": ["Authorization"]`))
+	r := start(t, f.load())
+	const task = `{"kind": "k", "headers": {"authorization": "of the caller"}}`
+	r.must(204, "PUT", "/tasks/a", task)
+	equal(t, "the header", <-got, "of the caller")
+	f.write(text(`"headers": {"Authorization": "of the operator"}`))
+	r.reloads(readAgain)
+	r.must(204, "PUT", "/tasks/b", task)
+	equal(t, "the header", <-got, "of the operator")
+	r.ends("b")
+}
+
 // A repeating task ends at its time.
 func TestUntil(t *testing.T) {
 	called := make(chan bool, 100)
