@@ -170,14 +170,16 @@ func defineShow(p *program, f *flag.FlagSet) action {
 			return usagef("-payload is for one task, and without -json")
 		}
 		return at.with(ctx, p, false, func(ctx context.Context, s scheduler) error {
-			var missing error
+			var missing []error // joined once: to join each with those before costs their square
 			for n, key := range keys {
 				i, ok, err := s.Get(ctx, key)
 				switch {
+				case ctx.Err() != nil: // a store would still answer
+					return ctx.Err()
 				case err != nil:
 					return err
 				case !ok:
-					missing = errors.Join(missing, noTask(key))
+					missing = append(missing, noTask(key))
 				case payload:
 					_, err = p.out.Write(i.Payload)
 				case asJSON:
@@ -192,7 +194,7 @@ func defineShow(p *program, f *flag.FlagSet) action {
 					return err
 				}
 			}
-			return missing
+			return errors.Join(missing...)
 		})
 	}
 }
