@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed581295f1/timewheel/dashboard"
 	"github.com/seed581295f1/timewheel/durable/backup"
-	"github.com/seed581295f1/timewheel/internal/host"
 )
 
 // Admin configures the address for operators.
@@ -138,23 +137,6 @@ func (srv *Server) may(right string) func(*http.Request) error {
 	}
 }
 
-// with lets only operators with the right in. It asks a browser for a name and a token.
-func (srv *Server) with(right string, next http.Handler) http.Handler {
-	may := srv.may(right)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := may(r)
-		switch {
-		case err == nil:
-			next.ServeHTTP(w, r)
-		case srv.operatorOf(r) == nil:
-			w.Header().Set("WWW-Authenticate", `Basic realm="timewheel", charset="UTF-8"`)
-			http.Error(w, "give a name and its token, or the token as Bearer", http.StatusUnauthorized)
-		default:
-			http.Error(w, err.Error(), http.StatusForbidden)
-		}
-	})
-}
-
 // adminHandler returns the handler of the operators' address.
 func (srv *Server) adminHandler(
 	a *Admin, registry *prometheus.Registry, source dashboard.Source, commander Commander,
@@ -165,29 +147,18 @@ func (srv *Server) adminHandler(
 	}
 	mux := http.NewServeMux()
 	if !a.MetricsOnly {
-		mux.Handle("/", srv.with(maySee, dashboard.Handler([]dashboard.Source{source}, opts...)))
+		mux.Handle("/", srv.with(maySee, mostSmall, dashboard.Handler([]dashboard.Source{source}, opts...)))
 	}
-	mux.Handle("GET /metrics", srv.with(mayScrape, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", srv.with(mayScrape, mostSmall, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { srv.answer(w, r, srv.s.Err()) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { srv.answer(w, r, srv.ready()) })
 	if a.Backup {
-		mux.Handle("/backup", srv.with(mayCopy, backup.Handler(srv.s, srv.may(mayCopy))))
+		mux.Handle("/backup", srv.with(mayCopy, mostSmall, backup.Handler(srv.s, srv.may(mayCopy))))
 	}
 	if a.Operate && commander != nil {
-		mux.Handle("POST "+CommandPath, srv.with(mayOperate, srv.command(commander)))
+		mux.Handle("POST "+CommandPath, srv.with(mayOperate, mostBody, srv.command(commander)))
 	}
-	return onHosts(a.Hosts, mux)
-}
-
-// onHosts refuses requests to other names, as the page does.
-func onHosts(hosts []string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !host.IsAllowed(r.Host, hosts) {
-			http.Error(w, fmt.Sprintf("the host %q is none of admin.hosts", r.Host), http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	return begin(recovered(srv.log, answerProblem, hasten(onHosts(a.Hosts, mux))))
 }
 
 // answer answers a question about the health. It shows an error only to an operator with a right to the page.

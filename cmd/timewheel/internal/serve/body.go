@@ -25,19 +25,19 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answerEarly answers a request whose body may not have been read. It sends the answer first, for callers that read while
+// answerEarly answers a request whose body may not have been read, with a whole answer. It sends the answer first, for callers that read while
 // they write. Then it reads the rest: if the connection were closed before, other callers would meet a broken pipe, and
-// never read the answer. As for any body, readLimit is the end.
-func answerEarly(w http.ResponseWriter, r *http.Request, p *problem) {
+// never read the answer. As for any body, the read deadline is the end.
+func answerEarly(w http.ResponseWriter, r *http.Request, write func(http.ResponseWriter)) {
 	b, is := r.Body.(*body)
 	if !is || b.ended || r.ContentLength >= 0 && r.ContentLength <= mostSmall && r.Header.Get("Expect") == "" {
-		p.write(w)
+		write(w)
 		return
 	}
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex()
 	w.Header().Set("Connection", "close")
-	p.write(w)
+	write(w)
 	_ = control.Flush()
 	_, _ = io.CopyN(io.Discard, b, mostDrained)
 }
@@ -55,8 +55,11 @@ func readBody(r *http.Request, contentType string, most int64) ([]byte, error) {
 	if err := needType(r, contentType); err != nil {
 		return nil, err
 	}
-	var text []byte
-	var err error
+	return readAll(r, most)
+}
+
+// readAll reads the body of a request.
+func readAll(r *http.Request, most int64) (text []byte, err error) {
 	if r.ContentLength <= most {
 		text, err = io.ReadAll(io.LimitReader(r.Body, most+1))
 	}

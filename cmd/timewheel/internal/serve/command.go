@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -23,7 +24,12 @@ const (
 	// CommandType is the content type of the answer to a command.
 	CommandType = "application/x-ndjson"
 
-	mostCommands = 8 // that run at once
+	mostCommands = 8    // that run at once
+	mostOfOne    = 4    // of them, of one token
+	mostArgs     = 1000 // of a command
+
+	frameLimit = 30 * time.Second // for a client to take a frame
+	mostFrame  = 32 << 10         // bytes of output in one frame, so that a slow client takes it in time
 )
 
 // A CommandLine is a command of an operator. It is the body of a request, in JSON.
@@ -65,7 +71,7 @@ type Commander func(ctx context.Context, s *durable.Scheduler, c Call) int
 // command returns the handler of commands. It sends the outputs while a command runs, and cancels a command whose client
 // has gone.
 func (srv *Server) command(run Commander) http.Handler {
-	places := make(chan struct{}, mostCommands)
+	running := commands{by: make(map[string]int)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Browsers add these headers to every POST request of a web page. Programs do not.
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
@@ -83,14 +89,13 @@ func (srv *Server) command(run Commander) http.Handler {
 			http.Error(w, p.Detail, p.Status)
 			return
 		}
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
+		leave, err := running.enter(o.Name)
+		if err != nil {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, fmt.Sprintf("%d commands are running; try again later", mostCommands), http.StatusServiceUnavailable)
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
+		defer leave()
 		w.Header().Set("Content-Type", CommandType)
 		f := &frames{json.NewEncoder(w), http.NewResponseController(w)}
 		_ = f.control.Flush() // the first output may come much later
@@ -106,36 +111,74 @@ func (srv *Server) command(run Commander) http.Handler {
 	})
 }
 
+// commands counts the commands that run.
+type commands struct {
+	mu  sync.Mutex
+	all int            // guarded by mu
+	by  map[string]int // by operator; guarded by mu
+}
+
+// enter takes a place for a command of the operator, and returns a function that leaves it.
+func (c *commands) enter(operator string) (leave func(), _ error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.all == mostCommands:
+		return nil, fmt.Errorf("%d commands are running; try again later", mostCommands)
+	case operator != "" && c.by[operator] == mostOfOne: // without tokens there is one operator
+		return nil, fmt.Errorf("%d commands of %s are running; try again later", mostOfOne, operator)
+	}
+	c.all++
+	c.by[operator]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.all--
+		if c.by[operator]--; c.by[operator] == 0 {
+			delete(c.by, operator)
+		}
+	}, nil
+}
+
 func readCommand(r *http.Request) (line CommandLine, err error) {
 	text, err := readBody(r, "application/json", mostBody)
 	if err != nil {
 		return line, err
 	}
 	wrong := decode(text, &line)
+	if n := len(line.Args); n > mostArgs {
+		wrong.add("args", "", "has %d arguments; at most %d are allowed", n, mostArgs)
+	}
 	return line, wrong.problem()
 }
 
-// frames is the answer to a command. Every frame is sent at once.
+// frames is the answer to a command. Every frame is sent at once. A client that does not take one in time is cut off.
 type frames struct {
 	to      *json.Encoder
 	control *http.ResponseController
 }
 
 func (f *frames) write(one Frame) error {
+	if err := f.control.SetWriteDeadline(time.Now().Add(frameLimit)); err != nil {
+		return err
+	}
 	if err := f.to.Encode(one); err != nil {
 		return err
 	}
 	return f.control.Flush()
 }
 
-// An output is a writer that sends each text as a frame.
+// An output is a writer that sends each text in frames.
 type output func(b []byte) error
 
-func (o output) Write(b []byte) (int, error) {
-	if err := o(b); err != nil {
-		return 0, err
+func (o output) Write(b []byte) (n int, err error) {
+	for part := range slices.Chunk(b, mostFrame) {
+		if err := o(part); err != nil {
+			return n, err
+		}
+		n += len(part)
 	}
-	return len(b), nil
+	return n, nil
 }
 
 // limits checks to which tasks the operator is limited.

@@ -75,6 +75,10 @@ func TestCommand_isBounded(t *testing.T) {
 	r.must(400, "POST", CommandPath, `{"args": "ls"}`)
 	r.must(400, "POST", CommandPath, `{"argv": ["ls"]}`)
 	r.must(413, "POST", CommandPath, `{"args": ["`+strings.Repeat("a", mostBody)+`"]}`)
+	many := func(n int) string { return `{"args": ["show"` + strings.Repeat(`, "a"`, n-1) + `]}` }
+	if got := r.must(400, "POST", CommandPath, many(mostArgs+1)); !strings.Contains(got, "args: has 1001 arguments; at most 1000 are allowed") {
+		t.Errorf("too many arguments are answered with %s", got)
+	}
 	statuses := make(chan int)
 	for range mostCommands {
 		go func() { statuses <- r.do("POST", CommandPath, commandLine).status }()
@@ -89,7 +93,34 @@ func TestCommand_isBounded(t *testing.T) {
 		equal(t, "the status", <-statuses, 200)
 	}
 	go func() { <-begun; end <- true }()
-	r.must(200, "POST", CommandPath, commandLine)
+	r.must(200, "POST", CommandPath, many(mostArgs))
+}
+
+// One operator cannot take all places.
+func TestCommand_leavesPlacesToOtherOperators(t *testing.T) {
+	begun, end := make(chan bool), make(chan bool)
+	r := startCommands(t, operator("ann", anns, `"operate"`)+", "+operator("bob", bobs, `"operate"`),
+		func(context.Context, *durable.Scheduler, Call) int { begun <- true; <-end; return 0 })
+	statuses := make(chan int)
+	send := func(token string) {
+		statuses <- r.do("POST", CommandPath, commandLine, "Authorization", "Bearer "+token).status
+	}
+	for _, token := range []string{anns, bobs} {
+		for range mostOfOne {
+			go send(token)
+			<-begun
+		}
+		want := map[string]string{anns: "4 commands of ann are running; try again later\n", bobs: "8 commands are running; try again later\n"}
+		equal(t, "the answer to one more", r.must(503, "POST", CommandPath, commandLine, "Authorization", "Bearer "+token), want[token])
+	}
+	for range mostCommands {
+		end <- true
+		equal(t, "the status", <-statuses, 200)
+	}
+	go send(anns)
+	<-begun
+	end <- true
+	equal(t, "the status", <-statuses, 200)
 }
 
 // A command ends when its client is gone, and when the service ends.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -33,10 +34,28 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, problemf(http.StatusNotFound, "there is no %s; /openapi.json lists the paths", cut(r.URL.Path)))
 	})
-	if len(*a.callers.Load()) > 0 {
-		return begin(mux)
+	next := clean(a.refuse, mux)
+	if len(*a.callers.Load()) == 0 {
+		next = a.protected(next)
 	}
-	return begin(a.protected(mux))
+	return begin(recovered(a.log, a.answer, next))
+}
+
+// clean refuses a path that package http would replace by another one, which is the path of another key.
+func clean(refuse func(http.ResponseWriter, *http.Request, *problem), next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		is := r.URL.EscapedPath()
+		cleaned := path.Clean(is)
+		if strings.HasSuffix(is, "/") && cleaned != "/" {
+			cleaned += "/"
+		}
+		if cleaned != is {
+			refuse(w, r, problemf(http.StatusBadRequest, "the path %s has an empty segment, or one of . and ..; "+
+				"in a key, write / as %%2F and . as %%2E", cut(is)))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 const requestID = "X-Request-Id"
@@ -109,23 +128,16 @@ func (a *api) serve(rt route) http.Handler {
 	})
 }
 
-// A counter is a response that knows its status.
-type counter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (c *counter) WriteHeader(status int) {
-	c.status = status
-	c.ResponseWriter.WriteHeader(status)
-}
-
 // refuse answers a request with a problem.
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 	a.note(w, r, p)
+	a.answer(w, r, p)
+}
+
+// answer answers a request with a problem that is in the log, or need not be there.
+func (a *api) answer(w http.ResponseWriter, r *http.Request, p *problem) {
 	a.count(r, p.Status)
-	p.Request = w.Header().Get(requestID)
-	answerEarly(w, r, p)
+	answerProblem(w, r, p)
 }
 
 // note writes a problem that an operator should know to the log.

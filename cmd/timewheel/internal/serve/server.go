@@ -184,7 +184,6 @@ func (srv *Server) prepare(
 	}
 	srv.operators.Store(&a.Tokens)
 	srv.admin = newServer(srv.adminHandler(a, registry, source, commander), srv.log)
-	srv.admin.ReadTimeout, srv.admin.WriteTimeout = 0, 0 // an open page is one long response, as are backups and commands
 	pages, cancel := context.WithCancel(context.Background())
 	srv.pages = cancel
 	srv.admin.BaseContext = func(net.Listener) context.Context { return pages }
