@@ -99,6 +99,7 @@ export class Client {
   }
 
   async #send(method, path, body, headers = {}) {
+    if (/\/\.\.?(\/|$)/.test(path)) throw new TypeError("fetch cannot send the keys . and .., not even percent-encoded: use a batch");
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
     for (let attempt = 1; ; attempt++) {

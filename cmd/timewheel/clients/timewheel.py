@@ -154,7 +154,8 @@ def verify(secrets, headers, body, tolerance=300, now=None):
 
 
 def _quoted(key):
-    return urllib.parse.quote(key, safe="")
+    text = urllib.parse.quote(key, safe="")
+    return text.replace(".", "%2E") if text in (".", "..") else text
 
 
 def _problem(text):

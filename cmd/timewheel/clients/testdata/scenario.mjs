@@ -64,6 +64,7 @@ try {
 } catch (e) {
   if (e instanceof ServiceError) say("full", e.status, e.retryAfter);
 }
+say("dots", await client.remove("..").catch((e) => e instanceof TypeError));
 say("remove", await client.remove("b"), await client.remove("b"));
 say("webhooks", webhooks.length);
 input.close();

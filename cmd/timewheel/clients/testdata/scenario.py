@@ -54,5 +54,7 @@ try:
     client.get("full")
 except timewheel.Error as e:
     print("full", e.status, e.retry_after)
+client.put("..", "k", delay="1h")
+print("dots", client.get("..")["key"] == ".." and client.remove(".."))
 print("remove", client.remove("b"), client.remove("b"))
 print("webhooks", webhooks.qsize())

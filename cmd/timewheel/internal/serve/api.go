@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,6 +168,13 @@ func (a *api) kindsOf(c *caller) []string {
 	return c.kinds
 }
 
+// checkServed adds a mistake if a reload has given a right to a kind that this process does not know before a restart.
+func (a *api) checkServed(wrong *mistakes, kind string) {
+	if kind != "" && a.of[kind] == nil && !wrong.has("kind") {
+		wrong.add("kind", fmt.Sprintf("%q", kind), "is served only after a restart of the service")
+	}
+}
+
 // checkTask returns all mistakes of a task, some of which have been found in its form. If the caller has no right to its
 // kind, it returns that.
 func (a *api) checkTask(c *caller, t *taskRequest, key string, wrong *mistakes) error {
@@ -179,6 +185,7 @@ func (a *api) checkTask(c *caller, t *taskRequest, key string, wrong *mistakes) 
 		return c.noRight(t.Kind)
 	}
 	t.check(wrong, key, a.kindsOf(c))
+	a.checkServed(wrong, t.Kind)
 	t.checkOnce(wrong, key, a.of[t.Kind])
 	t.checkHeaders(wrong, a.of[t.Kind])
 	return wrong.problem()
@@ -275,8 +282,7 @@ type listResponse struct {
 }
 
 func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	limit, err := page(q, "prefix", "kind", "state", "group")
+	q, limit, err := page(r, "prefix", "kind", "state", "group")
 	if err != nil {
 		return err
 	}
@@ -333,24 +339,6 @@ func ofCursor(err error, after string) error {
 		return wrongField("after", fmt.Sprintf("%q", after), "is not the next of a page with the same other parameters")
 	}
 	return err
-}
-
-// page returns the limit of a list. Its parameters are limit, after and the given ones.
-func page(q url.Values, names ...string) (limit int, err error) {
-	names = append(names, "limit", "after")
-	for name := range q {
-		if !slices.Contains(names, name) {
-			return 0, wrongField(cut(name), "", "unknown parameter: it %s", oneOf(name, names))
-		}
-	}
-	text := q.Get("limit")
-	if text == "" {
-		return 100, nil
-	}
-	if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostPage {
-		return 0, wrongField("limit", fmt.Sprintf("%q", text), "must be 1 to %d", mostPage)
-	}
-	return limit, nil
 }
 
 func (a *api) document(_ *caller, w http.ResponseWriter, _ *http.Request) error {

@@ -57,8 +57,7 @@ func (a *api) mostAttempts(kind string) int {
 }
 
 func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	limit, err := page(q, "prefix", "kind", "key", "outcome")
+	q, limit, err := page(r, "prefix", "kind", "key", "outcome")
 	if err != nil {
 		return err
 	}

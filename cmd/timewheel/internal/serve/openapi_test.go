@@ -132,7 +132,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	const sets, set = "/schedules", "/schedules/{prefix}"
 	for _, body := range examples(set, "put", "application/json") {
 		expect(200, set, "PUT", "/schedules/nightly:", body)
-		expect(409, set, "PUT", "/schedules/nightly:report", `{"version": 8}`)
+		expect(409, set, "PUT", "/schedules/nightly:report", `{"version": 8, "tasks": []}`)
 	}
 	expect(200, sets, "GET", "/schedules", "")
 	expect(400, sets, "GET", "/schedules?limit=1", "")
@@ -162,7 +162,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	all := []request{
 		{one, "GET", "/tasks/x", ""}, {one, "PUT", "/tasks/x", `{"kind": "l"}`}, {one, "DELETE", "/tasks/x", ""},
 		{move, "POST", "/tasks/x/reschedule", `{"delay": 1}`}, {many, "GET", "/tasks", ""}, {many, "POST", "/tasks", `{"key": "x", "kind": "l"}`},
-		{set, "PUT", "/schedules/x", `{"version": 1}`},
+		{set, "PUT", "/schedules/x", `{"version": 1, "tasks": []}`},
 	}
 	var bulks []request
 	for _, rt := range bulkRoutes {
@@ -196,7 +196,7 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	}
 	for _, q := range all {
 		if q.method == "PUT" || q.path == many && q.method == "POST" {
-			body := strings.Replace(q.body, `"version": 1`, `"version": 1, "tasks": [{"key": "x", "kind": "l", "interval": 1}]`, 1)
+			body := strings.Replace(q.body, `[]`, `[{"key": "x", "kind": "l", "interval": 1}]`, 1)
 			expect(429, q.path, q.method, q.url, body, "Authorization", "Bearer cccccccccccccccccccc")
 		}
 	}

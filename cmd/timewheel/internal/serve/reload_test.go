@@ -204,6 +204,49 @@ func TestReload_replacesTokens(t *testing.T) {
 	statuses("", 401, 401)
 }
 
+// A token may have a right to a kind that is there only after a restart. Until then no task of the kind is added.
+func TestReload_ofAKindThatNeedsARestart(t *testing.T) {
+	text := func(of, kinds string) string {
+		return `{"listen": "127.0.0.1:0", "tokens": [
+			{"name": "a", "token": "a token of the tests", "prefixes": [""], "kinds": [` + of + `], "rights": ["read", "write"]},
+			{"name": "b", "token": "another token of the tests", "prefixes": [""], "kinds": ["*"], "rights": ["read", "write"]}],
+			"kinds": {"k": {` + https + `}` + kinds + `}}`
+	}
+	f := newFile(t, text(`"k"`, ""))
+	r := start(t, f.load())
+	f.write(text(`"k", "sms"`, `, "sms": {`+https+`}`))
+	r.reloads(readAgain)
+	equal(t, "the fields that need a restart", r.log.count("fields=kinds.sms"), 1)
+	refuses := func(token, body, method, path string, headers ...string) {
+		t.Helper()
+		if got := r.do(method, path, body, headers...); got.status != 400 || !strings.Contains(got.body, "kind\",\"given\":\"\\\"sms") {
+			t.Errorf("%s %s with %s: %d: %s", method, path, token, got.status, got.body)
+		}
+	}
+	for _, token := range []string{"a token of the tests", "another token of the tests"} {
+		r.bearer = token
+		const task = `{"kind": "sms", "delay": "1h"}`
+		refuses(token, task, "PUT", "/tasks/a")
+		refuses(token, task, "PUT", "/tasks/a", "Idempotency-Key", "1")
+		refuses(token, task, "PUT", "/tasks/a", "If-None-Match", "*")
+		refuses(token, `{"version": 1, "tasks": [{"key": "n:a", "kind": "sms", "interval": "1h"}]}`, "PUT", "/schedules/n:")
+		for _, op := range []string{"put", "add"} {
+			got := jsonLines(t, r.must(200, "POST", "/tasks", `{"op": "`+op+`", "key": "a", "kind": "sms"}`+"\n"+`{"op": "`+op+`", "key": "`+token+op+`", "kind": "k", "delay": "1h"}`))
+			if got[0]["status"] != 400.0 || got[1]["status"].(float64) >= 300 {
+				t.Errorf("%s of a batch: %v", op, got)
+			}
+		}
+		for _, action := range []string{"count", "unpark", "run", "pause", "resume", "cancel", "remove"} {
+			equal(t, action, r.must(200, "POST", "/tasks/"+action, `{"kind": "sms"}`), `{"tasks":0}`+"\n")
+		}
+		r.must(200, "GET", "/tasks?kind=sms", "")
+		r.must(200, "GET", "/history?kind=sms", "")
+		r.must(404, "POST", "/tasks/a/reschedule", `{"delay": 1}`)
+		r.must(404, "DELETE", "/tasks/a", "")
+	}
+	equal(t, "the tasks", r.srv.s.Len(), 4)
+}
+
 // The fields that need a restart are named, and all others are not. A receiver that has another URL after the restart
 // does not lend its headers to that of today.
 func TestReload_namesWhatNeedsARestart(t *testing.T) {

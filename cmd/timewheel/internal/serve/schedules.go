@@ -122,6 +122,9 @@ func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest
 	if req.Version < 0 {
 		wrong.add("version", fmt.Sprint(req.Version), "must not be negative")
 	}
+	if req.Tasks == nil {
+		wrong.add("tasks", "", "is missing: an empty list removes all tasks of the schedule")
+	}
 	if len(req.Tasks) > durable.MaxSet {
 		wrong.add("tasks", "", "has %d tasks; at most %d are allowed", len(req.Tasks), durable.MaxSet)
 		return
@@ -131,6 +134,7 @@ func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest
 		t := &req.Tasks[i]
 		var of mistakes
 		t.check(&of, t.Key, kinds)
+		a.checkServed(&of, t.Kind)
 		t.checkOnce(&of, t.Key, nil)
 		t.checkHeaders(&of, a.of[t.Kind])
 		if first, is := seen[t.Key]; is {
@@ -169,8 +173,8 @@ type scheduleInfo struct {
 
 // schedules lists the declared schedules whose prefixes the caller may use.
 func (a *api) schedules(c *caller, w http.ResponseWriter, r *http.Request) error {
-	for name := range r.URL.Query() {
-		return wrongField(cut(name), "", "unknown parameter: there are none")
+	if _, err := parameters(r); err != nil {
+		return err
 	}
 	sets, err := a.s.Sets(r.Context())
 	if err != nil {

@@ -47,12 +47,25 @@ func TestSchedules(t *testing.T) {
 		{"cccccccccccccccccccc", "PUT", "/schedules/o:"}, {"dddddddddddddddddddd", "GET", "/schedules"},
 	} {
 		r.bearer = refused.token
-		r.must(403, refused.method, refused.path, `{"version": 9}`)
+		r.must(403, refused.method, refused.path, `{"version": 9, "tasks": []}`)
 	}
 	equal(t, "the tasks that are left", r.srv.s.Len(), 2)
 	r.bearer = "bbbbbbbbbbbbbbbbbbbb"
 	r.must(200, "PUT", "/schedules/own:", `{"version": 1, "tasks": [{"key": "own:a", "kind": "k", "interval": 60}]}`)
 	r.must(403, "PUT", "/schedules/own:", `{"version": 2, "tasks": [{"key": "own:a", "kind": "l", "interval": 60}]}`)
+}
+
+// Only an empty list removes all tasks: a list that was left out by mistake removes none.
+func TestSchedules_withoutTasks_areRefused(t *testing.T) {
+	r := start(t, config(t, "127.0.0.1:1", idle))
+	r.must(200, "PUT", "/schedules/n:", `{"version": 1, "tasks": [{"key": "n:a", "kind": "k", "interval": "10m"}]}`)
+	for _, body := range []string{`{"version": 2}`, `{"version": 2, "tasks": null}`, `{}`} {
+		if got := r.must(400, "PUT", "/schedules/n:", body); !strings.Contains(got, `"field":"tasks"`) {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
+	equal(t, "the tasks", r.srv.s.Len(), 1)
+	equal(t, "the change", r.must(200, "PUT", "/schedules/n:", `{"version": 2, "tasks": []}`), `{"added":0,"changed":0,"removed":1,"unchanged":0}`+"\n")
 }
 
 // A wrong schedule is answered with all of its mistakes, and changes nothing.
@@ -74,7 +87,7 @@ func TestSchedules_wrong_areAnsweredWithAllMistakes(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"version": 1, "tasks": [{"key": "n:a", "kind": "k", "interval": 1, "croon": ""}]}`: `did you mean`,
-		`{"version": 1.5}`: "an integer",
+		`{"version": 1.5, "tasks": []}`: "an integer",
 	} {
 		if got := r.do("PUT", "/schedules/n:", body); got.status != 400 || !strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
