@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -52,6 +53,10 @@ func clean(refuse func(http.ResponseWriter, *http.Request, *problem), next http.
 		if cleaned != is {
 			refuse(w, r, problemf(http.StatusBadRequest, "the path %s has an empty segment, or one of . and ..; "+
 				"in a key, write / as %%2F and . as %%2E", cut(is)))
+			return
+		}
+		if slices.Contains(strings.Split(strings.ToUpper(is), "/"), "%2F") { // package http takes it for the end of the path
+			refuse(w, r, problemf(http.StatusBadRequest, "the key / cannot be in a path; a batch can change it"))
 			return
 		}
 		next.ServeHTTP(w, r)
