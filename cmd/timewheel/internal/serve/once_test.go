@@ -126,14 +126,15 @@ func TestPut_ofAKindWithDedupeKey(t *testing.T) {
 }
 
 // A repeated put is answered with the task that the first one added, and with no other task of the key. A token that may
-// not read gets neither that task nor its last attempt.
+// not read the task gets neither it nor its last attempt.
 func TestPut_repeated_isAnsweredToReadersOnly(t *testing.T) {
 	at, _ := counting(t)
-	cfg := config(t, at, strings.Replace(simple, `"k": {`, `"k": {"history": {}, `, 1))
+	cfg := config(t, at, strings.Replace(simple, `"k": {`, `"l": {`+local+`}, "k": {"history": {}, `, 1))
 	all := []string{""}
 	cfg.Tokens = []*Token{
 		{Name: "writes", Token: "aaaaaaaaaaaaaaaaaaaa", Prefixes: all, Kinds: []string{"k"}, Rights: []string{mayWrite}},
 		{Name: "both", Token: "bbbbbbbbbbbbbbbbbbbb", Prefixes: all, Kinds: []string{"k"}, Rights: []string{mayRead, mayWrite}},
+		{Name: "other", Token: "cccccccccccccccccccc", Prefixes: all, Kinds: []string{"l"}, Rights: []string{mayRead, mayWrite}},
 	}
 	r := start(t, cfg)
 	const later, key = `{"kind": "k", "delay": "1h"}`, "Idempotency-Key"
@@ -151,6 +152,11 @@ func TestPut_repeated_isAnsweredToReadersOnly(t *testing.T) {
 	if got := repeat("bbbbbbbbbbbbbbbbbbbb", "1"); got.Task == nil || got.Task.Token != first.Token || got.Last != nil {
 		t.Errorf("a token with the right to read gets %+v", got)
 	}
+	r.bearer = "cccccccccccccccccccc"
+	if got := r.put(200, "a", `{"kind": "l"}`, key, "1", "If-None-Match", "*"); !got.Repeated || got.Task != nil {
+		t.Errorf("a token with the right to another kind gets %+v", got)
+	}
+	r.bearer = "aaaaaaaaaaaaaaaaaaaa"
 	r.put(200, "a", later, key, "2")
 	for _, token := range []string{"aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"} {
 		if got := repeat(token, "1"); got.Task != nil || got.Last != nil {
