@@ -72,11 +72,12 @@ func (s *Scheduler) Sets(ctx context.Context) ([]SetInfo, error) {
 	return all, err
 }
 
-// Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix. On an own
-// engine all changes take effect together, on a shared one one after the other. Call Schedule in every process, before
+// Schedule adds, changes and removes tasks so that exactly the tasks of the set exist under its prefix, apart from tasks of
+// [OnceKind]. On an own engine all changes take effect together, on a shared one one after the other. Call Schedule in every process, before
 // Start: after it, a task that the release removes may still run once.
 //
-//   - A declared task that does not exist is added.
+//   - A declared task that does not exist is added, unless its first run would be due after Until. So a task that has ended
+//     does not come back, and counts as unchanged.
 //   - An existing task with a different Kind, Payload, PayloadVersion, Group, Interval, Cron or Jitter is changed. It keeps its number
 //     of missed periods, and remains paused if it is paused. It also keeps its due time, unless Interval, Cron or
 //     Jitter has changed or the task is parked: in those cases it is due as if it had just been added.

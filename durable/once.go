@@ -14,26 +14,28 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// OnceKind is the kind of the tasks that remember the Once of other tasks. Their keys are OncePrefix followed by the name. No other
-// task may have the kind or such a key.
+// OnceKind is the kind of the tasks that remember the Once of other tasks. Their keys are OncePrefix followed by the name, and their
+// Generation is one more than that of the other task. No other task may have the kind or such a key.
 const (
 	OnceKind   = task.OnceKind
 	OncePrefix = task.OncePrefix
 )
 
-// defaultOnce is how long after its task a name is forgotten at most, if the kind of the task is unknown here.
+// defaultOnce is the window of a name if the kind of its task is unknown here.
 const defaultOnce = time.Hour
 
 // MaxOnce is the maximum size of [Task].Once, in bytes.
 const MaxOnce = MaxKey - len(OncePrefix)
 
-// WithOnce lets tasks of the kind have a name by which a repeated call is recognized: see Once in [Task]. A name is remembered for the
-// window after the task's first run was due, and as long as the task exists. If the task ends later than that, it is forgotten within a
-// window of the end. The window must be positive.
+// WithOnce lets tasks of the kind have a name by which a repeated call is recognized: see Once in [Task]. A name is remembered as long
+// as the task exists, and for the window after the task's first run was due, or after the task was added if it is removed or replaced
+// before that run. It is forgotten at the latest when the task has been gone for as long as it existed, or for two windows if that is
+// longer. The window must be positive.
 //
 // A name is remembered by a task of its own, of the kind [OnceKind], which is added in the same commit and removed when it is due. So
 // a task with a name costs its engine about as much as two, and both are counted and exported. A [Query] finds such tasks only if it
-// names their kind. A scheduler with a kind with WithOnce handles OnceKind. To let a name be used again, remove its task.
+// names their kind, and RemovePrefix, ReschedulePrefix and declared sets leave them alone. A scheduler with a kind with WithOnce
+// handles OnceKind. To let a name be used again, remove its task.
 func WithOnce(window time.Duration) KindOption {
 	return func(k *kind) error {
 		if window <= 0 {
@@ -76,10 +78,19 @@ func (t *Task) checkOnce(remembered time.Duration) error {
 	return fmt.Errorf("%w: %q: %s", ErrInvalidTask, t.Key, reason)
 }
 
-// onceRecord returns the record that remembers the name of a task. Its generation is the next one after that of the task.
-func onceRecord(name string, of *task.Record, window time.Duration) *task.Record {
-	due := task.Later(of.Due, window)
+// onceRecord returns the record that remembers the name of a task that is added now.
+func onceRecord(name string, of *task.Record, window time.Duration, now int64) *task.Record {
+	due := checkOf(of.Due, window, window, now)
 	return &task.Record{Token: task.Token{Key: OncePrefix + name}, Kind: OnceKind, Payload: []byte(of.Key), Times: 1, Grid: due, Due: due}
+}
+
+// checkOf returns when to check whether a name is still needed: a window after its task is due, or after the wait if the task is due
+// later. The wait is about the age of the task, so its checks are few, and its name outlives it for about as long at most.
+func checkOf(due int64, window, wait time.Duration, now int64) int64 {
+	if check := task.Later(now, wait); check < due {
+		return check
+	}
+	return task.Later(max(due, now), window)
 }
 
 // handleOnce registers the handler of OnceKind.
@@ -100,7 +111,12 @@ func (s *Scheduler) forget(ctx context.Context, run Run) error {
 	i, is, err := s.Get(ctx, string(run.Payload))
 	if err == nil && is && i.Generation == run.Token.Generation-1 {
 		policy, _ := s.kinds.Policy(i.Kind)
-		return Snooze(cmp.Or(policy.Once, defaultOnce))
+		window, due, now := cmp.Or(policy.Once, defaultOnce), int64(task.Never), s.node.Now()
+		if !i.Next.IsZero() { // otherwise it is parked or paused
+			due = i.Next.UnixNano()
+		}
+		age := time.Duration(now - run.Due.UnixNano()) // at least a window less than that of the task
+		return Snooze(time.Duration(checkOf(due, window, max(age, window), now) - now))
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // RemovePrefix removes the tasks whose keys begin with prefix, as [Scheduler.RemoveTask] does, and returns the number
-// of tasks that it removed. The prefix "" matches all tasks. Every matching task that exists when the call begins is
+// of tasks that it removed. The prefix "" matches all tasks that are not of [OnceKind]. Every matching task that exists when the call begins is
 // removed, unless another call removes it first. A task that is added during the call may or may not be removed.
 // RemovePrefix removes tasks in key order, up to a thousand tasks or 16 MiB at a time. If ctx is done or another error
 // occurs, RemovePrefix stops and returns the error. Some of the last thousand tasks may then have been removed but not

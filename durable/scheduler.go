@@ -246,7 +246,7 @@ func check(kinds *node.Kinds, tasks []Task) (size int, err error) {
 			return 0, fmt.Errorf("%w %q, of task %q", ErrUnknownKind, t.Kind, t.Key)
 		}
 		if t.Once != "" {
-			size += onceRecord(t.Once, &task.Record{Token: task.Token{Key: t.Key}}, 0).Size()
+			size += onceRecord(t.Once, &task.Record{Token: task.Token{Key: t.Key}}, 0, 0).Size()
 		}
 		if size += t.spec().Size(); size > MaxBatch {
 			return 0, tooMuch()
@@ -268,7 +268,7 @@ func recordsOf(kinds *node.Kinds, tasks []Task) func(now int64) []*task.Record {
 				rec.Version = policy.Version
 			}
 			if recs = append(recs, rec); t.Once != "" {
-				recs = append(recs, onceRecord(t.Once, rec, policy.Once))
+				recs = append(recs, onceRecord(t.Once, rec, policy.Once, now))
 			}
 		}
 		return recs

@@ -75,8 +75,8 @@ var _ = [1]struct{}{}[MaxKey-task.MaxKey|MaxKind-task.MaxKind|MaxPayload-task.Ma
 // equals Delay, there is one run per Delay (throttle).
 //
 // Until ends a repeating task. Its last run is the last one that is due by then, even if it starts later, such as after downtime. The
-// task ends when that run is complete, and is parked if that run fails for the last time. The first run, and a run set by
-// Reschedule, is performed whenever it is due. A declared set replaces Until with the set's.
+// task ends when that run is complete, and is parked if that run fails for the last time. The first run, a run set
+// by Reschedule, and the next run after a declared set has replaced Until, are performed whenever they are due.
 //
 // Expires is for runs that are useless when they are late, such as sending a one-time code after an outage. No attempt
 // starts later than Expires after the due time of its run. When an attempt would be too late, the task is removed
@@ -112,8 +112,8 @@ type Task struct {
 	// Once names the call that adds the task, such as the id of the message or of the request that asks for it. While the
 	// name is remembered, AddTask and SetTask return [ErrRepeated] for any task with the same Once and have no effect. So a
 	// caller that has lost an answer can repeat its call, even if the task has run meanwhile. The name is stored in the
-	// commit that adds the task, and remembered as [WithOnce] says. It has at most MaxOnce bytes. A declared set and a
-	// user's transaction have no such tasks.
+	// commit that adds the task, and remembered while the task exists and for a time after it, as [WithOnce] says. It has at
+	// most MaxOnce bytes. A declared set and a user's transaction have no such tasks.
 	Once string
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -249,12 +250,9 @@ func (n *Node) checkOverlaps(ctx context.Context, d *Set) error {
 		if !d.overlaps(other) {
 			continue
 		}
-		for v, err := range n.Walk(ctx, Stretch{Order: ByKey, From: other}) {
+		for v, err := range n.under(ctx, other) {
 			if err != nil {
 				return err
-			}
-			if !strings.HasPrefix(v.Rec.Key, other) {
-				break
 			}
 			if err := d.overlap(other, v.Rec.Key); err != nil {
 				return err
@@ -262,6 +260,21 @@ func (n *Node) checkOverlaps(ctx context.Context, d *Set) error {
 		}
 	}
 	return nil
+}
+
+// under returns the tasks of the set with the prefix. Tasks that remember names belong to no set.
+func (n *Node) under(ctx context.Context, prefix string) iter.Seq2[View, error] {
+	return func(yield func(View, error) bool) {
+		for v, err := range n.Walk(ctx, Stretch{Order: ByKey, From: prefix}) {
+			switch {
+			case err == nil && !strings.HasPrefix(v.Rec.Key, prefix):
+				return
+			case err == nil && v.Rec.Kind == task.OnceKind:
+			case !yield(v, err):
+				return
+			}
+		}
+	}
 }
 
 // putSet writes the note of a set and returns its new revision. It returns 0 if the note has changed since it was read.
@@ -289,12 +302,9 @@ var errHoldOver = errors.New("durable: another call has taken the note of the se
 func (n *Node) applySet(ctx context.Context, c *declaring) (sure bool, err error) {
 	for {
 		exist := make(map[string]existing)
-		for v, err := range n.Walk(ctx, Stretch{Order: ByKey, From: c.Prefix}) {
+		for v, err := range n.under(ctx, c.Prefix) {
 			if err != nil {
 				return true, err
-			}
-			if !strings.HasPrefix(v.Rec.Key, c.Prefix) {
-				break
 			}
 			if exist[v.Rec.Key] = (existing{v.Rec, v.Confirmed, v.Revision, v.Starts > 0}); len(exist) > MaxSet {
 				return true, tooManyTasks(c.Prefix)
@@ -406,6 +416,7 @@ func (c *redeclared) count(r *SetResult) {
 func (d *Set) plan(exist map[string]existing, records []*task.Record, now int64, number func(n int) uint64) (changes []redeclared) {
 	for _, rec := range records {
 		switch was := exist[rec.Key]; {
+		case was.rec == nil && rec.IsLate(rec.Due): // it has ended, or never begins
 		case was.rec == nil:
 			next := *rec
 			next.Generation = number(1)

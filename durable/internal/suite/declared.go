@@ -154,6 +154,36 @@ func declaresWhileRunning(t *testing.T, k *kit.Kit) {
 	}
 }
 
+// A declared task whose first run would be due after Until is not added, so one that has ended does not come back.
+func declaresEnded(t *testing.T, k *kit.Kit) {
+	k.Handle("k", ok)
+	k.After(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+	begin := time.Now()
+	end := begin.Add(3*time.Minute + 30*time.Second)
+	set := durable.TaskSet{Prefix: "s/", Version: 1, Tasks: []durable.Task{
+		{Key: "s/interval", Kind: "k", Interval: time.Minute, Until: end}, {Key: "s/calendar", Kind: "k", Cron: "* * * * *", Until: end},
+		{Key: "s/at", Kind: "k", At: begin.Add(time.Minute), Interval: time.Minute, Until: end},
+		{Key: "s/late", Kind: "k", Delay: time.Hour, Interval: time.Minute, Until: end},
+		{Key: "s/on time", Kind: "k", At: end, Interval: time.Hour, Until: end},
+	}}
+	declares(t, k, set, durable.SetResult{Added: 4, Unchanged: 1})
+	k.After(2*time.Minute + 10*time.Second)
+	set.Version = 2
+	declares(t, k, set, durable.SetResult{Unchanged: 5})
+	k.Runs()
+	k.After(2 * time.Minute)
+	k.Ran("s/interval", "s/calendar", "s/at", "s/on time")
+	for version := range int64(3) {
+		set.Version = 2 + version
+		declares(t, k, set, durable.SetResult{Unchanged: 5})
+	}
+	exactly(t, k, "s/")
+	k.After(2 * time.Minute)
+	k.RanNothing()
+	set.Version, set.Tasks[0].Until = 5, time.Now().Add(time.Hour)
+	declares(t, k, set, durable.SetResult{Added: 1, Unchanged: 4})
+}
+
 func wrongSets(t *testing.T, k *kit.Kit) {
 	k.Handle("k", ok)
 	task := durable.Task{Key: "cron/a", Kind: "k", Cron: "@daily"}

@@ -90,7 +90,27 @@ func findsNoNames(t *testing.T, k *kit.Kit) {
 	if n, err := k.On().Bulk(ctx, durable.Query{}, durable.DoRemove); n != 1 || err != nil {
 		t.Errorf("%d tasks are removed: %v", n, err)
 	}
-	isRepeated(t, "after the removal of all tasks", k.On().AddTask(ctx, durable.Task{Key: "a", Kind: "k", Once: "1"}), "a")
+	k.On().Add(durable.Task{Key: "a", Kind: "k", Once: "2", Delay: time.Hour})
+	if n, err := k.On().ReschedulePrefix(ctx, "", time.Minute); n != 1 || err != nil {
+		t.Errorf("%d tasks are moved: %v", n, err)
+	}
+	for _, prefix := range []string{"", durable.OncePrefix} {
+		if n, err := k.On().RemovePrefix(ctx, prefix); n > 1 || err != nil {
+			t.Errorf("%d tasks with the prefix %q are removed: %v", n, prefix, err)
+		}
+	}
+	for _, prefix := range []string{durable.OnceKind, durable.OncePrefix, durable.OncePrefix + "1", durable.OnceKind[:1]} {
+		task := durable.Task{Key: prefix, Kind: "k", Interval: time.Hour}
+		if strings.HasPrefix(prefix, durable.OncePrefix) {
+			declares(t, k, durable.TaskSet{Prefix: prefix}, durable.SetResult{})
+			continue
+		}
+		declares(t, k, durable.TaskSet{Prefix: prefix, Version: 1, Tasks: []durable.Task{task}}, durable.SetResult{Added: 1})
+		declares(t, k, durable.TaskSet{Prefix: prefix, Version: 2}, durable.SetResult{Removed: 1})
+	}
+	for _, name := range []string{"1", "2"} {
+		isRepeated(t, "after the removal of all tasks", k.On().AddTask(ctx, durable.Task{Key: "a", Kind: "k", Once: name}), "a")
+	}
 }
 
 // Another name is another task, and so is none. SetTask with a name replaces a task.
@@ -149,6 +169,65 @@ func addsOnceLong(t *testing.T, k *kit.Kit) {
 	k.Must(k.On().AddTask(ctx, task))
 	k.After(2 * time.Second)
 	k.Ran("a")
+}
+
+// A name outlives the removal of its task for at most as long as the task existed, or two windows, whenever the task is due and whatever
+// its state is. Meanwhile it is not checked often. If the task is not removed, the name is remembered for a window after it was due.
+func forgets(t *testing.T, k *kit.Kit) {
+	const window = time.Second
+	k.Handle("k", ok, durable.WithOnce(window))
+	k.Handle("parks", func(context.Context, durable.Run) error { return durable.Park(errNot) }, durable.WithOnce(window))
+	remembers := func(when, name string, want bool) {
+		t.Helper()
+		if is, err := k.On().Exist(ctx, durable.OncePrefix+name); is != want || err != nil {
+			t.Errorf("%s, the name %s is remembered: %t, %v", when, name, is, err)
+		}
+	}
+	const far = 10 * 365 * 24 * time.Hour
+	states := []string{"scheduled", "paused", "parked", "moved"}
+	const age = 200 * window
+	k.On().Add(durable.Task{Key: "scheduled", Kind: "k", Once: "scheduled", Delay: far}, durable.Task{Key: "paused", Kind: "k", Once: "paused", Delay: far},
+		durable.Task{Key: "parked", Kind: "parks", Once: "parked"}, durable.Task{Key: "moved", Kind: "k", Once: "moved", Delay: far})
+	k.Must(k.On().Pause(ctx, "paused"))
+	begin := time.Now()
+	at := func(d time.Duration) { k.After(time.Until(begin.Add(d))) }
+	var delays []time.Duration
+	for d := window / 4; d < 8*window; d += window / 4 {
+		delays = append(delays, d)
+		name := fmt.Sprint(d)
+		k.On().Add(durable.Task{Key: name, Kind: "k", Once: name, Delay: d})
+		k.On().Add(durable.Task{Key: "removed", Kind: "k", Once: "removed " + name, Delay: d})
+		k.Must(k.On().RemoveTask(ctx, "removed"))
+	}
+	removed := func(when string, want bool) {
+		for _, d := range delays {
+			remembers(when, "removed "+fmt.Sprint(d), want)
+		}
+	}
+	at(window - window/8)
+	removed("less than a window after it was added", true)
+	for _, d := range delays { // between the times of two others
+		at(d + window - window/8)
+		remembers("before the end of its window", fmt.Sprint(d), true)
+		at(d + window + window/8)
+		remembers("after the end of its window", fmt.Sprint(d), false)
+		if d == window {
+			removed("two windows after it was removed", false)
+		}
+	}
+	at(age)
+	k.Must(k.On().Reschedule(ctx, "moved", window/2))
+	for _, name := range states {
+		if i := k.Info(durable.OncePrefix + name); i.Snoozes < 5 || i.Snoozes > 10 {
+			t.Errorf("in %d windows, the name of the %s task is checked %d times", age/window, name, i.Snoozes)
+		}
+	}
+	for _, name := range states[:3] {
+		k.Must(k.On().RemoveTask(ctx, name))
+	}
+	if at(2*age + window); k.Len() != 0 {
+		t.Errorf("%d tasks are left", k.Len())
+	}
 }
 
 // Wrong names, and tasks that would be taken for names, are refused.

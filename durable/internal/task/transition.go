@@ -77,7 +77,7 @@ func (r *Record) After(o Outcome, of *Policy, now int64, draw float64) *Record {
 		return nil
 	case o.Failure == "":
 		next.Note = o.Note
-		if next.proceed(of, now); next.isLate(next.Grid) {
+		if next.proceed(of, now); next.IsLate(next.Grid) {
 			return nil
 		}
 	default:
@@ -139,7 +139,7 @@ func (r *Record) giveUp(of *Policy, now int64) {
 	}
 	last, failed, givenUp := *r, r.Failed, r.GivenUp+1
 	switch r.proceed(of, now); {
-	case r.isLate(r.Grid):
+	case r.IsLate(r.Grid):
 		*r = last
 		r.Due = Never
 	case r.Due != Never:
@@ -147,8 +147,8 @@ func (r *Record) giveUp(of *Policy, now int64) {
 	}
 }
 
-// isLate reports whether a run that is not the first is due too late. A run that is due Never is not: the task is parked.
-func (r *Record) isLate(due int64) bool { return r.Until != 0 && due > r.Until && due != Never }
+// IsLate reports whether a run that is not the first is due too late. A run that is due Never is not: the task is parked.
+func (r *Record) IsLate(due int64) bool { return r.Until != 0 && due > r.Until && due != Never }
 
 // HasGivenUp reports whether the run of was, an earlier state of the task, has been given up.
 func (r *Record) HasGivenUp(was *Record) bool { return r.GivenUp > was.GivenUp }
@@ -158,7 +158,7 @@ func (r *Record) IsParked() bool { return r.Due == Never }
 
 // SkipsTo returns the time up to which missed runs are skipped: to, or None if no run after it is due in time.
 func (r *Record) SkipsTo(to int64) int64 {
-	if r.Until != 0 && to != engine.None && r.isLate(r.onGrid(to)) {
+	if r.Until != 0 && to != engine.None && r.IsLate(r.onGrid(to)) {
 		return engine.None
 	}
 	return to
@@ -304,7 +304,7 @@ func (r *Record) Repeats() bool {
 	if r.Times != Forever && r.Times <= 1 {
 		return false
 	}
-	return r.Until == 0 || !r.isLate(r.onGrid(r.Grid))
+	return r.Until == 0 || !r.IsLate(r.onGrid(r.Grid))
 }
 
 // onGrid returns the first instant of the task's grid after t, or Never if this process cannot parse its calendar.

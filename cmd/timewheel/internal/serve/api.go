@@ -222,10 +222,10 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 	defer done()
 	if ifNone != "" {
 		info, err := a.addTask(r.Context(), task)
-		return a.stored(w, r, task, info, false, err)
+		return a.stored(c, w, r, task, info, false, err)
 	}
 	info, replaced, err := a.setTask(r.Context(), c, task)
-	return a.stored(w, r, task, info, replaced, err)
+	return a.stored(c, w, r, task, info, replaced, err)
 }
 
 func (a *api) remove(c *caller, w http.ResponseWriter, r *http.Request) error {

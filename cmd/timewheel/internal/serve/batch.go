@@ -77,6 +77,9 @@ func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err := needType(r, batchType); err != nil { // before it waits
 		return err
 	}
+	if r.Header.Values("Idempotency-Key") != nil {
+		return wrongField("Idempotency-Key", "", "is not allowed for a batch: each line has an idempotency_key of its own")
+	}
 	leave, err := c.enter(r.Context())
 	if err != nil {
 		return err

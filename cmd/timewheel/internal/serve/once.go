@@ -19,10 +19,14 @@ const mostIdempotencyKey = 255
 
 // once returns the name of the call that adds the task: "" if it has none. A name is of one task's key, and has one size.
 func (t *taskRequest) once(key string, of *Kind) string {
-	if t.IdempotencyKey == "" && !of.DedupeKey {
+	call := t.IdempotencyKey
+	switch {
+	case of.DedupeKey:
+		call = "" // the key alone is the name, because many clients give each call an idempotency key
+	case call == "":
 		return ""
 	}
-	sum := sha256.Sum256([]byte(key + "\x00" + t.IdempotencyKey))
+	sum := sha256.Sum256([]byte(key + "\x00" + call))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
@@ -55,10 +59,10 @@ func (t *taskRequest) fromHeader(h http.Header, wrong *mistakes) {
 
 // A putResponse is the answer to a put.
 type putResponse struct {
-	Task     *taskResponse    `json:"task,omitempty"` // as it was stored; of a repeated request as it is, if it has not ended
+	Task     *taskResponse    `json:"task,omitempty"` // as it was stored; of a repeated request as it is, if it exists and the caller may read
 	Replaced bool             `json:"replaced"`       // another task had the key
 	Repeated bool             `json:"repeated"`       // an earlier request had the same idempotency key
-	Last     *attemptResponse `json:"last,omitempty"` // of a task that has ended, if its kind has a history
+	Last     *attemptResponse `json:"last,omitempty"` // of a task that has ended, if its kind has a history and the caller may read
 }
 
 // isMinimal reports whether the caller wants no body.
@@ -74,7 +78,7 @@ func isMinimal(h http.Header) bool {
 }
 
 // stored answers with the outcome of a put.
-func (a *api) stored(w http.ResponseWriter, r *http.Request, task durable.Task, info durable.Info, replaced bool, err error) error {
+func (a *api) stored(c *caller, w http.ResponseWriter, r *http.Request, task durable.Task, info durable.Info, replaced bool, err error) error {
 	repeated := errors.Is(err, durable.ErrRepeated)
 	if err != nil && !repeated {
 		return err
@@ -92,30 +96,45 @@ func (a *api) stored(w http.ResponseWriter, r *http.Request, task durable.Task, 
 		return nil
 	}
 	if repeated {
-		return a.repeated(r.Context(), w, task)
+		answer := putResponse{Repeated: true}
+		if c.read {
+			if err := a.outcome(r.Context(), task, &answer); err != nil {
+				return asUnchanged(err)
+			}
+		}
+		return writeJSON(w, answer)
 	}
 	response := newTaskResponse(info, false)
 	return writeJSONAs(w, status, putResponse{Task: &response, Replaced: replaced})
 }
 
-// repeated answers a put that was made before.
-func (a *api) repeated(ctx context.Context, w http.ResponseWriter, task durable.Task) error {
-	answer := putResponse{Repeated: true}
-	info, is, err := a.s.Get(ctx, task.Key)
-	if err == nil && is && info.Kind == task.Kind {
-		response := newTaskResponse(info, false)
-		answer.Task = &response
+// outcome adds to the answer the outcome of the task that an earlier request added. Another task may have its key now.
+func (a *api) outcome(ctx context.Context, task durable.Task, answer *putResponse) error {
+	name, is, err := a.s.Get(ctx, durable.OncePrefix+task.Once)
+	if err != nil || !is {
+		return err
 	}
-	if err == nil && !is && a.of[task.Kind].History != nil {
-		var h durable.History
-		h, err = a.s.History(ctx, durable.HistoryQuery{Key: task.Key, Kind: task.Kind, Limit: 1})
-		for _, run := range h.Runs {
+	generation := name.Generation - 1
+	info, is, err := a.s.Get(ctx, task.Key)
+	if err != nil {
+		return err
+	}
+	if is {
+		if info.Generation == generation && info.Kind == task.Kind {
+			response := newTaskResponse(info, false)
+			answer.Task = &response
+		}
+		return nil
+	}
+	if a.of[task.Kind].History == nil {
+		return nil
+	}
+	h, err := a.s.History(ctx, durable.HistoryQuery{Key: task.Key, Kind: task.Kind, Limit: 1})
+	for _, run := range h.Runs {
+		if run.Token.Generation == generation {
 			last := newAttemptResponse(run)
 			answer.Last = &last
 		}
 	}
-	if err != nil {
-		return asUnchanged(err)
-	}
-	return writeJSON(w, answer)
+	return err
 }

@@ -110,12 +110,81 @@ func TestPut_ofAKindWithDedupeKey(t *testing.T) {
 	if again := r.put(200, "a", `{"kind": "k"}`); !again.Repeated {
 		t.Errorf("a repeated put is answered with %+v", again)
 	}
-	r.put(201, "a", `{"kind": "k"}`, "Idempotency-Key", "1")
-	r.ends("a")
+	for i := range 2 { // clients give each call an idempotency key of its own
+		if again := r.put(200, "a", `{"kind": "k"}`, "Idempotency-Key", fmt.Sprint(i)); !again.Repeated {
+			t.Errorf("a put that is repeated with a new idempotency key is answered with %+v", again)
+		}
+	}
+	r.put(201, "b", `{"kind": "k"}`, "Idempotency-Key", "1")
+	r.ends("b")
+	lines := jsonLines(t, r.must(200, "POST", "/tasks", `{"op": "add", "key": "b", "kind": "k", "idempotency_key": "2"}`))
+	equal(t, "the line of a used key", fmt.Sprint(lines[0]["repeated"]), "true")
 	equal(t, "the webhooks", calls.Load(), int64(2))
 	remembered, err := r.srv.s.Find(t.Context(), durable.Query{Kind: durable.OnceKind})
 	check(t, err)
 	equal(t, "the remembered keys", len(remembered.Tasks), 2)
+}
+
+// A repeated put is answered with the task that the first one added, and with no other task of the key. A token that may
+// not read the task gets neither it nor its last attempt.
+func TestPut_repeated_isAnsweredToReadersOnly(t *testing.T) {
+	at, _ := counting(t)
+	cfg := config(t, at, strings.Replace(simple, `"k": {`, `"l": {`+local+`}, "k": {"history": {}, `, 1))
+	all := []string{""}
+	cfg.Tokens = []*Token{
+		{Name: "writes", Token: "aaaaaaaaaaaaaaaaaaaa", Prefixes: all, Kinds: []string{"k"}, Rights: []string{mayWrite}},
+		{Name: "both", Token: "bbbbbbbbbbbbbbbbbbbb", Prefixes: all, Kinds: []string{"k"}, Rights: []string{mayRead, mayWrite}},
+		{Name: "other", Token: "cccccccccccccccccccc", Prefixes: all, Kinds: []string{"l"}, Rights: []string{mayRead, mayWrite}},
+	}
+	r := start(t, cfg)
+	const later, key = `{"kind": "k", "delay": "1h"}`, "Idempotency-Key"
+	repeat := func(token, name string) putResponse {
+		r.bearer = token
+		again := r.put(200, "a", later, key, name)
+		equal(t, "repeated", again.Repeated, true)
+		return again
+	}
+	r.bearer = "aaaaaaaaaaaaaaaaaaaa"
+	first := r.put(201, "a", later, key, "1").Task
+	if got := repeat("aaaaaaaaaaaaaaaaaaaa", "1"); got.Task != nil || got.Last != nil {
+		t.Errorf("a token without the right to read gets %+v", got)
+	}
+	if got := repeat("bbbbbbbbbbbbbbbbbbbb", "1"); got.Task == nil || got.Task.Token != first.Token || got.Last != nil {
+		t.Errorf("a token with the right to read gets %+v", got)
+	}
+	r.bearer = "cccccccccccccccccccc"
+	if got := r.put(200, "a", `{"kind": "l"}`, key, "1", "If-None-Match", "*"); !got.Repeated || got.Task != nil {
+		t.Errorf("a token with the right to another kind gets %+v", got)
+	}
+	r.bearer = "aaaaaaaaaaaaaaaaaaaa"
+	r.put(200, "a", later, key, "2")
+	for _, token := range []string{"aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"} {
+		if got := repeat(token, "1"); got.Task != nil || got.Last != nil {
+			t.Errorf("after another task has taken the key, %s gets %+v", token[:1], got)
+		}
+	}
+	r.must(204, "POST", "/tasks/a/reschedule", `{"delay": 0}`)
+	r.ends("a")
+	until(t, "the history has the attempt", func() bool { return repeat("bbbbbbbbbbbbbbbbbbbb", "2").Last != nil })
+	if got := repeat("aaaaaaaaaaaaaaaaaaaa", "2"); got.Task != nil || got.Last != nil {
+		t.Errorf("after the run, a token without the right to read gets %+v", got)
+	}
+	if got := repeat("bbbbbbbbbbbbbbbbbbbb", "1"); got.Task != nil || got.Last != nil {
+		t.Errorf("the attempt of another task is answered: %+v", got)
+	}
+}
+
+// The header of a put has no meaning for a batch, whose lines have idempotency keys of their own.
+func TestBatch_withAnIdempotencyKey_isRefused(t *testing.T) {
+	r := start(t, config(t, "127.0.0.1:1", idle))
+	const body = `{"key": "a", "kind": "k", "delay": 3600, "idempotency_key": "1"}`
+	if got := r.do("POST", "/tasks", body, "Idempotency-Key", "1"); got.status != 400 || !strings.Contains(got.body, "each line has an idempotency_key") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	for range 2 {
+		r.must(200, "POST", "/tasks", body)
+	}
+	equal(t, "the tasks with the remembered key", r.srv.s.Len(), 2)
 }
 
 func TestPut_ofAWrongIdempotencyKey_isRefused(t *testing.T) {

@@ -3,8 +3,13 @@
 package serve
 
 import (
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/seed581295f1/timewheel/durable"
 )
 
 // A schedule is declared with each deploy. Tasks that have not changed keep their next runs, and lower versions change nothing.
@@ -66,6 +71,57 @@ func TestSchedules_withoutTasks_areRefused(t *testing.T) {
 	}
 	equal(t, "the tasks", r.srv.s.Len(), 1)
 	equal(t, "the change", r.must(200, "PUT", "/schedules/n:", `{"version": 2, "tasks": []}`), `{"added":0,"changed":0,"removed":1,"unchanged":0}`+"\n")
+}
+
+// A schedule whose prefix begins the keys of remembered idempotency keys, or is one, forgets none of them. A bulk change neither.
+func TestSchedules_forgetNoIdempotencyKeys(t *testing.T) {
+	cfg := config(t, "127.0.0.1:1", idle)
+	cfg.Tokens = []*Token{
+		{Name: "one", Token: "bbbbbbbbbbbbbbbbbbbb", Prefixes: []string{""}, Kinds: []string{"l"}, Rights: []string{mayRead, mayWrite}},
+		{Name: "all", Token: "aaaaaaaaaaaaaaaaaaaa", Prefixes: []string{""}, Kinds: []string{"*"}, Rights: []string{mayRead, mayWrite}},
+	}
+	r := start(t, cfg)
+	r.bearer = "aaaaaaaaaaaaaaaaaaaa"
+	r.put(201, "a", `{"kind": "k", "delay": "1h"}`, "Idempotency-Key", "1")
+	names, err := r.srv.s.Find(t.Context(), durable.Query{Kind: durable.OnceKind})
+	check(t, err)
+	name := url.PathEscape(names.Tasks[0].Key)
+	for _, token := range []string{"bbbbbbbbbbbbbbbbbbbb", "aaaaaaaaaaaaaaaaaaaa"} {
+		r.bearer = token
+		for _, prefix := range []string{"t", "timew", "timewheel", "timewheel%2Fonce%2F", name} {
+			r.must(200, "PUT", "/schedules/"+prefix, `{"tasks": []}`)
+		}
+		for _, action := range []string{"pause", "run", "remove"} {
+			r.must(200, "POST", "/tasks/"+action, `{"prefix": "time"}`)
+		}
+	}
+	r.bearer = "bbbbbbbbbbbbbbbbbbbb"
+	r.must(404, "DELETE", "/tasks/"+name, "") // as if there were no such task
+	r.must(404, "POST", "/tasks/"+name+"/reschedule", `{"delay": 0}`)
+	r.must(403, "POST", "/tasks/remove", `{"kind": "timewheel/once"}`)
+	r.bearer = "aaaaaaaaaaaaaaaaaaaa"
+	if again := r.put(200, "a", `{"kind": "k", "delay": "1h"}`, "Idempotency-Key", "1"); !again.Repeated {
+		t.Errorf("the repeated put is answered with %+v", again)
+	}
+}
+
+// A task of a schedule that has ended does not come back with the next deploy.
+func TestSchedules_ofATaskThatHasEnded(t *testing.T) {
+	at, calls := counting(t)
+	r := start(t, config(t, at, simple))
+	declare := func(version int, end time.Time) string {
+		return strings.TrimSpace(r.must(200, "PUT", "/schedules/u:", fmt.Sprintf(`{"version": %d, "tasks": [
+			{"key": "u:a", "kind": "k", "at": "2020-01-01T00:00:00Z", "interval": "24h", "until": %q}]}`, version, end.Format(time.RFC3339))))
+	}
+	const added, unchanged = `{"added":1,"changed":0,"removed":0,"unchanged":0}`, `{"added":0,"changed":0,"removed":0,"unchanged":1}`
+	equal(t, "a task whose end is over", declare(1, time.Now().Add(-time.Hour)), unchanged)
+	equal(t, "the tasks", r.srv.s.Len(), 0)
+	equal(t, "a task whose end is to come", declare(2, time.Now().Add(time.Hour)), added)
+	r.ends("u:a")
+	for version := 2; version < 4; version++ {
+		equal(t, "a task that has ended", declare(version, time.Now().Add(-time.Second)), unchanged)
+	}
+	equal(t, "the webhooks", calls.Load(), int64(1))
 }
 
 // A wrong schedule is answered with all of its mistakes, and changes nothing.
