@@ -197,6 +197,7 @@ func (k *checker) limits(field string, o *Operator) {
 	if o.Kinds != nil && len(o.Kinds) == 0 {
 		k.wrong(field+".kinds", "none are given; without the field all kinds are allowed")
 	}
+	k.prefixes(field+".prefixes", o.Prefixes)
 	k.kinds(field+".kinds", o.Kinds)
 }
 
