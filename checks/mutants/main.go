@@ -32,6 +32,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -237,7 +238,7 @@ func (m mutant) tryTests(ctx context.Context, root, dir string, _ []stage, detai
 		return "", fmt.Errorf("%s: does not compile: %w\n%s", m.name, err, text)
 	}
 	args := []string{"test", "-overlay", file, "-count=1", "-vet=off", "-short", "-failfast", "-timeout=15m"}
-	said, err := goIn(ctx, root, append(args, m.tests...)...)
+	said, err := goIn(ctx, root, append(args, m.finders()...)...)
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -336,6 +337,12 @@ func parse(text string) (all []mutant, err error) {
 		}
 	}
 	return all, nil
+}
+
+// finders returns the packages whose tests are to find the mutant: first its own, whichever the list names.
+func (m mutant) finders() []string {
+	own := "./" + path.Dir(m.hunks[0].file)
+	return append([]string{own}, slices.DeleteFunc(slices.Clone(m.tests), func(p string) bool { return p == own })...)
 }
 
 // args returns the arguments of a stage for this mutant.

@@ -107,3 +107,16 @@ func TestPart_ofTheMutants(t *testing.T) {
 		}
 	}
 }
+
+// The tests of its own package are to find a mutant, whichever packages the list names.
+func TestFinders_haveTheOwnPackage(t *testing.T) {
+	for tests, want := range map[string]string{"./b": "./a ./b", "./b ./a ./c": "./a ./b ./c"} {
+		all, err := parse("tests " + tests + "\n= m\n@ a/f.go\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(all[0].finders(), " "); got != want {
+			t.Errorf("tests %s: %s, want %s", tests, got, want)
+		}
+	}
+}
