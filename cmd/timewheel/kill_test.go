@@ -130,7 +130,7 @@ func TestServe_killedWhileCallersRepeat_doesEachOnce(t *testing.T) {
 	}
 	close(over)
 	working.Wait()
-	// A task is told of when another one is parked, so all must be parked before none is told of.
+	// Parking a task adds one, so first all must be parked, and then none be left.
 	for end := time.After(2 * time.Minute); !strings.Contains(s.do("POST", "/tasks/count", `{"kind": "bad", "state": "parked"}`),
 		fmt.Sprintf(`"tasks":%d`, next.Load())) || strings.Contains(s.do("GET", "/tasks?kind=told", ""), `"key"`) ||
 		strings.Contains(s.do("GET", "/tasks?kind=k&prefix=order:", ""), `"key"`); {
