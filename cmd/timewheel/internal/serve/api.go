@@ -107,10 +107,8 @@ func (c *caller) noRight(kind string) error {
 	return problemf(http.StatusForbidden, "the token has no right to tasks of kind %q: it %s", cut(kind), oneOf(kind, c.kinds))
 }
 
-// otherKind returns the error for a key that a task has to which the caller has no right. It does not name the kind.
-func otherKind() error {
-	return problemf(http.StatusForbidden, "a task of a kind to which the token has no right has the key")
-}
+// errOtherKind is the error for a key that a task has to which the caller has no right. It does not name the kind.
+var errOtherKind = errors.New("a task of a kind to which the token has no right has the key")
 
 // mayChange returns an error if no task can be changed, and the given one if there is a task with the key and the caller
 // has no right to its kind.
@@ -142,7 +140,7 @@ func (a *api) addTask(ctx context.Context, t durable.Task) (durable.Info, error)
 }
 
 func (a *api) setTask(ctx context.Context, c *caller, t durable.Task) (stored durable.Info, replaced bool, err error) {
-	if err := a.mayChange(ctx, c, t.Key, otherKind()); err != nil {
+	if err := a.mayChange(ctx, c, t.Key, errOtherKind); err != nil {
 		return durable.Info{}, false, err
 	}
 	return a.s.Put(ctx, t)

@@ -69,6 +69,8 @@ func problemOf(err error) *problem {
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.Is(err, errOtherKind):
+		return problemf(http.StatusForbidden, "%v", errOtherKind)
 	case errors.Is(err, durable.ErrTaskKeyNotFound):
 		return problemf(http.StatusNotFound, "no task has the key")
 	case errors.Is(err, durable.ErrDuplicateTaskKey):

@@ -106,7 +106,7 @@ func (a *api) mayChangeAll(ctx context.Context, c *caller, prefix string) error 
 		}
 		for _, info := range found.Tasks {
 			if !c.hasKind(info.Kind) {
-				return otherKind()
+				return errOtherKind
 			}
 		}
 		if of.After = found.Next; of.After == "" {
