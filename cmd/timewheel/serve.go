@@ -56,21 +56,20 @@ func defineServe(p *program, f *flag.FlagSet) action {
 			return err
 		}
 		in := serve.Place{Connections: *connections, Commander: p.command}
-		if *check {
-			if l.db == "" && l.dir == "" {
-				l.db = p.getenv("TIMEWHEEL_DB")
+		if !*check || l.db != "" || l.dir != "" || p.getenv("TIMEWHEEL_DB") != "" { // a check without a place is of the file alone
+			if err := l.choose(p); err != nil {
+				return err
 			}
-			if l.db != "" || l.dir != "" {
-				if err := l.choose(p); err != nil {
+		}
+		in.Dir, in.DB, in.Schema, in.Cluster = l.dir, l.db, l.schema, l.cluster
+		if err := cfg.CheckPlace(in); err != nil {
+			return err
+		}
+		if *check {
+			if in.DB != "" {
+				if _, err := pgx.ParseConfig(in.DB); err != nil {
 					return err
 				}
-			}
-			if _, err := pgx.ParseConfig(l.db); err != nil {
-				return err
-			}
-			in.Dir, in.DB = l.dir, l.db
-			if err := cfg.CheckPlace(in); err != nil {
-				return err
 			}
 			short, err := cfg.CheckDescriptors(in)
 			if err != nil {
@@ -81,13 +80,6 @@ func defineServe(p *program, f *flag.FlagSet) action {
 				fmt.Fprintf(p.err, "timewheel: warning: %s.\n", short)
 			}
 			return nil
-		}
-		if err := l.choose(p); err != nil {
-			return err
-		}
-		in.Dir, in.DB, in.Schema, in.Cluster = l.dir, l.db, l.schema, l.cluster
-		if err := cfg.CheckPlace(in); err != nil {
-			return err
 		}
 		var handler slog.Handler = slog.NewTextHandler(p.err, nil)
 		if cfg.Log == "json" {

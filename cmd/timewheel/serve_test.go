@@ -311,6 +311,10 @@ func TestServe_flags(t *testing.T) {
 			t.Errorf("%q: %+v, want %d with %q", c.args, got, c.code, c.says)
 		}
 	}
+	t.Setenv("PGPORT", "none") // which a directory has nothing to do with
+	if got := r.run("serve", "-config", config, "-check", "-dir", "a"); got.code != done {
+		t.Errorf("with an environment for another database: %+v", got)
+	}
 }
 
 // With few file descriptors, hanging receivers and strangers that send half a request do not end the store. -check says
