@@ -17,9 +17,10 @@ import (
 	"time"
 )
 
-// A sight holds the statements of all processes at one time, and the facts.
+// A sight holds the statements of all processes at one time, and the facts. While an engine hangs, it takes seconds.
 type sight struct {
-	at      time.Time
+	asked   time.Time          // when the processes were asked
+	at      time.Time          // when all had answered
 	pages   map[string]reading // of the processes whose page answers
 	away    map[string]bool    // what their metrics say of the engine; absent if they say nothing
 	began   map[string]int     // runs that have begun, by the handlers' own counters
@@ -50,7 +51,7 @@ func (t *truth) add(s sight) {
 		if _, known := t.since[what]; !known {
 			t.since[what] = s.at
 		}
-		if d := s.at.Sub(t.since[what]); d > t.within && !slices.ContainsFunc(t.found, func(f string) bool { return strings.HasPrefix(f, what) }) {
+		if d := s.asked.Sub(t.since[what]); d > t.within && !slices.ContainsFunc(t.found, func(f string) bool { return strings.HasPrefix(f, what) }) {
 			t.found = append(t.found, fmt.Sprintf("%s, for %.1f s: %s", what, d.Seconds(), text))
 		}
 	}
@@ -96,7 +97,7 @@ func (t *truth) contradictions(s sight) map[string]string {
 			all["the page of "+name+" says that other nodes take over, and nothing starts anywhere"] = text
 		}
 		said := slices.ContainsFunc(page.Health.Findings, func(f finding) bool { return f.Kind == "away" })
-		switch away, known := s.away[name]; { // they are read one after the other, so they may differ once in each direction
+		switch away, known := s.away[name]; { // their answers may be of different times, so they may differ once in each direction
 		case known && away && !said:
 			all["the metrics of "+name+" say that the engine is away, and its page does not"] = text
 		case known && !away && said:
@@ -125,24 +126,37 @@ func (s *scene) watchTruth(ctx context.Context) []string {
 		})
 	}
 	for pause(ctx) == nil {
-		m := s.pages(ctx)
-		now := sight{
-			at: time.Now(), pages: m.pages, away: make(map[string]bool), began: make(map[string]int),
-			steady: s.steady.Load(), overdue: int(overdue.Load()),
-		}
-		for _, p := range s.all() {
-			var c counts
-			if err := s.get(ctx, "http://"+p.addr+"/counts", &c); err != nil {
-				continue
-			}
-			now.began[p.Name] = c.Began
-			if away, ok := s.awayOf(ctx, p); ok {
-				now.away[p.Name] = away
-			}
-		}
-		t.add(now)
+		t.add(s.sight(ctx, int(overdue.Load())))
 	}
 	return t.found
+}
+
+// sight asks all processes at the same time.
+func (s *scene) sight(ctx context.Context, overdue int) sight {
+	now := sight{
+		asked: time.Now(), away: make(map[string]bool), began: make(map[string]int), steady: s.steady.Load(), overdue: overdue,
+	}
+	var mu sync.Mutex // protects the maps
+	var all sync.WaitGroup
+	for _, p := range s.all() {
+		all.Go(func() {
+			var c counts
+			err := s.get(ctx, "http://"+p.addr+"/counts", &c)
+			away, said := s.awayOf(ctx, p)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				now.began[p.Name] = c.Began
+			}
+			if said {
+				now.away[p.Name] = away
+			}
+		})
+	}
+	now.pages = s.pages(ctx).pages
+	all.Wait()
+	now.at = time.Now()
+	return now
 }
 
 // askOverdue returns how many overdue tasks the command finds, or a negative number if it does not say.

@@ -52,7 +52,7 @@ func TestTruth(t *testing.T) {
 			at, began := time.Now(), make([]int, len(c.pages))
 			step := func() {
 				at = at.Add(time.Second)
-				s := sight{at: at, pages: map[string]reading{}, away: map[string]bool{}, began: map[string]int{}, steady: !c.idle, overdue: c.overdue}
+				s := sight{asked: at, at: at, pages: map[string]reading{}, away: map[string]bool{}, began: map[string]int{}, steady: !c.idle, overdue: c.overdue}
 				for i, p := range c.pages {
 					name := "web-" + string(rune('0'+i))
 					began[i] += c.runs[i]
@@ -82,7 +82,7 @@ func TestTruth_shortContradictions(t *testing.T) {
 	at := time.Now()
 	for i := range 60 {
 		at = at.Add(300 * time.Millisecond)
-		truth.add(sight{at: at, away: map[string]bool{"a": i%6 < 5}, pages: map[string]reading{"a": {}}})
+		truth.add(sight{asked: at, at: at, away: map[string]bool{"a": i%6 < 5}, pages: map[string]reading{"a": {}}})
 	}
 	if truth.found != nil {
 		t.Errorf("it says %q", truth.found)
