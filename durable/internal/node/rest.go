@@ -70,7 +70,7 @@ const (
 	deafMost  = 10 * time.Second
 )
 
-var errNoSignals = errors.New("durable: the engine sends no signals")
+var errNoSignals = errors.New("the engine sends no signals")
 
 // listen makes the node hear its engine's signals.
 func (n *Node) listen() {
