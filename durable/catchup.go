@@ -30,6 +30,9 @@ type catchingUp struct {
 // overdueTimeout is the time limit for a count of overdue tasks, which reads them one by one.
 const overdueTimeout = 10 * time.Minute
 
+// guessShare is how many times as long as it took a count is used while there are other nodes and overdue tasks.
+const guessShare = 20
+
 var errOverdueTimeout = fmt.Errorf("durable: the overdue tasks were not counted within %v", overdueTimeout)
 
 // An overdue is a count of overdue tasks.
@@ -63,12 +66,15 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 			return c.cut(), nil
 		}
 		left, spent := s.left(last.Value)
-		few := left.Left > 0 && recent.Since(last.Value.at) >= recent.Stale/3 && s.node.CaughtUp()
-		if !spent && !few || again {
+		age := recent.Since(last.Value.at)
+		few := age >= recent.Stale/3 && s.node.CaughtUp()
+		guess := age >= max(time.Second, guessShare*last.Took) && s.node.NodeCount() > 1
+		if !spent && (left.Left == 0 || !few && !guess) || again {
 			return left, nil
 		}
 		// Either all counted tasks have started, and others may have become overdue. Or the node has started fewer of
-		// them than the average, and a new count is quick, because only other nodes still hold some.
+		// them than the average, and a new count is quick, because only other nodes still hold some. Or what the other
+		// nodes have started is a guess that need not be old.
 		c.count.Expire()
 	}
 }

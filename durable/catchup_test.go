@@ -245,3 +245,41 @@ func TestCatchUp_onANodeThatStartsMost_leavesSome(t *testing.T) {
 		}
 	}, durable.WithCatchUp(100))
 }
+
+// A node that counts one kind to its end counts again, although tasks of another kind are still overdue, and a count is
+// used again for a while.
+func TestCatchUp_ofAKindBesideOneThatHangs_ends(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a := k.Nodes[0]
+		hung := make(chan struct{})
+		for _, n := range k.Nodes {
+			n.Handle("hang", func(ctx context.Context, _ durable.Run) error {
+				<-hung
+				return nil
+			})
+			n.Handle("quick", sleeper(0))
+		}
+		k.Must(a.PauseAll(ctx))
+		k.After(5 * sec)
+		for i := range 300 {
+			a.Add(durable.Task{Key: fmt.Sprint("hang", i), Kind: "hang", Delay: sec}, durable.Task{Key: fmt.Sprint("quick", i), Kind: "quick", Delay: sec})
+		}
+		k.After(10 * sec)
+		a.Link.SetFaults(func(method string) enginetest.Fault {
+			if method == "Walk ByDue" { // a count is used again for 5 s
+				return enginetest.Fault{Delay: 50 * time.Millisecond}
+			}
+			return enginetest.Fault{}
+		})
+		k.Must(a.ResumeAll(ctx))
+		_, err := a.CatchUp(ctx)
+		k.Must(err)
+		k.After(2 * sec)
+		u, err := a.CatchUp(ctx)
+		k.Must(err)
+		if a.Stats().Succeeded < 100 || len(u.Kinds) != 1 || u.Kinds[0].Kind != "hang" {
+			t.Errorf("after %d runs CatchUp is %+v", a.Stats().Succeeded, u)
+		}
+		close(hung)
+	}, durable.WithPoolSize(16))
+}
