@@ -253,6 +253,10 @@ func (b *board) ask() reading {
 		return there, err
 	})
 	census := b.census.Ask(b.era, b.s.Counts)
+	late := func(n durable.NodeInfo) bool { return newNodeReading(n).IsLate() }
+	if slices.ContainsFunc(b.nodes.Last(b.era).Value, late) {
+		b.nodes.Expire() // it may have renewed its lease meanwhile
+	}
 	nodes := b.nodes.Ask(b.era, b.s.Nodes)
 	pauses := b.pauses.Ask(b.era, b.s.Paused)
 	first := []<-chan struct{}{alive, census, nodes, pauses, b.tuned.Ask(b.era, b.s.Tuned)}
@@ -404,7 +408,7 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 	return health.NodeReading{
 		Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
-		Self: n.Self, Drained: n.Drained, Leaving: n.Leaving, Running: n.Running, Workers: n.Workers,
+		Self: n.Self, Drained: n.Drained, Leaving: n.Leaving, Away: n.Away, Running: n.Running, Workers: n.Workers,
 		OldestWait: since(n.OldestWait), SinceStart: since(n.SinceStart),
 		Busiest: health.KindRuns{
 			Kind: keyShown(n.Busiest.Kind), Running: n.Busiest.Running, Longest: since(n.Busiest.Longest),

@@ -224,6 +224,7 @@ type nodeJSON struct {
 	Kinds   []string   `json:"kinds"`
 	Drained bool       `json:"drained"`
 	Leaving bool       `json:"leaving"` // the node shuts down, and waits for the ends of its runs
+	Away    bool       `json:"away"`    // the engine did not do what the node needs to run tasks, by its own report
 	Waiting int        `json:"waiting"`
 	Running int        `json:"running"`
 	Workers int        `json:"workers"`
@@ -246,7 +247,7 @@ func newNodeJSON(n durable.NodeInfo, old, late bool) nodeJSON {
 	j := nodeJSON{
 		Name: keyShown(n.Name), ID: int64(n.ID), Self: n.Self, Lease: n.Lease.Seconds(),
 		Held: n.Held, Late: late, Version: keyShown(n.Version), Kinds: []string{},
-		Drained: n.Drained, Leaving: n.Leaving, Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
+		Drained: n.Drained, Leaving: n.Leaving, Away: n.Away, Waiting: n.Waiting, Running: n.Running, Workers: n.Workers,
 		Started: known(n.Started),
 	}
 	r := newNodeReading(n)

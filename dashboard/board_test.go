@@ -848,6 +848,27 @@ func TestBoard_slowNodes_areRare(t *testing.T) {
 	})
 }
 
+// A list in which a node is late is not used for long, although it was slow.
+func TestBoard_lateNode_thatRenewsItsLease_isLateNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
+		f.nodes.Store(int64(150 * time.Millisecond)) // otherwise it is used for 15 s
+		f.left.Store(int64(time.Second))
+		b := newBoard("tasks", f, nil)
+		time.Sleep(10 * time.Second)
+		if s := b.state(-1); len(s.Nodes) != 1 || !s.Nodes[0].Late {
+			t.Errorf("the nodes are %+v", s.Nodes)
+		}
+		f.left.Store(int64(3 * time.Second))
+		b.state(-1)
+		time.Sleep(2 * time.Second)
+		if s := b.state(-1); s.Nodes[0].Late || !s.Health.Well {
+			t.Errorf("2 s after its renewal the nodes are %+v", s.Nodes)
+		}
+		time.Sleep(questionTime)
+	})
+}
+
 // Counts that a scheduler limits itself are requested at each reading: a slow count is not shown for longer than the
 // scheduler uses it. It delays nothing either.
 func TestBoard_slowCounts_areAskedAtEachReading(t *testing.T) {
@@ -885,6 +906,7 @@ type slowScheduler struct {
 	*durable.Scheduler
 	nodes, counts atomic.Int64 // durations of these calls, in nanoseconds
 	asked         atomic.Int32 // number of calls for the nodes if they are slow, otherwise for the census
+	left          atomic.Int64 // of a lease of 4 s, in nanoseconds; 0: it has none
 }
 
 func (s *slowScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
@@ -892,7 +914,11 @@ func (s *slowScheduler) Nodes(ctx context.Context) ([]durable.NodeInfo, error) {
 		s.asked.Add(1)
 	}
 	time.Sleep(time.Duration(s.nodes.Load()))
-	return s.Scheduler.Nodes(ctx)
+	nodes, err := s.Scheduler.Nodes(ctx)
+	if left := s.left.Load(); left > 0 {
+		nodes[0].ID, nodes[0].Lease, nodes[0].Left = 1, 4*time.Second, time.Duration(left)
+	}
+	return nodes, err
 }
 
 func (s *slowScheduler) Counts(ctx context.Context) (durable.Counts, error) {

@@ -267,8 +267,9 @@
 //	                       has a group
 //	nodes                  name, id, self, lease, left (null while the engine does not answer, or if the answer is
 //	                       old), late (whether the node has missed two renewals), held, version, kinds, waiting,
-//	                       running, workers, started, drained, leaving; oldest_wait and since_start, in seconds; busiest, the kind
-//	                       with the most runs in progress: kind, running and longest, or null
+//	                       running, workers, started, drained, leaving, away (the engine did not do what the node
+//	                       needs to run tasks); oldest_wait and since_start, in seconds; busiest, the kind with the
+//	                       most runs in progress: kind, running and longest, or null
 //	read                   when each part was read, by the clock of this process, or null: counts, catch_up, nodes,
 //	                       kinds, paused and groups. The tasks of the kinds come from the counts
 //	catch_up               left, cut, oldest, done (null if unknown); null if no overdue tasks are left

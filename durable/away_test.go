@@ -68,11 +68,17 @@ func TestAway_whileOneNeedIsNotMet(t *testing.T) {
 					}
 					soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 					_, _ = n.Exist(soon, "other") // which is answered, unless reads fail
+					if nodes, err := n.Nodes(soon); c.method != "Renew" && c.method != "" && (err != nil || nodes[0].Away != s.Away) {
+						t.Fatalf("the node reports %+v, %v", nodes, err)
+					}
 					cancel()
 					k.After(100 * time.Millisecond)
 				}
 				n.Link.SetFaults(nil)
 				k.After(12 * time.Second) // a commit that hangs is given up after ten
+				if nodes, err := n.Nodes(ctx); err != nil || nodes[0].Away {
+					t.Fatalf("when it is over the node reports %+v, %v", nodes, err)
+				}
 				for range 100 {
 					if s := n.Stats().Node; s.Away || s.AwayFor != 0 || s.AwayWhy != "" {
 						t.Fatalf("when it is over: for %v: %s", s.AwayFor, s.AwayWhy)

@@ -17,7 +17,7 @@ func infosOf(nodes []node.Info) []NodeInfo {
 		r := n.Report
 		all[i] = NodeInfo{Name: n.Name, ID: n.ID, Self: n.Self, Lease: n.Lease, Left: n.Left, NodeReport: NodeReport{
 			Held: r.Held, Version: r.Version, Kinds: r.Kinds, More: r.More, Waiting: r.Waiting, Running: r.Running, Workers: r.Workers,
-			Drained: r.Drained, Leaving: r.Leaving, Started: r.Started, OldestWait: r.OldestWait, SinceStart: r.SinceStart, Busiest: KindRuns(r.Busiest),
+			Drained: r.Drained, Leaving: r.Leaving, Away: r.Away, Started: r.Started, OldestWait: r.OldestWait, SinceStart: r.SinceStart, Busiest: KindRuns(r.Busiest),
 		}}
 		for _, l := range r.Limits {
 			all[i].Limits = append(all[i].Limits, KindLimits{l.Kind, Limit(l.Here), Limit(l.Cluster)})

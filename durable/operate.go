@@ -203,6 +203,7 @@ type NodeReport struct {
 	Workers int       `json:"workers"`
 	Drained bool      `json:"drained,omitempty"` // the node starts no further run
 	Leaving bool      `json:"leaving,omitempty"` // the node shuts down, and waits for the ends of its runs
+	Away    bool      `json:"away,omitempty"`    // the engine did not do what the node needs to run tasks, as in NodeStats
 	Started time.Time `json:"started"`           // when the node's scheduler was created
 
 	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight
@@ -325,8 +326,8 @@ type KindCatchUp struct {
 // CatchUp returns the number of overdue tasks. It covers the whole engine. Tasks without a handler on this
 // scheduler and tasks of paused kinds are not included, so a scheduler made by [Connect], which handles no kinds,
 // counts none. CatchUp counts in the background, as often as [Scheduler.Counts], and subtracts the tasks that have
-// started since the count. A node estimates how many tasks have started on other nodes. CatchUp waits up to 150 ms for
-// a count. Until the first count is complete, Cut is true and the result covers only the tasks found so far, in due
+// started since the count. A node estimates how many tasks have started on other nodes, and as long as some are left it
+// counts for up to a twentieth of the time. CatchUp waits up to 150 ms for a count. Until the first count is complete, Cut is true and the result covers only the tasks found so far, in due
 // order, so kinds whose tasks are due later may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {
 	c, err := s.catchUp(ctx)

@@ -402,7 +402,8 @@ func (p *program) writeFailures(found durable.Failures, asJSON bool) error {
 const aboutNodes = `
 A late lease belongs to a node that has died or is cut off: other nodes take over its tasks. A
 drained node starts no further run, and shows no kinds once none of its runs is in progress. A
-node that is leaving waits for the ends of its runs. A kind is followed by its limits.`
+node that is leaving waits for the ends of its runs. A node that cannot run tasks is not served by
+the engine. A kind is followed by its limits.`
 
 func defineNodes(p *program, f *flag.FlagSet) action {
 	return defineLook(p, f, (*place).defineRunning, "write JSON lines",
@@ -479,6 +480,9 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 		}
 		if n.Leaving {
 			lease += ", leaving"
+		}
+		if n.Away {
+			lease += ", cannot run tasks"
 		}
 		t.add(quoteText(n.Name), fmt.Sprint(n.ID), lease, number(n.Held), number(n.Waiting),
 			number(n.Running)+" of "+number(n.Workers), span(n.OldestWait), mostRuns(n.Busiest), p.when(n.Started), n.Version, strings.Join(kinds, ", "))

@@ -114,6 +114,7 @@ type NodeReading struct {
 	Self             bool
 	Drained          bool
 	Leaving          bool
+	Away             bool // the engine did not serve it, so that it cannot run tasks
 	Running, Workers int
 	OldestWait       time.Duration
 	SinceStart       time.Duration

@@ -86,6 +86,10 @@ func TestJudgeScheduler(t *testing.T) {
 				{NodeLate, ago(3 * s), "Node a has not renewed its lease for 3 s"},
 				{NodeLate, ago(5 * s), "Node b has not renewed its lease for 5 s: it has expired, and no other node takes over its tasks"},
 			}},
+		{"another node cannot run tasks", at(0, r{Nodes: []NodeReading{node("a", 1, -s), {Name: "b", ID: 2, Lease: 4 * s, Left: 3 * s, Away: true}}}),
+			[]r{nodes(5*s, node("a", 1, s))}, []Finding{
+				{NodeLate, ago(5 * s), "Node a has not renewed its lease for 5 s: it has expired, and no other node takes over its tasks"},
+			}},
 		{"the page cannot read", at(0, r{Unread: "too many connections", UnreadSince: ago(16 * s), Started: 4, Parked: 1, Nodes: []NodeReading{node("a", 1, -m)}}),
 			[]r{at(20*s, r{}), at(10*s, r{Started: 3})},
 			[]Finding{{Unread, ago(16 * s), "This page cannot read the engine for 16 s; runs go on: too many connections"}}},

@@ -166,9 +166,10 @@ func (n *Node) renew(t *term) bool {
 	n.unreported = false
 	n.renewals++
 	count, takenOver, held, drained, started, stopping := n.renewals, n.takenOver, len(n.held), n.drained, n.started, n.stopping
+	_, away := n.awayLocked()
 	n.mu.Unlock()
 	report := n.cfg.report(n.Work(), n.kinds, held)
-	report.TakenOver, report.Idle, report.Leaving = takenOver, !started, stopping
+	report.TakenOver, report.Idle, report.Leaving, report.Away = takenOver, !started, stopping, away != nil
 	limited := n.kinds.shared()
 	if report.Drained = drained; drained && report.Running == 0 && n.undivide() {
 		report.Kinds, report.Limits, limited = nil, nil, nil // the other nodes use its part of the limits

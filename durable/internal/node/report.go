@@ -40,6 +40,7 @@ type Report struct {
 	Drained bool      `json:"drained,omitempty"`
 	Idle    bool      `json:"idle,omitempty"` // Start has not been called
 	Leaving bool      `json:"leaving,omitempty"`
+	Away    bool      `json:"away,omitempty"`
 	Started time.Time `json:"started"`
 
 	TakenOver []Takeover `json:"taken_over,omitempty"`
