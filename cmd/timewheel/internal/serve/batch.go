@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -295,7 +297,7 @@ func (a *api) add(ctx context.Context, adds []*deed) {
 	}
 }
 
-// each calls do for each of the changes, several at the same time: their commits are grouped.
+// each calls do for each of the changes, several at the same time: their commits are grouped. It panics if do does.
 func (a *api) each(all []*deed, do func(d *deed)) {
 	next := make(chan *deed, len(all))
 	for _, d := range all {
@@ -303,12 +305,22 @@ func (a *api) each(all []*deed, do func(d *deed)) {
 	}
 	close(next)
 	var workers sync.WaitGroup
+	var panicked atomic.Pointer[string]
 	for range min(len(all), atOnce) {
 		workers.Go(func() {
+			defer func() {
+				if of := recover(); of != nil {
+					text := fmt.Sprintf("%v\n%s", of, debug.Stack())
+					panicked.Store(&text)
+				}
+			}()
 			for d := range next {
 				do(d)
 			}
 		})
 	}
 	workers.Wait()
+	if text := panicked.Load(); text != nil {
+		panic(*text)
+	}
 }

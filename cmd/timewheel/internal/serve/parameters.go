@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,7 +16,11 @@ import (
 func parameters(r *http.Request, names ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil { // the parameter would be left out, and more tasks would match
-		return nil, problemf(http.StatusBadRequest, "the query is malformed: %v", err)
+		var escape url.EscapeError
+		if errors.As(err, &escape) {
+			return nil, problemf(http.StatusBadRequest, "the query is malformed: %q is not a %% and two hexadecimal digits", string(escape))
+		}
+		return nil, problemf(http.StatusBadRequest, "the query is malformed: a ; in a value is %%3B, and & separates the parameters")
 	}
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		switch {

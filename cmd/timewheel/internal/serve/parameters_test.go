@@ -43,8 +43,8 @@ func TestParameters_areGivenOnce(t *testing.T) {
 	r := start(t, config(t, "127.0.0.1:1", idle))
 	for path, says := range map[string]string{
 		"/tasks?prefix=a&prefix=b": "prefix: is given twice", "/tasks?limit=1&limit=1": "limit: is given twice",
-		"/history?key=a&key=b": "key: is given twice", "/tasks?prefix=%zz": "the query is malformed", "/tasks?prefix=a;kind=k": "the query is malformed",
-		"/history?key=%": "the query is malformed", "/schedules?%zz": "the query is malformed",
+		"/history?key=a&key=b": "key: is given twice", "/tasks?prefix=%zz": `the query is malformed: \"%zz\" is not a % and two`, "/tasks?prefix=a;kind=k": "the query is malformed: a ; in a value is %3B",
+		"/history?key=%": `the query is malformed: \"%\" is not`, "/schedules?%zz": "the query is malformed",
 		"/tasks?perfix=a": "did you mean prefix?", "/schedules?prefix=a": "there are none",
 		"/tasks?prefix=a&kind=k": "", "/history?key=a&kind=k": "", "/schedules": "",
 	} {

@@ -92,7 +92,8 @@ func TestRecovered_isOnBothAddresses(t *testing.T) {
 	was := r.srv.callers.s
 	r.srv.callers.s = nil
 	r.must(500, "GET", "/tasks/a", "")
+	r.must(500, "POST", "/tasks", `{"op": "delete", "key": "a"}`)
 	r.srv.callers.s = was
 	r.must(404, "GET", "/tasks/a", "")
-	equal(t, "the panics in the log", r.log.count("a handler has panicked"), 2)
+	equal(t, "the panics in the log", r.log.count("a handler has panicked"), 3)
 }
