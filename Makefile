@@ -308,7 +308,7 @@ bench-durable: redis postgres ## Compare package durable with its peers: writes 
 	cd bench/durable && $(GO) run . -out .
 
 .PHONY: bench-cluster
-bench-cluster: postgres ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; an hour and a half
+bench-cluster: postgres ## Compare durable/postgres with its peers: writes bench/CLUSTER.md; two hours
 	cd bench && $(GO) run ./cluster -out CLUSTER.md
 
 .PHONY: serve-load

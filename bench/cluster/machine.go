@@ -23,7 +23,7 @@ type circumstances struct {
 func observe() circumstances {
 	return circumstances{
 		date:       time.Now().UTC().Format(time.DateOnly),
-		command:    "cd bench && go run ./cluster " + strings.Join(os.Args[1:], " "),
+		command:    "cd bench && go run ./cluster " + rounds.Arguments(),
 		cpu:        rounds.CPU(),
 		processors: runtime.NumCPU(),
 		system:     runtime.GOOS + "/" + runtime.GOARCH,

@@ -25,6 +25,7 @@ func main() {
 	n := flag.Int("rounds", 3, "`number` of rounds")
 	quick := flag.Bool("quick", false, "less of everything: a round of all cases in some nine minutes")
 	out := flag.String("out", "", "`file` to write the report to (default: print it)")
+	kept := flag.String("kept", "", "`file` that keeps the samples; with the same file an interrupted run continues")
 	profile := flag.String("profile", "", "`directory` for CPU profiles of the nodes and the times of statements")
 	child := flag.String("child", "", "measure one `case/peer` and print its figures")
 	node := flag.String("node", "", "run one node, as this `JSON` says")
@@ -38,7 +39,7 @@ func main() {
 	case flag.NArg() > 0 || *n < 1:
 		err = fmt.Errorf("arguments %q, %d rounds: see -help", flag.Args(), *n)
 	default:
-		err = compare(*cases, *peers, *n, *quick, *out, *profile)
+		err = compare(*cases, *peers, *n, *quick, *out, *kept, *profile)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -47,7 +48,7 @@ func main() {
 }
 
 // compare makes the requested measurements and writes the report.
-func compare(cases, peers string, n int, quick bool, out, profile string) error {
+func compare(cases, peers string, n int, quick bool, out, kept, profile string) error {
 	wantCases, err := rounds.Choose("case", cases, caseNames())
 	if err != nil {
 		return err
@@ -56,8 +57,14 @@ func compare(cases, peers string, n int, quick bool, out, profile string) error 
 	if err != nil {
 		return err
 	}
-	samples := rounds.Measure(n, wantCases, wantPeers, func(c, p string) bool { return p == ours || !slices.Contains(oursAlone, c) },
-		func(c, p string) rounds.Sample { return measureInChild(c, p, quick, profile) })
+	plan := rounds.Plan{
+		Rounds: n, Cases: wantCases, Peers: wantPeers, Kept: kept,
+		Applies: func(c, p string) bool { return p == ours || !slices.Contains(oursAlone, c) },
+	}
+	samples, err := plan.Measure(func(c, p string) rounds.Sample { return measureInChild(c, p, quick, profile) })
+	if err != nil {
+		return err
+	}
 	found := summarize(samples)
 	text := report(observe(), found, sizesOf(quick))
 	if out == "" {

@@ -23,15 +23,16 @@ func main() {
 	quick := flag.Bool("quick", false, "a tenth of the tasks")
 	out := flag.String("out", "", "`directory` for RESULTS.md (default: print it)")
 	dir := flag.String("dir", "", "`directory` on the disk to measure (default: that for temporary files)")
+	kept := flag.String("kept", "", "`file` that keeps the samples; with the same file an interrupted run continues")
 	one := flag.String("child", "", "measure one `case/peer` and print its figures")
 	flag.Parse()
-	if err := start(*cases, *peers, *n, *quick, *out, *dir, *one); err != nil {
+	if err := start(*cases, *peers, *n, *quick, *out, *dir, *kept, *one); err != nil {
 		fmt.Fprintln(os.Stderr, "durable:", err)
 		os.Exit(1)
 	}
 }
 
-func start(cases, peers string, n int, quick bool, out, dir, one string) error {
+func start(cases, peers string, n int, quick bool, out, dir, kept, one string) error {
 	size := full
 	if quick {
 		size = tenth
@@ -50,9 +51,11 @@ func start(cases, peers string, n int, quick bool, out, dir, one string) error {
 	if err != nil {
 		return err
 	}
-	samples := rounds.Measure(n, wantCases, wantPeers, applies, func(c, p string) rounds.Sample {
-		return measureInChild(c, p, quick, dir)
-	})
+	plan := rounds.Plan{Rounds: n, Cases: wantCases, Peers: wantPeers, Applies: applies, Kept: kept}
+	samples, err := plan.Measure(func(c, p string) rounds.Sample { return measureInChild(c, p, quick, dir) })
+	if err != nil {
+		return err
+	}
 	return writeReport(samples, out, size)
 }
 

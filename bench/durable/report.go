@@ -59,7 +59,7 @@ Each peer and case runs in a process of its own, on an empty directory. A record
 payload of %d; every commit is synced. %s
 
 `, rounds.CPU(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, time.Now().UTC().Format(time.DateOnly), rounds.Revision(),
-		rounds.Of(samples), "`"+strings.TrimSpace("cd bench/durable && go run . "+strings.Join(os.Args[1:], " "))+"`",
+		rounds.Of(samples), "`"+strings.TrimSpace("cd bench/durable && go run . "+rounds.Arguments())+"`",
 		rounds.Versions("github.com/cockroachdb/pebble/v2", "github.com/hibiken/asynq", "github.com/riverqueue/river"), recordLen,
 		fmt.Sprintf("%s tasks are live, %s are added.", rounds.Thousands(size.live), rounds.Thousands(size.adds)))
 	targets(w, m, size)

@@ -5,8 +5,11 @@
 package rounds
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime/debug"
@@ -37,28 +40,80 @@ type Sample struct {
 	Failure    string
 }
 
+// A Plan says which samples to take.
+type Plan struct {
+	Rounds       int
+	Cases, Peers []string
+	Applies      func(c, p string) bool // whether the peer has the case
+
+	// Kept is a file that keeps the samples, one JSON document a line, or "". A program that was interrupted continues with
+	// the same file, and takes only samples that are missing in it or have failed. It must be of the same revision and machine.
+	Kept string
+}
+
 // Measure calls measure for each case in each round, with each peer to which the case applies, and reports its progress
 // on the standard error. The peers of a case run one after another, and each round begins with another peer.
-func Measure(rounds int, cases, peers []string, applies func(c, p string) bool, measure func(c, p string) Sample,
-) []Sample {
-	var samples []Sample
-	for round := range rounds {
-		for _, c := range cases {
-			for i := range peers {
-				p := peers[(i+round)%len(peers)]
-				if !applies(c, p) {
+func (plan Plan) Measure(measure func(c, p string) Sample) (samples []Sample, err error) {
+	had, keep, err := plan.kept()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, keep.Close()) }()
+	for round := range plan.Rounds {
+		for _, c := range plan.Cases {
+			for i := range plan.Peers {
+				p := plan.Peers[(i+round)%len(plan.Peers)]
+				if !plan.Applies(c, p) {
+					continue
+				}
+				if at := slices.IndexFunc(had, func(s Sample) bool { return s.Round == round && s.Case == c && s.Peer == p && s.Failure == "" }); at >= 0 {
+					samples = append(samples, had[at])
 					continue
 				}
 				began := time.Now()
 				s := measure(c, p)
 				s.Round, s.Case, s.Peer = round, c, p
 				samples = append(samples, s)
+				if err := json.NewEncoder(keep).Encode(s); err != nil {
+					return nil, err
+				}
 				fmt.Fprintf(os.Stderr, "round %d, %s, %s: %s %s\n", round+1, c, p,
 					time.Since(began).Round(100*time.Millisecond), s.Failure)
 			}
 		}
 	}
-	return samples
+	return samples, nil
+}
+
+// Arguments returns the arguments of the program for a report. It leaves out -kept, which changes no figure.
+func Arguments() string {
+	args := slices.Clone(os.Args[1:])
+	if at := slices.Index(args, "-kept"); at >= 0 {
+		args = slices.Delete(args, at, min(at+2, len(args)))
+	}
+	return strings.Join(args, " ")
+}
+
+// kept returns the samples in the file, and a file that takes more.
+func (plan Plan) kept() (had []Sample, keep *os.File, err error) {
+	if plan.Kept == "" {
+		keep, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		return nil, keep, err
+	}
+	text, err := os.ReadFile(plan.Kept)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	for line := range bytes.Lines(text) {
+		var s Sample
+		if json.Unmarshal(line, &s) == nil { // the last line may be half written
+			had = append(had, s)
+		}
+	}
+	if keep, err = os.OpenFile(plan.Kept, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err == nil && len(text) > 0 {
+		_, err = keep.WriteString("\n") // ends such a line
+	}
+	return had, keep, err
 }
 
 // InChild runs this program again with the arguments. The child must print its figures as JSON, and is killed after the
