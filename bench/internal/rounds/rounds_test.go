@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// An interrupted run continues with the samples that are kept, and takes those that have failed again.
+// An interrupted run continues with the samples that are kept, and takes the failed ones again.
 func TestPlan_keepsSamples(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kept")
 	var taken []string
