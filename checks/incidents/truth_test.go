@@ -88,3 +88,19 @@ func TestTruth_shortContradictions(t *testing.T) {
 		t.Errorf("it says %q", truth.found)
 	}
 }
+
+// While an engine hangs, a sight takes seconds. A contradiction within it is not known to have lasted for longer than the
+// time from one sight to another.
+func TestTruth_slowAnswers(t *testing.T) {
+	for sights, found := range map[int]int{2: 0, 3: 1} {
+		truth := truth{within: trueWithin}
+		at := time.Now()
+		for range sights {
+			truth.add(sight{asked: at, at: at.Add(4 * time.Second), away: map[string]bool{"a": true}, pages: map[string]reading{"a": {}}})
+			at = at.Add(4300 * time.Millisecond)
+		}
+		if len(truth.found) != found {
+			t.Errorf("after %d sights it says %q", sights, truth.found)
+		}
+	}
+}

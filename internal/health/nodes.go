@@ -57,7 +57,11 @@ func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {
 // takesOver reports whether another node has a lease and can run the tasks of the node.
 func (r SchedulerReading) takesOver(late NodeReading) bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
-		return n.ID != late.ID && n.Left > 0 && !n.Drained && !n.Away && !(n.Self && r.Away != "")
+		away := n.Away
+		if n.Self {
+			away = r.Away != ""
+		}
+		return n.ID != late.ID && n.Left > 0 && !n.Drained && !away
 	})
 }
 
