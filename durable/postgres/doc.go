@@ -45,7 +45,8 @@
 //
 // # Server requirements
 //
-//   - The server's clock is the engine's clock. If it is set forward or back, due times and leases shift with it.
+//   - The server's clock is the engine's clock. If it is set forward or back, due times and leases shift with it. If it is
+//     set forward by up to [engine.MaxStale], delays may be that much too short for a quarter of the lease of the scheduler.
 //   - fsync and synchronous_commit must be on. Committed changes are as durable as PostgreSQL makes them.
 //   - A standby must have every commit when it takes over, so it must be synchronous.
 //   - Autovacuum must be on, because changes leave dead rows behind. No query plan depends on table statistics.
@@ -56,7 +57,7 @@
 // # Costs
 //
 // A waiting task with a 16-byte key and a 100-byte payload takes about 400 bytes, including its index entries. Adding,
-// claiming or starting a task takes about as long with ten million waiting tasks as with 100,000. A count takes 70
+// claiming or starting a task takes about as long with ten million waiting tasks as with 100,000. A count takes 100
 // times as long with ten million as with 100,000; see [Engine.Count]. Each process with a dashboard or metrics counts
 // separately, which keeps a core of the server busy for up to a tenth of the time.
 package postgres

@@ -323,7 +323,8 @@ func (p process) run() error {
 		return err
 	}
 	// Half of the callers use a client, because a verb on the node that holds the task never meets a run that is about to begin.
-	client, err := durable.Connect(ctx, engine, durable.WithLogger(testkit.Quiet()))
+	// Its lease is that of the nodes, because it asks for the time of the server as often as they do.
+	client, err := durable.Connect(ctx, engine, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()))
 	if err == nil {
 		err = errors.Join(client.Declare("work"), client.Declare("effect"), client.Declare(versionKind(p.Version)))
 	}

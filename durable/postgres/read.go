@@ -153,7 +153,7 @@ func (e *Engine) walk(ctx context.Context, on sender, statement string, page []a
 	}
 }
 
-// Count counts the tasks of each kind. The server reads the whole table, which takes about 0.2 s per million tasks. See
+// Count counts the tasks of each kind. The server reads the whole table, which takes about 0.3 s per million tasks. See
 // engine.Counter.
 func (e *Engine) Count(ctx context.Context) (kinds []engine.KindCount, err error) {
 	err = unlocked(ctx, func() error {
