@@ -336,8 +336,8 @@ func unknown(err error) error {
 // readBackFor is how long readBackAs keeps checking whether a verb took effect after its answer was lost.
 const readBackFor = time.Second
 
-// next returns the first of several consecutive generations, whose number is most. Their low bits identify the member,
-// so two nodes never use the same generation at the same instant.
+// next returns the first of several consecutive generations, whose number is most. Their low bits are the member's, so two
+// nodes rarely use the same one in a microsecond. No two tasks of a key can be added within so short a time.
 func (n *Node) next(most int) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
