@@ -66,8 +66,8 @@ func (plan Plan) Measure(measure func(c, p string) Sample) (samples []Sample, er
 				if !plan.Applies(c, p) {
 					continue
 				}
-				if at := slices.IndexFunc(had, func(s Sample) bool { return s.Round == round && s.Case == c && s.Peer == p && s.Failure == "" }); at >= 0 {
-					samples = append(samples, had[at])
+				if s, ok := had[place{round, c, p}]; ok {
+					samples = append(samples, s)
 					continue
 				}
 				began := time.Now()
@@ -86,16 +86,30 @@ func (plan Plan) Measure(measure func(c, p string) Sample) (samples []Sample, er
 }
 
 // Arguments returns the arguments of the program for a report. It leaves out -kept, which changes no figure.
-func Arguments() string {
-	args := slices.Clone(os.Args[1:])
-	if at := slices.Index(args, "-kept"); at >= 0 {
-		args = slices.Delete(args, at, min(at+2, len(args)))
+func Arguments() string { return withoutKept(os.Args[1:]) }
+
+func withoutKept(args []string) string {
+	var others []string
+	for i := 0; i < len(args); i++ {
+		switch flag := strings.TrimPrefix(strings.TrimPrefix(args[i], "-"), "-"); {
+		case args[i] != flag && flag == "kept":
+			i++ // the file
+		case args[i] != flag && strings.HasPrefix(flag, "kept="):
+		default:
+			others = append(others, args[i])
+		}
 	}
-	return strings.Join(args, " ")
+	return strings.Join(others, " ")
 }
 
-// kept returns the samples in the file, and a file that takes more.
-func (plan Plan) kept() (had []Sample, keep *os.File, err error) {
+// A place is the place of a sample in a plan.
+type place struct {
+	round      int
+	ofCase, by string
+}
+
+// kept returns the samples in the file that have not failed, and a file that takes more.
+func (plan Plan) kept() (had map[place]Sample, keep *os.File, err error) {
 	if plan.Kept == "" {
 		keep, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		return nil, keep, err
@@ -104,10 +118,11 @@ func (plan Plan) kept() (had []Sample, keep *os.File, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
+	had = make(map[place]Sample)
 	for line := range bytes.Lines(text) {
 		var s Sample
-		if json.Unmarshal(line, &s) == nil { // the last line may be half written
-			had = append(had, s)
+		if json.Unmarshal(line, &s) == nil && s.Failure == "" { // the last line may be half written
+			had[place{s.Round, s.Case, s.Peer}] = s
 		}
 	}
 	if keep, err = os.OpenFile(plan.Kept, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err == nil && len(text) > 0 {

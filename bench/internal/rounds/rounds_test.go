@@ -57,3 +57,12 @@ func TestPlan_keepsSamples(t *testing.T) {
 		t.Errorf("then it took %v again", taken)
 	}
 }
+
+// A report names neither the file of the samples nor where it is, however the flag is written.
+func TestArguments_leaveOutTheSamples(t *testing.T) {
+	for _, args := range []string{"-kept /tmp/f -out R.md", "-out R.md --kept /tmp/f", "-kept=/tmp/f -out R.md", "-out R.md --kept=/tmp/f", "-out R.md -kept"} {
+		if got := withoutKept(strings.Fields(args)); got != "-out R.md" {
+			t.Errorf("of %q remains %q", args, got)
+		}
+	}
+}

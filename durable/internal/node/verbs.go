@@ -337,7 +337,7 @@ func unknown(err error) error {
 const readBackFor = time.Second
 
 // next returns the first of several consecutive generations, whose number is most. Their low bits are the member's, so two
-// nodes rarely use the same one in a microsecond. No two tasks of a key can be added within so short a time.
+// nodes rarely use the same one in a microsecond. A commit takes longer, so no two tasks of a key have the same one.
 func (n *Node) next(most int) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
