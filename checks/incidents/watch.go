@@ -437,9 +437,11 @@ func (s *scene) hold(ctx context.Context, i incident, known time.Time, r *result
 // numbers matches the numbers of a text, with the units after them.
 var numbers = regexp.MustCompile(`just now|[0-9]+[0-9,.]*( (µs|ms|s|min|h)\b)?( ago)?`)
 
-// until reads until the view is true, except for findings of the kinds that may stay. It returns that time, or the
-// differences at the deadline.
+// until reads until the view is true, except for findings of the kinds that may stay. It returns that time, or all
+// differences until the deadline, each as it was last.
 func (s *scene) until(ctx context.Context, v view, deadline time.Time, stays string) (time.Time, []string, error) {
+	began := time.Now()
+	said := make(map[string]string) // differences, by their text without numbers
 	for {
 		m, err := s.read(ctx, v.metrics)
 		if err != nil {
@@ -457,8 +459,14 @@ func (s *scene) until(ctx context.Context, v view, deadline time.Time, stays str
 		for _, alert := range m.false(v) {
 			wrong = append(wrong, "alert: "+alert)
 		}
-		if wrong == nil || m.asked.After(deadline) {
-			return m.asked, wrong, nil
+		if wrong == nil {
+			return m.asked, nil, nil
+		}
+		for _, text := range wrong {
+			said[numbers.ReplaceAllString(text, "#")] = fmt.Sprintf("%s (%.1f s)", text, m.asked.Sub(began).Seconds())
+		}
+		if m.asked.After(deadline) {
+			return m.asked, slices.Sorted(maps.Values(said)), nil
 		}
 		if err := pause(ctx); err != nil {
 			return m.asked, nil, err
