@@ -94,6 +94,7 @@ func defineServe(p *program, f *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		defer raiseHeap(p.getenv)()
 		return srv.Run(context.WithoutCancel(ctx), reload, stop) // the signals would end ctx without a grace
 	})
 }
