@@ -69,8 +69,8 @@ type load struct {
 
 	mu       sync.Mutex // protects below
 	late     []time.Duration
-	called   []bool
-	twice    int
+	called   []time.Time
+	twice    []string // the tasks that were called again
 	complete chan bool // closed when each task was called
 	left     int
 	addLate  time.Duration // how far the adds were behind their time
@@ -105,7 +105,7 @@ func build(ctx context.Context, dir string) (command string, err error) {
 func (l *load) measure(ctx context.Context, command, dir string) error {
 	n := int(float64(l.rate) * l.time.Seconds())
 	n -= n % l.batch
-	l.late, l.called, l.left = make([]time.Duration, 0, n), make([]bool, n), n
+	l.late, l.called, l.left = make([]time.Duration, 0, n), make([]time.Time, n), n
 	l.complete = make(chan bool)
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -254,11 +254,11 @@ func (l *load) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.called[i] {
-		l.twice++
+	if first := l.called[i]; !first.IsZero() {
+		l.twice = append(l.twice, fmt.Sprintf("task %d after %v, in attempt %s", i, now.Sub(first).Round(time.Millisecond), r.Header.Get("Timewheel-Attempt")))
 		return
 	}
-	l.called[i] = true
+	l.called[i] = now
 	l.late = append(l.late, now.Sub(due))
 	if l.left--; l.left == 0 {
 		close(l.complete)
@@ -283,8 +283,8 @@ func (l *load) report(n int, added time.Duration, of *os.ProcessState) error {
 	switch {
 	case l.left > 0:
 		return fmt.Errorf("%d tasks were not called", l.left)
-	case l.twice > 0:
-		return fmt.Errorf("%d tasks were called twice", l.twice)
+	case len(l.twice) > 0:
+		return fmt.Errorf("%d tasks were called twice: %s", len(l.twice), strings.Join(l.twice[:min(len(l.twice), 5)], "; "))
 	case l.late[0] < 0:
 		return fmt.Errorf("a task was called %v early", -l.late[0])
 	case at(0.99) > l.bound:

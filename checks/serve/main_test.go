@@ -34,13 +34,13 @@ func TestReport(t *testing.T) {
 		"all well":        {[]int{2, 0, 1}, time.Second, ""},
 		"nothing called":  {nil, 0, "no webhook was called"},
 		"a task lost":     {[]int{0, 2}, time.Second, "1 tasks were not called"},
-		"a task twice":    {[]int{0, 1, 1, 2}, time.Second, "1 tasks were called twice"},
+		"a task twice":    {[]int{0, 1, 1, 2}, time.Second, "1 tasks were called twice: task 1 after "},
 		"a task early":    {[]int{0, 1, 2}, -time.Hour, "early"},
 		"most tasks late": {[]int{0, 1, 2}, 2 * time.Hour, "the 99th percentile is above 1h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 3
-			l := &load{bound: time.Hour, batch: 1, called: make([]bool, n), complete: make(chan bool), left: n}
+			l := &load{bound: time.Hour, batch: 1, called: make([]time.Time, n), complete: make(chan bool), left: n}
 			for _, i := range of.calls {
 				l.call(i, time.Now().Add(-of.late))
 			}
