@@ -130,8 +130,10 @@ func (f *fleet) start() {
 // order sends a line to the process.
 func (f *fleet) order(n *node, line string) {
 	f.t.Helper()
-	_, err := io.WriteString(n.in, line+"\n")
-	check(f.t, err)
+	if _, err := io.WriteString(n.in, line+"\n"); err != nil {
+		_ = n.cmd.Wait()
+		f.t.Fatalf("%s: %v: %v\n%.2000s", n.name, err, n.cmd.ProcessState, n.out)
+	}
 }
 
 // end ends the process by Shutdown.

@@ -324,10 +324,11 @@ func (p process) run() error {
 	}
 	// Half of the callers use a client, because a verb on the node that holds the task never meets a run that is about to begin.
 	// Its lease is that of the nodes, because it asks for the time of the server as often as they do.
-	client, err := durable.Connect(ctx, engine, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()))
-	if err == nil {
-		err = errors.Join(client.Declare("work"), client.Declare("effect"), client.Declare(versionKind(p.Version)))
+	var client *durable.Scheduler
+	for client == nil { // the server may be away
+		client, _ = durable.Connect(ctx, engine, durable.WithLease(lease), durable.WithLogger(testkit.Quiet()))
 	}
+	err = errors.Join(client.Declare("work"), client.Declare("effect"), client.Declare(versionKind(p.Version)))
 	if err != nil {
 		return err
 	}
