@@ -109,13 +109,12 @@ type current struct{ atomic.Pointer[webhook] }
 
 func (c *current) run(ctx context.Context, run durable.Run) error { return c.Load().run(ctx, run) }
 
-// use takes the fields of the kind that a reload changes. It does not disturb requests in progress: their connections
-// are closed after the answer.
+// use takes the fields of the kind that a reload changes. It does not disturb requests in progress. The connections so far
+// are not used again, and close themselves.
 func (c *current) use(next *Kind, name string, answers *prometheus.CounterVec) {
 	was := c.Load()
 	of := *was.of
 	of.Secrets, of.headers = next.Secrets, next.headers
 	of.authority, of.ClientCertificate = next.authority, next.ClientCertificate
 	c.Store(newWebhook(name, &of, answers, was.breaker))
-	was.client.CloseIdleConnections()
 }

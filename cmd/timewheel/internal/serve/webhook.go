@@ -57,14 +57,19 @@ func newWebhook(name string, of *Kind, answers *prometheus.CounterVec, b *breake
 	return &webhook{kind: escape(name), of: of, breaker: b, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
 		client: &http.Client{
 			Transport: &http.Transport{
-				Proxy:                  nil, // the address of a proxy would be checked in place of the receiver's
-				Protocols:              protocols,
-				DialContext:            dialer.DialContext,
+				Proxy:     nil, // the address of a proxy would be checked in place of the receiver's
+				Protocols: protocols,
+				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := dialer.DialContext(ctx, network, address)
+					if err != nil {
+						return nil, err
+					}
+					return newIdleConn(conn), nil
+				},
 				TLSHandshakeTimeout:    dialTimeout,
 				TLSClientConfig:        of.tls(),
 				MaxConnsPerHost:        of.Concurrency, // there is one host, and each connection takes a file descriptor
 				MaxIdleConnsPerHost:    of.Concurrency,
-				IdleConnTimeout:        idleWebhook,
 				DisableCompression:     true, // a small answer could become a large one
 				MaxResponseHeaderBytes: mostHeaders,
 			},
@@ -112,7 +117,9 @@ func (h *webhook) run(ctx context.Context, run durable.Run) error {
 
 // call calls the receiver.
 func (h *webhook) call(ctx context.Context, run durable.Run) (health, error) {
-	req, err := h.request(ctx, run, time.Now())
+	taking, leave := taking(ctx)
+	defer leave()
+	req, err := h.request(taking, run, time.Now())
 	if err != nil {
 		return isUnknown, durable.Park(err)
 	}
