@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -345,16 +346,22 @@ func TestD2_twoConfirmations_theLongerOneCounts(t *testing.T) {
 	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
 		took := map[string][]time.Duration{"slow": {300 * time.Millisecond}, "k": {80 * time.Millisecond, 0}}
 		e.took = 0
-		lost := false
+		var lost atomic.Bool
+		var mu sync.Mutex // protects took
 		e.answer = func(claims []engine.Claim) (err error) {
 			key := claims[0].Key
-			if all := took[key]; len(all) > 0 {
-				took[key] = all[1:]
-				if lost = key == "k" && len(all) == 1; lost {
-					err = errors.New("the answer is lost")
-				}
-				time.Sleep(all[0])
+			mu.Lock()
+			all := took[key]
+			took[key] = all[min(len(all), 1):]
+			mu.Unlock()
+			if len(all) == 0 {
+				return nil
 			}
+			if key == "k" && len(all) == 1 {
+				lost.Store(true)
+				err = errors.New("the answer is lost")
+			}
+			time.Sleep(all[0])
 			return err
 		}
 		k.Nodes[0].Add(durable.Task{Key: "slow", Kind: "note", Delay: 200 * time.Millisecond})
@@ -369,7 +376,7 @@ func TestD2_twoConfirmations_theLongerOneCounts(t *testing.T) {
 				t.Errorf("the run begins %v after the removal has returned", c.At-returned)
 			}
 		}
-		if !lost {
+		if !lost.Load() {
 			t.Error("no answer was lost")
 		}
 	})
@@ -412,27 +419,27 @@ func TestAhead_quickRepeating_verbsGetThrough(t *testing.T) {
 type slowGet struct {
 	engine.KV
 	engine.Clock
-	took *time.Duration
+	took *atomic.Int64
 }
 
 func (s slowGet) Get(ctx context.Context, keys ...string) ([]engine.Entry, error) {
-	time.Sleep(*s.took)
+	time.Sleep(time.Duration(s.took.Load()))
 	return s.KV.Get(ctx, keys...)
 }
 
 // D2. A Commit whose reads take more than a second does not take a confirmation for one before the clock was set back.
 func TestD2_slowCommit_seesTheStart(t *testing.T) {
 	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
-		var took time.Duration
+		var took atomic.Int64
 		slow, err := kv.New(ctx, slowGet{k.KV, k.KV, &took})
 		k.Must(err)
 		b := k.Join(func(engine.Engine) engine.Engine { return slow })
 		k.After(sec)
 		const due = 1200 * time.Millisecond
 		k.Nodes[0].Add(durable.Task{Key: "k", Kind: "note", Delay: due})
-		took = due - 5*time.Millisecond
+		took.Store(int64(due - 5*time.Millisecond))
 		_ = b.RemoveTask(ctx, "k") // the run may be over
-		took = 0
+		took.Store(0)
 		returned := time.Since(k.Begin)
 		for _, c := range k.RunsAfter(2 * sec) {
 			if c.At > returned {
