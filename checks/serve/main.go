@@ -70,7 +70,7 @@ type load struct {
 	mu       sync.Mutex // protects below
 	late     []time.Duration
 	called   []time.Time
-	twice    []string // the tasks that were called again
+	twice    []string  // the tasks that were called again
 	complete chan bool // closed when each task was called
 	left     int
 	addLate  time.Duration // how far the adds were behind their time

@@ -52,8 +52,9 @@ func TestIdleConn_closesItself(t *testing.T) {
 
 		near, far = net.Pipe()
 		_ = newIdleConn(near) // of a request that has ended meanwhile
-		if _, err := io.ReadAll(far); err != nil {
-			t.Error(err)
+		began := time.Now()
+		if _, err := io.ReadAll(far); err != nil || time.Since(began) != dialTimeout+idleWebhook {
+			t.Errorf("without a request it is closed after %v: %v", time.Since(began), err)
 		}
 	})
 }
