@@ -109,9 +109,10 @@ func TestSchedules_forgetNoIdempotencyKeys(t *testing.T) {
 func TestSchedules_ofATaskThatHasEnded(t *testing.T) {
 	at, calls := counting(t)
 	r := start(t, config(t, at, simple))
+	first := time.Now().Add(-2 * time.Hour).Format(time.RFC3339) // so the next run is not before an end in an hour
 	declare := func(version int, end time.Time) string {
 		return strings.TrimSpace(r.must(200, "PUT", "/schedules/u:", fmt.Sprintf(`{"version": %d, "tasks": [
-			{"key": "u:a", "kind": "k", "at": "2020-01-01T00:00:00Z", "interval": "24h", "until": %q}]}`, version, end.Format(time.RFC3339))))
+			{"key": "u:a", "kind": "k", "at": %q, "interval": "24h", "until": %q}]}`, version, first, end.Format(time.RFC3339))))
 	}
 	const added, unchanged = `{"added":1,"changed":0,"removed":0,"unchanged":0}`, `{"added":0,"changed":0,"removed":0,"unchanged":1}`
 	equal(t, "a task whose end is over", declare(1, time.Now().Add(-time.Hour)), unchanged)
