@@ -34,6 +34,19 @@ func newIdleConn(conn net.Conn) *idleConn {
 	return c
 }
 
+// closingIdle returns a function like dial, whose connections are idleConns.
+func closingIdle(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return newIdleConn(conn), nil
+	}
+}
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // take begins a request and returns its number. If the connection has been closed, the transport takes another one, because
 // nothing of the request can be written.
 func (c *idleConn) take() (number int) {
@@ -41,7 +54,6 @@ func (c *idleConn) take() (number int) {
 	defer c.mu.Unlock()
 	c.busy = true
 	c.requests++
-	c.timer.Stop()
 	return c.requests
 }
 

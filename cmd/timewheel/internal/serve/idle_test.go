@@ -65,10 +65,11 @@ func TestIdleConn_isReplaced(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
 	defer receiver.Close()
 	var last *idleConn
-	client := &http.Client{Transport: &http.Transport{DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-		conn, err := net.Dial(network, address)
-		last = newIdleConn(conn)
-		return last, err
+	dial := closingIdle(new(net.Dialer).DialContext)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		last, _ = conn.(*idleConn)
+		return conn, err
 	}}}
 	defer client.CloseIdleConnections()
 	const n = 500

@@ -57,15 +57,9 @@ func newWebhook(name string, of *Kind, answers *prometheus.CounterVec, b *breake
 	return &webhook{kind: escape(name), of: of, breaker: b, answers: answers.MustCurryWith(prometheus.Labels{"kind": name}),
 		client: &http.Client{
 			Transport: &http.Transport{
-				Proxy:     nil, // the address of a proxy would be checked in place of the receiver's
-				Protocols: protocols,
-				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-					conn, err := dialer.DialContext(ctx, network, address)
-					if err != nil {
-						return nil, err
-					}
-					return newIdleConn(conn), nil
-				},
+				Proxy:                  nil, // the address of a proxy would be checked in place of the receiver's
+				Protocols:              protocols,
+				DialContext:            closingIdle(dialer.DialContext),
 				TLSHandshakeTimeout:    dialTimeout,
 				TLSClientConfig:        of.tls(),
 				MaxConnsPerHost:        of.Concurrency, // there is one host, and each connection takes a file descriptor
@@ -117,9 +111,9 @@ func (h *webhook) run(ctx context.Context, run durable.Run) error {
 
 // call calls the receiver.
 func (h *webhook) call(ctx context.Context, run durable.Run) (health, error) {
-	taking, leave := taking(ctx)
+	takes, leave := taking(ctx)
 	defer leave()
-	req, err := h.request(taking, run, time.Now())
+	req, err := h.request(takes, run, time.Now())
 	if err != nil {
 		return isUnknown, durable.Park(err)
 	}
