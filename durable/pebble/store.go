@@ -169,6 +169,8 @@ func (s *store) openDB(memTable uint64) error {
 		Logger:              logger{s.guard.fail},
 	}
 	o.EnsureDefaults()
+	compactor := new(compactor)
+	o.Experimental.CompactionScheduler = compactor
 	// Without this handler, Pebble ends the process when it detects corruption. With it, the affected read returns an
 	// error.
 	o.EventListener.DataCorruption = func(i pebble.DataCorruptionInfo) {
@@ -187,7 +189,9 @@ func (s *store) openDB(memTable uint64) error {
 		var is opened
 		defer func() { done <- is }()
 		defer func() { is.err = recovered(recover(), is.err) }()
-		is.db, is.err = pebble.Open(s.dir, o)
+		if is.db, is.err = pebble.Open(s.dir, o); is.err == nil {
+			compactor.open()
+		}
 	}()
 	var is opened
 	select {
