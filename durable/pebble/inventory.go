@@ -217,13 +217,19 @@ func read(files vfs.FS, path string, from, to int64) (e extent, err error) {
 	}
 }
 
+// readAll reads a file into one buffer of its size, because a log is large.
 func readAll(files vfs.FS, path string) ([]byte, error) {
 	file, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(file)
-	return text, errors.Join(err, file.Close())
+	var text bytes.Buffer
+	info, err := file.Stat()
+	if err == nil {
+		text.Grow(int(info.Size()) + bytes.MinRead)
+		_, err = text.ReadFrom(file)
+	}
+	return text.Bytes(), errors.Join(err, file.Close())
 }
 
 // replaceFile replaces a file in the directory as a whole and syncs it.
