@@ -469,8 +469,8 @@ func unhandledKinds(r reading) (kinds []string) {
 		handled[k.Kind] = !drained
 	}
 	for _, n := range r.nodes {
-		if n.More {
-			return nil // the node may handle kinds that its report omits
+		if !n.HasAllKinds() {
+			return nil
 		}
 		for _, k := range n.Kinds {
 			handled[k] = true

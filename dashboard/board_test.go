@@ -225,15 +225,18 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 }
 
 // A kind that another node may handle is not reported as having no handler: that node's report has no room for all its
-// kinds.
-func TestScheduler_kindsOfANodeThatDoNotFit(t *testing.T) {
+// kinds, or it has not sent one yet.
+func TestScheduler_kindsOfANodeThatAreNotKnown(t *testing.T) {
 	census := durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
-	r := reading{census: census, nodes: []durable.NodeInfo{{Name: "a"}, {Name: "b"}}}
+	all := durable.NodeReport{Workers: 1}
+	r := reading{census: census, nodes: []durable.NodeInfo{{Name: "a", NodeReport: all}, {Name: "b", NodeReport: all}}}
 	if got := unhandledKinds(r); !slices.Equal(got, []string{"mail"}) {
 		t.Errorf("kinds that no node reports: %q", got)
 	}
-	if r.nodes[1].More = true; unhandledKinds(r) != nil {
-		t.Errorf("a node may have more kinds than it reports, but these have no handler: %q", unhandledKinds(r))
+	for _, unknown := range []durable.NodeReport{{}, {Workers: 1, More: true}} {
+		if r.nodes[1].NodeReport = unknown; unhandledKinds(r) != nil {
+			t.Errorf("a node may have more kinds than in %+v, but these have no handler: %q", unknown, unhandledKinds(r))
+		}
 	}
 }
 

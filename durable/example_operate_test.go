@@ -174,6 +174,9 @@ func ExampleScheduler_Nodes() {
 		var says durable.NodeReport = n.NodeReport
 		var most durable.KindRuns = says.Busiest
 		fmt.Println(n.Name, n.Self, n.Lease, n.Held, says.Running, says.OldestWait, most.Kind, most.Running, most.Longest)
+		if len(says.Kinds) > 0 && !says.HasAllKinds() { // it has no handlers
+			fmt.Println("and further kinds")
+		}
 		for _, t := range says.TakenOver { // none is here
 			var lost durable.Takeover = t
 			fmt.Println(lost.Node, "was lost", time.Since(lost.At), "ago")

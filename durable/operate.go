@@ -206,19 +206,19 @@ type NodeReport struct {
 	Away    bool      `json:"away,omitempty"`    // the engine did not do what the node needs to run tasks, as in NodeStats
 	Started time.Time `json:"started"`           // when the node's scheduler was created
 
-	TakenOver []Takeover `json:"taken_over,omitempty"` // the last takeovers, at most eight
-
-	// OldestWait and SinceStart are as in Stats, in nanoseconds.
-	OldestWait time.Duration `json:"oldest_wait,omitempty"`
-	SinceStart time.Duration `json:"since_start,omitempty"`
+	TakenOver  []Takeover    `json:"taken_over,omitempty"`  // the last takeovers, at most eight
+	OldestWait time.Duration `json:"oldest_wait,omitempty"` // in nanoseconds, as in Stats
+	SinceStart time.Duration `json:"since_start,omitempty"` // likewise
 
 	// Busiest is the kind with the most runs in progress on the node. If several kinds tie, it is the one with the
 	// longest run. Kinds that are not valid UTF-8 are ignored.
 	Busiest KindRuns `json:"busiest,omitzero"`
 
-	// Limits holds the kinds with a limit, in no order. Some are missing if they do not fit.
-	Limits []KindLimits `json:"limits,omitempty"`
+	Limits []KindLimits `json:"limits,omitempty"` // kinds with a limit, in no order; some are missing if they do not fit
 }
+
+// HasAllKinds reports whether the node has sent a report, and Kinds holds every kind with a handler on it.
+func (r NodeReport) HasAllKinds() bool { return r.Workers > 0 && !r.More }
 
 // KindLimits holds the limits of a kind: on one node, and on all nodes together.
 type KindLimits struct {

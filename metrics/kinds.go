@@ -232,7 +232,7 @@ const findFor = 20 * time.Millisecond
 
 // unhandled returns, for each kind without a handler on any node, how long the oldest due task has waited. The value is
 // 0 for handled kinds and for paused kinds. It omits kinds for which the wait is unknown, and omits all kinds until
-// every node has reported the kinds that it handles.
+// every node has reported all kinds that it handles.
 func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCounts,
 ) map[string]time.Duration {
 	nodes, err := c.of.Nodes(ctx)
@@ -245,7 +245,7 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 		handled[k.Kind] = !drained
 	}
 	for _, n := range nodes {
-		if n.Workers == 0 {
+		if !n.HasAllKinds() {
 			return nil
 		}
 		for _, kind := range n.Kinds {

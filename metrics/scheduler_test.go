@@ -462,8 +462,13 @@ func TestSchedulerCollector_unhandled(t *testing.T) {
 		}
 		is(t, c, paused, map[string]float64{"here": 1, "there": 1, "parked": 0, "paused": 0, "nowhere": 1, "not due": 0, "cut": 0})
 		is(t, c, name, map[string]float64{"here": 0, "there": 0, "parked": 0, "paused": 0, "nowhere": 0, "not due": 0})
-		f.nodes[1].NodeReport = durable.NodeReport{} // it joined just now
-		is(t, c, name, map[string]float64{})
+		for _, unknown := range []durable.NodeReport{
+			{}, // it joined just now
+			{Workers: 1, Kinds: []string{"there"}, More: true}, // its report has no room for all its kinds
+		} {
+			f.nodes[1].NodeReport = unknown
+			is(t, c, name, map[string]float64{})
+		}
 	})
 }
 

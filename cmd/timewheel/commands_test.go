@@ -683,6 +683,36 @@ func TestStats_ofABacklog(t *testing.T) {
 	golden(t, "stats-backlog.golden", out.String())
 }
 
+// A nodes is a cluster of the given nodes.
+type nodes struct {
+	scheduler
+	of []durable.NodeInfo
+}
+
+func (n nodes) Nodes(context.Context) ([]durable.NodeInfo, error) { return n.of, nil }
+
+// Kinds are reported as having no handler only while every node has reported all its kinds.
+func TestHandledKinds_ofANodeThatAreNotKnown(t *testing.T) {
+	tasks := durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
+	for _, c := range []struct {
+		report  durable.NodeReport
+		without int
+	}{
+		{durable.NodeReport{Workers: 1, Kinds: []string{"push"}}, 1},
+		{durable.NodeReport{Workers: 1, Kinds: []string{"mail"}}, 0},
+		{durable.NodeReport{Workers: 1, Kinds: []string{"push"}, More: true}, 0},
+		{durable.NodeReport{}, 0}, // it joined just now
+	} {
+		h, err := handledKinds(t.Context(), nodes{of: []durable.NodeInfo{
+			{ID: 1, NodeReport: durable.NodeReport{Workers: 1}}, {ID: 2, NodeReport: c.report},
+		}})
+		check(t, err)
+		if kinds := h.without(tasks); len(kinds) != c.without {
+			t.Errorf("the other node's report is %+v: %q have no handler", c.report, kinds)
+		}
+	}
+}
+
 // A group that floods a kind comes first, with the time since when it waits. One row sums up the groups that are not
 // listed.
 func TestStats_ofGroups(t *testing.T) {

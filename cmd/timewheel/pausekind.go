@@ -145,7 +145,7 @@ func (p *program) warnOf(ctx context.Context, s scheduler, kinds []string) error
 type handling struct {
 	nodes int
 	kinds []string
-	more  bool // some nodes handle further kinds
+	more  bool // some nodes may handle further kinds
 
 	limits map[string][]string // limits of the kinds in words; several if the nodes do not agree
 }
@@ -162,7 +162,7 @@ func handledKinds(ctx context.Context, s scheduler) (h handling, err error) {
 		}
 		if n.ID != 0 {
 			h.nodes++
-			h.kinds, h.more = append(h.kinds, n.Kinds...), h.more || n.More
+			h.kinds, h.more = append(h.kinds, n.Kinds...), h.more || !n.HasAllKinds()
 		}
 	}
 	return h, err

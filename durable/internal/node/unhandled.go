@@ -87,15 +87,14 @@ func (n *Node) unhandled() (found map[string]int, ok bool) {
 	elsewhere := make(map[string]bool)
 	self := n.current()
 	for _, m := range members {
-		r := reportOf(m)
-		if self == nil || m.ID == self.id {
-			continue
-		}
-		if r.More || len(m.Report) == 0 { // it may handle other kinds
+		switch r := reportOf(m); {
+		case self == nil || m.ID == self.id:
+		case r.More || len(m.Report) == 0: // it may handle other kinds
 			return nil, true
-		}
-		for _, kind := range r.Kinds {
-			elsewhere[kind] = true
+		default:
+			for _, kind := range r.Kinds {
+				elsewhere[kind] = true
+			}
 		}
 	}
 	pauses := n.kinds.Pauses()
