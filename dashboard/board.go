@@ -38,9 +38,10 @@ const (
 	noKey = "\x00"
 
 	maxKinds = 100 // maximum number of kinds in a reading
-	maxIdle  = 10  // maximum number of kinds without a handler to search for due tasks; the same again for paused kinds
-	idleTime = 50 * time.Millisecond
-	maxDue   = 1000 // maximum number of due tasks counted for each such kind
+	maxIdle  = 10  // maximum number of kinds without a handler in a reading; the same again for paused kinds
+
+	// fullFor is how long a kind counts as waiting for its limit after the limit was last seen to be full.
+	fullFor = 5 * time.Second
 
 	maxGrouped = 5 // maximum number of limited kinds whose groups are counted
 	groupsTime = 100 * time.Millisecond
@@ -97,16 +98,17 @@ type board struct {
 	catchUp recent.Of[durable.CatchUp]
 	pauses  recent.Of[durable.Pauses]
 	tuned   recent.Of[durable.Tuning]
-	idle    recent.Of[idleKinds]
 	groups  recent.Of[map[string]durable.Groups] // groups of due tasks, by kind
 	health  recent.Of[engine.Health]
 	cpu     cpu.Watch
 
-	looking turn                  // held during a reading, for up to readPatience; protects the next four
+	looking turn                  // held during a reading, for up to readPatience; protects the next six
 	engine  engine.HealthReporter // may be nil
 	era     uint64                // number of past outages
 	unread  time.Time             // since when the engine has not answered; zero if it did
 	whole   durable.Counts        // the last complete count
+	orphans []string              // kinds without a handler on any node, as last known
+	fullAt  map[string]time.Time  // when the limit of a kind was last seen to be full
 	asking  turn                  // held while a list is read, so that lists use at most one core; protects the next two
 	hours   []durable.NodeHour    // the last hour, as read last
 	hoursAt time.Time
@@ -163,15 +165,12 @@ type reading struct {
 	era               uint64    // the era of the answers
 }
 
-// idleKinds holds the due tasks of kinds whose tasks do not run: kinds without a handler and paused kinds.
-type idleKinds struct{ orphans, paused []health.DueReading }
-
 // newBoard returns a board that starts reading the scheduler immediately.
 func newBoard(name string, s scheduler, rec *AttemptRecorder) *board {
-	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1)}
+	b := &board{name: name, s: s, rec: rec, looking: make(turn, 1), asking: make(turn, 1), fullAt: make(map[string]time.Time)}
 	b.alive.Always, b.stats.Always, b.census.Always, b.catchUp.Always = true, true, true, true
 	for _, limit := range []*time.Duration{&b.alive.Limit, &b.stats.Limit, &b.census.Limit, &b.nodes.Limit, &b.catchUp.Limit,
-		&b.pauses.Limit, &b.tuned.Limit, &b.idle.Limit, &b.groups.Limit, &b.health.Limit} {
+		&b.pauses.Limit, &b.tuned.Limit, &b.groups.Limit, &b.health.Limit} {
 		*limit = questionTime
 	}
 	weakly := weak.Make(b) // the timer must not keep an unused board alive
@@ -278,26 +277,14 @@ func (b *board) ask() reading {
 	if errors.Is(hasPauses.Err, durable.ErrVersion) || errors.Is(hasPauses.Err, durable.ErrCorrupt) {
 		r.pauses.All = true // a node that cannot read the pauses starts no runs
 	}
-	unhandled, paused := unhandledKinds(r), pausedKinds(r.pauses)
-	idle := b.idle.Ask(b.era, func(ctx context.Context) (found idleKinds, err error) {
-		if found.orphans, err = b.findDue(ctx, unhandled); err == nil {
-			found.paused, err = b.findDue(ctx, paused)
-		}
-		for i, p := range found.paused {
-			by := r.pauses.By[p.Kind]
-			found.paused[i].Paused, found.paused[i].Who, found.paused[i].Why = by.At, keyShown(by.Who), cut(by.Why, maxKeyText)
-		}
-		return found, err
-	})
-	waitAll(b.catchUp.Ask(b.era, b.s.CatchUp), idle)
+	waitAll(b.catchUp.Ask(b.era, b.s.CatchUp))
 	r.tuned = b.tuned.Last(b.era).Value
 	// The node's own state comes last: it asks the engine for less than the others, and these may have waited for long.
 	waitAll(b.stats.Ask(b.era, func(context.Context) (durable.Stats, error) { return b.s.Stats(), nil }))
 	hasStats := b.stats.Last(b.era)
 	r.stats = hasStats.Value
-	hasBehind, hasIdle := b.catchUp.Last(b.era), b.idle.Last(b.era)
+	hasBehind := b.catchUp.Last(b.era)
 	r.behind = hasBehind.Value
-	r.Orphans, r.Paused = dueOf(unhandled, hasIdle.Value.orphans), dueOf(paused, hasIdle.Value.paused)
 
 	hasHealth := b.health.Last(b.era)
 	r.Unflushed, r.Refused = hasHealth.Value.Unflushed, int(hasHealth.Value.Refused)
@@ -309,7 +296,7 @@ func (b *board) ask() reading {
 	if err := b.s.Err(); err != nil {
 		r.Broken, r.Full = without(err, durable.ErrBroken), errors.Is(err, syscall.ENOSPC)
 	}
-	for _, err := range []error{hasStats.Err, hasCensus.Err, hasNodes.Err, hasBehind.Err, hasIdle.Err, b.alive.Last(b.era).Err,
+	for _, err := range []error{hasStats.Err, hasCensus.Err, hasNodes.Err, hasBehind.Err, b.alive.Last(b.era).Err,
 		hasPauses.Err} {
 		switch {
 		case errors.Is(err, durable.ErrStopped):
@@ -359,8 +346,10 @@ func (b *board) fill(r *reading) {
 		r.Tasks += k.Tasks
 		r.Parked += k.Parked
 	}
-	r.divideBehind()
-	r.countOverdue()
+	if kinds, known := r.unhandledKinds(); known {
+		b.orphans = kinds
+	}
+	r.divideOverdue(b.orphans, b.limits(r))
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
 		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Interrupted: k.Interrupted}
@@ -408,7 +397,8 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 	return health.NodeReading{
 		Name: keyShown(n.Name), ID: int64(n.ID), Started: n.Started, Lease: n.Lease, Left: n.Left,
-		Self: n.Self, Drained: n.Drained, Leaving: n.Leaving, Away: n.Away, Running: n.Running, Workers: n.Workers,
+		Self: n.Self, Drained: n.Drained, Leaving: n.Leaving, Away: n.Away, Kinds: n.Kinds,
+		AllKinds: n.HasAllKinds(), Held: n.Held, Running: n.Running, Workers: n.Workers,
 		OldestWait: since(n.OldestWait), SinceStart: since(n.SinceStart),
 		Busiest: health.KindRuns{
 			Kind: keyShown(n.Busiest.Kind), Running: n.Busiest.Running, Longest: since(n.Busiest.Longest),
@@ -416,53 +406,72 @@ func newNodeReading(n durable.NodeInfo) health.NodeReading {
 	}
 }
 
-// divideBehind splits the overdue tasks into those of each kind with a limit, and all others.
-func (r *reading) divideBehind() {
+// limits returns, in words, the limits that are full here, or were a moment ago, and the limits of kinds of other nodes.
+func (b *board) limits(r *reading) map[string]string {
 	limits := make(map[string]string)
-	for _, k := range r.kinds {
-		limits[k.Kind] = durable.KindLimits{Here: k.Limit, Cluster: k.Cluster}.String()
+	for _, n := range r.nodes {
+		for _, l := range n.Limits {
+			limits[l.Kind] = l.String()
+		}
 	}
-	r.Left.Tasks = r.behind.Left
-	for _, k := range r.behind.Kinds {
-		if limit := limits[k.Kind]; limit != "" {
+	for _, k := range r.kinds {
+		if k.Full {
+			b.fullAt[k.Kind] = r.Time
+		}
+		if r.Time.Sub(b.fullAt[k.Kind]) < fullFor {
+			limits[k.Kind] = durable.KindLimits{Here: k.Limit, Cluster: k.Cluster}.String()
+		} else {
+			delete(limits, k.Kind)
+			delete(b.fullAt, k.Kind)
+		}
+	}
+	return limits
+}
+
+// divideOverdue divides the overdue tasks: by kinds without a handler, which orphans lists, paused kinds, kinds with a
+// limit for which their tasks wait, and all others.
+func (r *reading) divideOverdue(orphans []string, limits map[string]string) {
+	all := health.DueReading{More: r.behind.Cut}
+	r.overdue = make(map[string]health.DueReading)
+	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
+	for _, k := range slices.Concat(r.behind.Kinds, r.behind.Others) {
+		due := health.DueReading{Kind: k.Kind, Due: k.Left, More: r.behind.Cut, Oldest: k.Oldest}
+		r.overdue[k.Kind] = due
+		all.Due, all.Oldest = all.Due+due.Due, earlier(all.Oldest, due.Oldest)
+		switch limit := limits[k.Kind]; {
+		case r.pauses.All || slices.Contains(r.pauses.Kinds, k.Kind):
+		case slices.Contains(orphans, k.Kind):
+			r.Orphans = append(r.Orphans, due)
+		case limit != "":
 			r.Limited = append(r.Limited, health.LimitedReading{
 				Kind: keyShown(k.Kind), Limit: limit, Backlog: health.Backlog{Tasks: k.Left, Oldest: k.Oldest},
 			})
-			r.Left.Tasks = max(r.Left.Tasks-k.Left, 0) // some tasks may have started since they were counted
-		} else if r.Left.Oldest.IsZero() || k.Oldest.Before(r.Left.Oldest) {
-			r.Left.Oldest = k.Oldest
-		}
-	}
-	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
-}
-
-// countOverdue collects the due tasks of each kind. Tasks of kinds without a handler and of paused kinds do not run, and
-// are counted apart from the others.
-func (r *reading) countOverdue() {
-	all := health.DueReading{Due: r.behind.Left, More: r.behind.Cut}
-	r.overdue = make(map[string]health.DueReading)
-	note := func(d health.DueReading) {
-		if d.Kind != "" { // else they are of all kinds, which are paused
-			r.overdue[d.Kind] = d
-		}
-		if all.Oldest.IsZero() || !d.Oldest.IsZero() && d.Oldest.Before(all.Oldest) {
-			all.Oldest = d.Oldest
-		}
-	}
-	for _, k := range r.behind.Kinds {
-		note(health.DueReading{Kind: k.Kind, Due: k.Left, More: r.behind.Cut, Oldest: k.Oldest})
-	}
-	for _, d := range slices.Concat(r.Orphans, r.Paused) {
-		if d.Due > 0 {
-			note(d)
-			all.Due, all.More = all.Due+d.Due, all.More || d.More
+		default:
+			r.Left.Tasks, r.Left.Oldest = r.Left.Tasks+k.Left, earlier(r.Left.Oldest, k.Oldest)
+			if k.Done.IsZero() {
+				r.Done = time.Time{}
+			}
 		}
 	}
 	r.overdue[""] = all
+	for _, kind := range pausedKinds(r.pauses) {
+		due, by := r.overdue[kind], r.pauses.By[kind]
+		due.Kind, due.Paused, due.Who, due.Why = kind, by.At, keyShown(by.Who), cut(by.Why, maxKeyText)
+		r.Paused = append(r.Paused, due)
+	}
 }
 
-// unhandledKinds returns the kinds that have tasks, are not paused, and have no handler on any node, up to maxIdle.
-func unhandledKinds(r reading) (kinds []string) {
+// earlier returns the earlier of two times, of which the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// unhandledKinds returns the kinds that have tasks, are not paused, and have no handler on any node, up to maxIdle. known
+// is false while a node has not reported all its kinds.
+func (r *reading) unhandledKinds() (kinds []string, known bool) {
 	drained := slices.ContainsFunc(r.nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
 	handled := make(map[string]bool)
 	for _, k := range r.kinds {
@@ -470,7 +479,7 @@ func unhandledKinds(r reading) (kinds []string) {
 	}
 	for _, n := range r.nodes {
 		if !n.HasAllKinds() {
-			return nil
+			return nil, false
 		}
 		for _, k := range n.Kinds {
 			handled[k] = true
@@ -481,41 +490,16 @@ func unhandledKinds(r reading) (kinds []string) {
 			kinds = append(kinds, k.Kind)
 		}
 	}
-	return kinds
+	return kinds, true
 }
 
-// pausedKinds returns the paused kinds, up to maxIdle, or the kind "" if all kinds are paused.
+// pausedKinds returns the paused kinds, up to maxIdle, after the kind "" if all kinds are paused.
 func pausedKinds(p durable.Pauses) []string {
+	kinds := p.Kinds[:min(len(p.Kinds), maxIdle)]
 	if p.All {
-		return []string{""}
+		kinds = append([]string{""}, kinds...)
 	}
-	return p.Kinds[:min(len(p.Kinds), maxIdle)]
-}
-
-// findDue searches for due tasks of each kind. The kind "" means all kinds.
-func (b *board) findDue(ctx context.Context, kinds []string) (all []health.DueReading, err error) {
-	for _, kind := range kinds {
-		f, err := b.s.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: maxDue, For: idleTime})
-		if err != nil {
-			return nil, err
-		}
-		o := health.DueReading{Kind: kind, Due: len(f.Tasks), More: f.Next != ""}
-		if o.Due > 0 {
-			o.Oldest = f.Tasks[0].Next
-		}
-		all = append(all, o)
-	}
-	return all, nil
-}
-
-// dueOf returns the readings of the given kinds. An answer that is reused may also be about kinds that run again.
-func dueOf(kinds []string, all []health.DueReading) (these []health.DueReading) {
-	for _, d := range all {
-		if slices.Contains(kinds, d.Kind) {
-			these = append(these, d)
-		}
-	}
-	return these
+	return kinds
 }
 
 // groupsOf returns the groups of due tasks for kinds whose runs are waiting for a limit, and the time of the query. It
@@ -577,6 +561,7 @@ func (b *board) judged() (r reading, h healthJSON, late []health.NodeReading) {
 	h = newHealthJSON(health.JudgeScheduler(r.SchedulerReading, past),
 		health.SchedulerIsWell(r.SchedulerReading), health.NotesOfScheduler(r.SchedulerReading, past)...).
 		aboutKinds(r.SchedulerReading).withNotes(notes)
+	h.Watch = h.Well && r.Watch()
 	return r, h, health.LateNodes(r.SchedulerReading, past)
 }
 

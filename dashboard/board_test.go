@@ -230,62 +230,56 @@ func TestScheduler_kindsOfANodeThatAreNotKnown(t *testing.T) {
 	census := durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
 	all := durable.NodeReport{Workers: 1}
 	r := reading{census: census, nodes: []durable.NodeInfo{{Name: "a", NodeReport: all}, {Name: "b", NodeReport: all}}}
-	if got := unhandledKinds(r); !slices.Equal(got, []string{"mail"}) {
-		t.Errorf("kinds that no node reports: %q", got)
+	if got, known := r.unhandledKinds(); !slices.Equal(got, []string{"mail"}) || !known {
+		t.Errorf("kinds that no node reports: %q, %t", got, known)
 	}
 	for _, unknown := range []durable.NodeReport{{}, {Workers: 1, More: true}} {
-		if r.nodes[1].NodeReport = unknown; unhandledKinds(r) != nil {
-			t.Errorf("a node may have more kinds than in %+v, but these have no handler: %q", unknown, unhandledKinds(r))
+		r.nodes[1].NodeReport = unknown
+		if got, known := r.unhandledKinds(); got != nil || known {
+			t.Errorf("a node may have more kinds than in %+v, but these have no handler: %q, %t", unknown, got, known)
 		}
 	}
 }
 
-// A kind that runs again is not reported, although a search from before has no answer yet.
+// A kind that runs again is not reported as one that does not, although the last count of its tasks is old.
 func TestBoard_kindsThatRunAgain_areNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &slowDue{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}
+		f := &counted{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}
 		f.census = func() durable.Counts {
 			return durable.Counts{Whole: true, Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
 		}
-		f.now.Store(&due{paused: durable.Pauses{Kinds: []string{"sms"}}})
+		f.catchUp = durable.CatchUp{At: time.Now(), Others: []durable.KindCatchUp{{Kind: "mail", Left: 3}, {Kind: "sms", Left: 3}}}
+		f.paused.Kinds = []string{"sms"}
 		b := newBoard("tasks", f, nil)
 		time.Sleep(time.Minute)
 		if r := b.look(); len(r.Orphans) != 1 || r.Orphans[0].Kind != "mail" || len(r.Paused) != 1 || r.Paused[0].Kind != "sms" {
 			t.Fatalf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
 		}
-		f.now.Store(&due{paused: durable.Pauses{Kinds: []string{"sms"}}, hangs: true})
+		f.nodes = []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{}}} // it joined just now
 		time.Sleep(2 * lookEvery)
-		b.look()
-		f.now.Store(&due{nodes: []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{Kinds: []string{"mail"}}}}, hangs: true})
-		time.Sleep(2 * lookEvery)
-		if r := b.look(); r.Orphans != nil || r.Paused != nil || r.overdue["mail"].Due != 0 {
-			t.Errorf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
+		if r := b.look(); len(r.Orphans) != 1 || r.Left.Tasks != 0 {
+			t.Errorf("while it is not known which kinds a node handles, without a handler are %+v, left are %+v", r.Orphans, r.Left)
 		}
-		time.Sleep(questionTime)
+		f.nodes[0].NodeReport = durable.NodeReport{Workers: 1, Kinds: []string{"mail"}}
+		f.paused.Kinds = nil
+		time.Sleep(2 * lookEvery)
+		if r := b.look(); r.Orphans != nil || r.Paused != nil || r.Left.Tasks != 6 {
+			t.Errorf("without a handler are %+v, paused are %+v, left are %+v", r.Orphans, r.Paused, r.Left)
+		}
 	})
 }
 
-// A slowDue finds three due tasks of each kind, or none in time.
-type slowDue struct {
+// A counted is a scheduler with the given nodes, pauses and overdue tasks.
+type counted struct {
 	*fakeScheduler
-	now atomic.Pointer[due]
+	paused  durable.Pauses
+	catchUp durable.CatchUp
+	kinds   []durable.KindInfo
 }
 
-type due struct {
-	nodes  []durable.NodeInfo
-	paused durable.Pauses
-	hangs  bool
-}
-
-func (s *slowDue) Nodes(context.Context) ([]durable.NodeInfo, error) { return s.now.Load().nodes, nil }
-func (s *slowDue) Paused(context.Context) (durable.Pauses, error)    { return s.now.Load().paused, nil }
-
-func (s *slowDue) Find(ctx context.Context, _ durable.Query) (durable.Found, error) {
-	if s.now.Load().hangs {
-		<-ctx.Done()
-	}
-	return durable.Found{Tasks: make([]durable.Info, 3)}, ctx.Err()
-}
+func (c *counted) Paused(context.Context) (durable.Pauses, error)   { return c.paused, nil }
+func (c *counted) CatchUp(context.Context) (durable.CatchUp, error) { return c.catchUp, nil }
+func (c *counted) Kinds() []durable.KindInfo                        { return c.kinds }
 
 // The history has a point every five seconds for the last hour, and a page gets the points that are new to it.
 func TestScheduler_history(t *testing.T) {
@@ -957,29 +951,72 @@ func TestBoard_countsThePaused(t *testing.T) {
 }
 
 // Overdue tasks of a kind that waits for its limit are a note. Other overdue tasks are a finding, even while one kind
-// waits.
+// waits, and so are tasks of a kind with a limit that is not full.
 func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &behindScheduler{Scheduler: newScheduler(t, memory.New().Engine())}
 		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
-		f.kinds = []durable.KindInfo{{Kind: "mail", Cluster: durable.Limit{Concurrency: 1}}, {Kind: "ok"}, {Kind: "sms", Waiting: 1, Limit: durable.Limit{Rate: 10, Per: time.Second}}}
-		f.behind = durable.CatchUp{Left: 345, Oldest: ago(time.Hour), Kinds: []durable.KindCatchUp{
+		f.kinds = []durable.KindInfo{{Kind: "mail", Full: true, Cluster: durable.Limit{Concurrency: 1}}, {Kind: "ok"},
+			{Kind: "push", Limit: durable.Limit{Concurrency: 1000}},
+			{Kind: "sms", Full: true, Waiting: 1, Limit: durable.Limit{Rate: 10, Per: time.Second}}}
+		f.behind = durable.CatchUp{Left: 380, Oldest: ago(time.Hour), Kinds: []durable.KindCatchUp{
 			{Kind: "mail", Left: 200, Oldest: ago(time.Hour)}, {Kind: "ok", Left: 50, Oldest: ago(time.Minute)},
-			{Kind: "sms", Left: 100, Oldest: ago(2 * time.Hour)},
+			{Kind: "push", Left: 30, Oldest: ago(time.Second)}, {Kind: "sms", Left: 100, Oldest: ago(2 * time.Hour)},
 		}}
 		s := newBoard("tasks", f, nil).state(-1)
-		if h := s.Health; h.Well || h.Text != "Catching up: 45 overdue tasks left, the oldest due 1 m ago" ||
+		if h := s.Health; h.Well || h.Text != "Catching up: 80 overdue tasks left, the oldest due 1 m ago" ||
 			len(h.Notes) != 2 || h.Notes[0].Text != "Kind mail: 200 due tasks wait for its limit (1 at once on all nodes), the oldest due 1 h ago" ||
-			h.Notes[1].Text != "Kind sms: 100 due tasks wait for its limit (10 per second on each node), the oldest due 2 h ago" || s.CatchUp.Left != 345 {
+			h.Notes[1].Text != "Kind sms: 100 due tasks wait for its limit (10 per second on each node), the oldest due 2 h ago" || s.CatchUp.Left != 380 {
 			t.Errorf("the health is %+v, and the backlog %+v", h, s.CatchUp)
 		}
-		if s.Stats.Overdue != 345 || s.Stats.OverdueMore || !s.Stats.Oldest.Equal(ago(2*time.Hour)) {
+		if s.Stats.Overdue != 380 || s.Stats.OverdueMore || !s.Stats.Oldest.Equal(ago(2*time.Hour)) {
 			t.Errorf("the accounts are %+v", s.Stats)
 		}
 		for _, k := range s.Kinds {
-			if want := map[string]int{"mail": 200, "ok": 50, "sms": 100}[k.Kind]; k.Overdue != want || k.OverdueMore || (k.Oldest == nil) != (want == 0) {
+			if want := map[string]int{"mail": 200, "ok": 50, "push": 30, "sms": 100}[k.Kind]; k.Overdue != want || k.OverdueMore || (k.Oldest == nil) != (want == 0) {
 				t.Errorf("kind %s has %d overdue tasks, the oldest %v; want %d", k.Kind, k.Overdue, k.Oldest, want)
 			}
+		}
+	})
+}
+
+// The reading of a limit that is full again and again does not come and go.
+func TestBoard_aLimitIsFullForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &counted{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}
+		f.census = func() durable.Counts { return durable.Counts{Whole: true} }
+		f.catchUp = durable.CatchUp{Kinds: []durable.KindCatchUp{{Kind: "mail", Left: 9, Oldest: time.Now()}}}
+		b := newBoard("tasks", f, nil)
+		for second, full := range []bool{false, true, false, false, true, false, false, false, false, false, false} {
+			f.kinds = []durable.KindInfo{{Kind: "mail", Full: full, Limit: durable.Limit{Concurrency: 2}}}
+			r := b.look()
+			if want := second > 0 && second < 9; (len(r.Limited) == 1) != want || (r.Left.Tasks == 9) == want {
+				t.Errorf("after %d s limited are %+v, left are %+v", second, r.Limited, r.Left)
+			}
+			time.Sleep(lookEvery)
+		}
+	})
+}
+
+// Overdue tasks of a kind that another node handles count as if this node handled it, with the limits that the other one
+// reports. If only drained nodes handle the kind, its tasks count as having no handler, once.
+func TestBoard_overdueTasksOfOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &counted{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}
+		f.census = func() durable.Counts {
+			return durable.Counts{Whole: true, Kinds: []durable.KindCounts{{Kind: "here", Tasks: 9}, {Kind: "mail", Tasks: 9}, {Kind: "sms", Tasks: 9}}}
+		}
+		f.kinds = []durable.KindInfo{{Kind: "here"}}
+		f.catchUp.Others = []durable.KindCatchUp{{Kind: "here", Left: 5}, {Kind: "mail", Left: 3}, {Kind: "sms", Left: 4}}
+		f.nodes = []durable.NodeInfo{
+			{ID: 1, Name: "a", Self: true, NodeReport: durable.NodeReport{Workers: 1, Drained: true}},
+			{ID: 2, Name: "b", NodeReport: durable.NodeReport{Workers: 1, Kinds: []string{"mail", "sms"},
+				Limits: []durable.KindLimits{{Kind: "sms", Here: durable.Limit{Concurrency: 2}}}}},
+		}
+		r := newBoard("tasks", f, nil).look()
+		if len(r.Orphans) != 1 || r.Orphans[0].Kind != "here" || r.Orphans[0].Due != 5 || r.Left.Tasks != 3 ||
+			len(r.Limited) != 1 || r.Limited[0].Kind != "sms" || r.Limited[0].Tasks != 4 || r.overdue[""].Due != 12 {
+			t.Errorf("%+v, %+v, %+v, %+v", r.Orphans, r.Left, r.Limited, r.overdue)
 		}
 	})
 }

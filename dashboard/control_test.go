@@ -468,7 +468,8 @@ func TestControl_pausesKinds(t *testing.T) {
 		post("/api/pause-all", url.Values{"why": {"smtp is down"}}, AuditEntry{Action: "pause-all"})
 		time.Sleep(2 * time.Minute)
 		paused(true, "later", "ok")
-		notes("All kinds are paused for 2 m 2 s by ann (smtp is down): 32 due tasks wait")
+		notes("All kinds are paused for 2 m 2 s by ann (smtp is down): 32 due tasks wait",
+			"Kind later is paused for 2 m 4 s by ann", "Kind ok is paused for 2 m 6 s by ann: 30 due tasks wait")
 		post("/api/resume-all", url.Values{}, AuditEntry{Action: "resume-all"})
 		post("/api/resume-kind", later, AuditEntry{Action: "resume-kind", Kind: "later"})
 		paused(false, "ok")

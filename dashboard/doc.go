@@ -63,7 +63,10 @@
 //	             start
 //	counting     the tasks have not been counted yet, or not since an outage. The last count stays, with its age
 //
-// Notes are not findings: a scheduler with nothing but notes is healthy. Notes report each paused kind with its number
+// Notes are not findings: a scheduler with nothing but notes is healthy. The page turns amber if due tasks have waited for
+// the end of a pause for a minute, and after an hour the pause is a finding.
+//
+// Notes report each paused kind with its number
 // of due tasks, who paused it and why, and the backlog of each kind with a limit. They also report a store whose
 // disk is less than 5 % free, and an engine that takes 100 ms or longer to answer. Notes of the program itself follow:
 // see [Source.WithNotes]. Below a kind whose runs are waiting because of its limit, the page names the group with the most
@@ -96,9 +99,8 @@
 // The last hour, which survives a restart, comes from durable.Scheduler.LastHour. It is read while a page shows it, every
 // 30 s, once for all pages.
 //
-// A reading calls Stats, Counts, Nodes, Kinds, Paused and CatchUp, and looks up one key. It also searches for due tasks
-// of kinds that are paused or have no handler. A page also asks for the groups of due tasks of up to five kinds whose
-// runs are waiting because of a limit. Slow queries are spaced out so that they take at most 1 % of the time. They are
+// A reading calls Stats, Counts, Nodes, Kinds, Paused and CatchUp, and looks up one key. A page also asks for
+// the groups of due tasks of up to five kinds whose runs are waiting because of a limit. Slow queries are spaced out so that they take at most 1 % of the time. They are
 // still repeated at least every 15 s, unless that would take more than a tenth of the time.
 //
 // Lists and grouped errors are read when they are opened or refreshed. Each read examines tasks for at most 150 ms, and
@@ -210,7 +212,8 @@
 // The state of a wheel is one object:
 //
 //	wheel, now, running    the wheel's name; the time of the reading; whether the wheel was started and not stopped
-//	health                 well, whether nothing is wrong; text, a summary; findings, each with kind, since (null
+//	health                 well, whether nothing is wrong; watch, whether nothing is wrong but due tasks have
+//	                       waited for the end of a pause for a minute; text, a summary; findings, each with kind, since (null
 //	                       if unknown) and text; notes, in the same form: paused, drained, leaving,
 //	                       limited, slow, cpu, vacuum or disk, or program for a note of the program
 //	dial                   tick, slots, layout; hand, the slot of the last tick; width and tasks, the numbers of
@@ -234,10 +237,9 @@
 //	health                 as for a wheel; about is the kind of tasks that a finding or a note names, if it names
 //	                       one
 //	stats                  fields of durable.Stats, in lower case; oldest_wait, longest_run and since_start are in
-//	                       seconds; on a node, pending and parked cover all nodes; overdue, the due tasks that do not
-//	                       run, whatever they wait for, of kinds that this scheduler handles, that no node handles, or
-//	                       that are paused; overdue_more, whether there may be more; oldest, when the first of them was
-//	                       due, or null
+//	                       seconds; on a node, pending and parked cover all nodes; overdue, the tasks that have been
+//	                       due for a second and do not run, whatever they wait for, of all kinds; overdue_more, whether
+//	                       there may be more; oldest, when the first of them was due, or null
 //	counts                 at, when the tasks were counted (null before the first count); whole; tasks, failing,
 //	                       parked; paused, the number of individually paused tasks
 //	paused                 whether all kinds are paused

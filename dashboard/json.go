@@ -27,8 +27,9 @@ type sourceJSON struct {
 }
 
 type healthJSON struct {
-	Well     bool          `json:"well"` // there are no findings
-	Text     string        `json:"text"` // the text of the worst finding, or a summary if there are none
+	Well     bool          `json:"well"`  // there are no findings
+	Watch    bool          `json:"watch"` // nothing is wrong, but due tasks have waited for the end of a pause for a minute
+	Text     string        `json:"text"`  // the text of the worst finding, or a summary if there are none
 	Findings []findingJSON `json:"findings"`
 	Notes    []findingJSON `json:"notes"` // intended reasons why tasks do not run
 }

@@ -44,6 +44,7 @@ type overdue struct {
 
 type overdueKind struct {
 	KindCatchUp
+	here    bool   // tasks of the kind could run here when the count began
 	started uint64 // overdueStarts.counted when the count began, and the starts since of tasks that the count has missed
 	missed  uint64 // overdueStarts.missed when the count began
 }
@@ -63,16 +64,16 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 		case last.Err != nil:
 			return CatchUp{}, last.Err
 		case last.Old:
-			return c.cut(), nil
+			return s.cut(), nil
 		}
 		left, spent := s.left(last.Value)
 		age := recent.Since(last.Value.at)
 		few := age >= recent.Stale/3 && s.node.CaughtUp()
 		guess := age >= max(time.Second, guessShare*last.Took) && s.node.NodeCount() > 1
-		if !spent && (left.Left == 0 || !few && !guess) || again {
+		if !spent && (left.Left+len(left.Others) == 0 || !few && !guess) || again {
 			return left, nil
 		}
-		// Either all counted tasks have started, and others may have become overdue. Or the node has started fewer of
+		// Either the count is spent: others may have become overdue. Or the node has started fewer of
 		// them than the average, and a new count is quick, because only other nodes still hold some. Or what the other
 		// nodes have started is a guess that need not be old.
 		c.count.Expire()
@@ -80,36 +81,50 @@ func (s *Scheduler) catchUp(ctx context.Context) (CatchUp, error) {
 }
 
 // cut returns the progress of the first count, without subtracting any starts.
-func (c *catchingUp) cut() CatchUp {
+func (s *Scheduler) cut() CatchUp {
+	c := &s.behind
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.under == nil {
 		return CatchUp{Cut: true}
 	}
 	is := CatchUp{At: c.under.at, Cut: true}
-	for _, kind := range c.under.kinds {
-		is.add(kind.KindCatchUp)
+	runs := s.runsHere()
+	for name, kind := range c.under.kinds {
+		is.add(kind.KindCatchUp, runs(name))
 	}
 	is.sort()
 	return is
 }
 
-// left returns how many of the counted tasks remain, and whether all of them have started. A node counts only its own
+// runsHere returns a function that reports whether tasks of a kind can run on this scheduler.
+func (s *Scheduler) runsHere() func(kind string) bool {
+	leaves, paused := s.node.Leaves(), s.kinds.Pauses()
+	return func(kind string) bool { return !leaves && !paused.Has(kind) && s.kind(kind) != nil }
+}
+
+// left returns how many of the counted tasks remain. spent reports whether all of them have started, or other kinds than
+// when they were counted can run here. A node counts only its own
 // starts, and assumes that every node starts tasks at the same rate. Because this is an estimate, it is never 0 for a
 // counted kind if there are several nodes.
 func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 	is.At = of.at
 	nodes := s.node.NodeCount()
-	paused := s.kinds.Pauses()
-	counted, known := 0, true
+	runs := s.runsHere()
+	counted, known, changed := 0, true, false
 	spent = true
 	for name, kind := range of.kinds {
-		k := s.kind(name)
-		if k == nil || paused.Has(name) || kind.Left == 0 {
+		k, now := s.kind(name), kind.KindCatchUp
+		if now.Left == 0 {
+			continue
+		}
+		here := runs(name)
+		changed = changed || here != kind.here
+		if !here {
+			is.add(now, false)
 			continue
 		}
 		counted++
-		now := kind.KindCatchUp
 		now.Left -= nodes * int(k.overdue.counted.Load()-kind.started)
 		spent = spent && now.Left <= 0
 		if nodes > 1 {
@@ -126,16 +141,20 @@ func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 		if now.Done.After(is.Done) {
 			is.Done = now.Done
 		}
-		is.add(now)
+		is.add(now, true)
 	}
 	if !known {
 		is.Done = time.Time{}
 	}
 	is.sort()
-	return is, spent && counted > 0
+	return is, spent && counted > 0 || changed
 }
 
-func (c *CatchUp) add(kind KindCatchUp) {
+func (c *CatchUp) add(kind KindCatchUp, runsHere bool) {
+	if !runsHere {
+		c.Others = append(c.Others, kind)
+		return
+	}
 	c.Kinds = append(c.Kinds, kind)
 	if c.Left += kind.Left; c.Oldest.IsZero() || kind.Oldest.Before(c.Oldest) {
 		c.Oldest = kind.Oldest
@@ -143,24 +162,29 @@ func (c *CatchUp) add(kind KindCatchUp) {
 }
 
 func (c *CatchUp) sort() {
-	slices.SortFunc(c.Kinds, func(a, b KindCatchUp) int { return cmp.Compare(a.Kind, b.Kind) })
+	for _, kinds := range [][]KindCatchUp{c.Kinds, c.Others} {
+		slices.SortFunc(kinds, func(a, b KindCatchUp) int { return cmp.Compare(a.Kind, b.Kind) })
+	}
 }
 
-// countOverdue counts the overdue tasks that could run here. Such a task is not running, its kind is not paused, and
-// the kind has a handler here that accepts the payload.
+// countOverdue counts the overdue tasks by kind. It leaves out tasks that run, and tasks whose kind has a handler here that
+// does not accept the payload.
 func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	is := overdue{at: time.Now(), until: s.node.OverdueUntil(), kinds: make(map[string]*overdueKind)}
+	runs := s.runsHere()
 	for _, name := range s.kinds.Names() {
 		k := &s.kind(name).overdue
 		k.until.Store(is.until)
 		k.passed.Store(engine.None)
 		is.kinds[name] = &overdueKind{
-			KindCatchUp: KindCatchUp{Kind: name}, started: k.counted.Load(), missed: k.missed.Load(),
+			KindCatchUp: KindCatchUp{Kind: name}, here: runs(name), started: k.counted.Load(), missed: k.missed.Load(),
 		}
 	}
 	defer func() {
 		for name, kind := range is.kinds {
-			kind.started += s.kind(name).overdue.missed.Load() - kind.missed
+			if k := s.kind(name); k != nil {
+				kind.started += k.overdue.missed.Load() - kind.missed
+			}
 		}
 	}()
 	found := overdue{at: is.at, kinds: make(map[string]*overdueKind)}
@@ -168,17 +192,17 @@ func (s *Scheduler) countOverdue(ctx context.Context) (overdue, error) {
 	c.mu.Lock()
 	c.under = &found
 	c.mu.Unlock()
-	if len(is.kinds) == 0 {
-		return is, nil
-	}
 	over := node.Stretch{After: engine.Position{Due: engine.None}, Until: is.until}
 	_, err := s.look(ctx, &over, Query{}, s.node.Now(), 0, func(v node.View) bool {
-		kind := is.kinds[v.Rec.Kind]
+		k, kind := s.kind(v.Rec.Kind), is.kinds[v.Rec.Kind]
 		if kind == nil {
-			return true
+			kind = &overdueKind{KindCatchUp: KindCatchUp{Kind: v.Rec.Kind}}
+			is.kinds[v.Rec.Kind] = kind
 		}
-		s.kind(v.Rec.Kind).overdue.passed.Store(v.Rec.Due)
-		if v.Running || s.kinds.Of(v.Rec) == nil {
+		if k != nil {
+			k.overdue.passed.Store(v.Rec.Due)
+		}
+		if v.Running || k != nil && !k.Policy.Takes(v.Rec) {
 			return true
 		}
 		c.mu.Lock()

@@ -5,6 +5,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,50 @@ func TestCatchUp_ofALargeBacklog_isExact(t *testing.T) {
 			t.Errorf("at the end it is %+v, %v", c, err)
 		}
 	}, durable.WithCatchUp(20))
+}
+
+// Overdue tasks of paused kinds and of kinds without a handler on the node are counted apart from tasks that can run on
+// it. On a drained node none can.
+func TestCatchUp_ofOthers(t *testing.T) {
+	kit.OnNodes(t, 2, func(t *testing.T, k *kit.Kit) {
+		a, b := k.Nodes[0], k.Nodes[1]
+		b.Handle("other", sleeper(0))
+		is := func(when string, of *kit.Node, want string) {
+			t.Helper()
+			c, err := of.CatchUp(ctx)
+			k.Must(err)
+			got := ""
+			for i, kinds := range [][]durable.KindCatchUp{c.Kinds, c.Others} {
+				for _, kind := range kinds {
+					got += fmt.Sprintf("%s %d ", kind.Kind, kind.Left)
+					if kind.Oldest.IsZero() || i == 1 && !kind.Done.IsZero() {
+						t.Errorf("%s: %+v", when, kind)
+					}
+				}
+				got += []string{"| ", ""}[i]
+			}
+			if got = strings.TrimSpace(got); got != want || c.Cut {
+				t.Errorf("%s there is %q, want %q: %+v", when, got, want, c)
+			}
+		}
+		k.Must(a.PauseAll(ctx))
+		k.After(sec)
+		for i := range 3 {
+			a.Add(durable.Task{Key: fmt.Sprint("note", i), Kind: "note", Delay: sec})
+		}
+		b.Add(durable.Task{Key: "other0", Kind: "other", Delay: sec}, durable.Task{Key: "other1", Kind: "other", Delay: sec})
+		k.After(20 * sec)
+		is("while all kinds are paused, on a,", a, "| note 3 other 2")
+		is("while all kinds are paused, on b,", b, "| note 3 other 2")
+		k.Must(a.Drain(ctx, b.Name), a.ResumeAll(ctx))
+		k.After(20 * sec)
+		is("while b is drained, on a,", a, "| other 2")
+		is("while b is drained, on b,", b, "| other 2")
+		k.Must(a.Undrain(ctx, b.Name))
+		k.After(20 * sec)
+		is("at the end, on a,", a, "|")
+		is("at the end, on b,", b, "|")
+	})
 }
 
 // A count from before an outage is not current after it, however long the outage was. Counts begin again at once, and

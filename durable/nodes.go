@@ -65,7 +65,7 @@ func (s *Scheduler) kindInfos() (all []KindInfo) {
 		if k.Limiter != nil {
 			here, cluster := k.Limiter.Bounds()
 			i.Limit, i.Cluster, i.Tuned = Limit(here), Limit(cluster), here != k.Here || cluster != k.Cluster
-			if !i.Paused {
+			if i.Full = k.Limiter.IsFull(); !i.Paused {
 				i.Waiting = k.Limiter.Waiting()
 			}
 		}

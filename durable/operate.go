@@ -278,6 +278,7 @@ type KindInfo struct {
 	Tuned         bool  // an operator has set other numbers in the limits than the code: [Scheduler.TuneLimits]
 	History       int   // number of attempts that the kind keeps: [WithHistory]
 	Waiting       int   // due runs held by this scheduler that are waiting for the limits; 0 while the kind is paused
+	Full          bool  // the limits allow no further run on this scheduler now
 
 	Running int           // runs in progress on this scheduler
 	Longest time.Duration // the duration of the longest run in progress; 0 if there is none
@@ -304,7 +305,8 @@ type KindInfo struct {
 // Kinds returns the kinds with a handler on this scheduler, ordered by name.
 func (s *Scheduler) Kinds() []KindInfo { return s.kindInfos() }
 
-// CatchUp holds the number of overdue tasks: tasks that have been due for a second or more and are not running.
+// CatchUp holds the number of overdue tasks: tasks that have been due for a second or more and are not running. All but
+// Others is about tasks that can run on this scheduler.
 type CatchUp struct {
 	At     time.Time // when the tasks were counted, by this process's clock; zero before the first count
 	Left   int       // number of overdue tasks; a lower bound if Cut
@@ -312,6 +314,7 @@ type CatchUp struct {
 	Oldest time.Time // the earliest due time of an overdue task; zero if there are none
 	Done   time.Time // the latest Done of any kind; zero if one of them is unknown
 	Kinds  []KindCatchUp
+	Others []KindCatchUp // paused kinds and those without a handler on this scheduler; on a drained node all kinds
 }
 
 // A KindCatchUp holds the number of a kind's overdue tasks as of the last count. A kind without overdue tasks has no
@@ -323,10 +326,8 @@ type KindCatchUp struct {
 	Done   time.Time // when all of the tasks will have started, at the rate of the last ten seconds; zero if unknown
 }
 
-// CatchUp returns the number of overdue tasks. It covers the whole engine. Tasks without a handler on this
-// scheduler and tasks of paused kinds are not included, so a scheduler made by [Connect], which handles no kinds,
-// counts none. CatchUp counts in the background, as often as [Scheduler.Counts], and subtracts the tasks that have
-// started since the count. A node estimates how many tasks have started on other nodes, and as long as some are left it
+// CatchUp returns the number of overdue tasks. It covers the whole engine. CatchUp counts in the background, as often as
+// [Scheduler.Counts], and subtracts the tasks that have started since the count, but not from Others. A node estimates how many tasks have started on other nodes, and as long as some are left it
 // counts for up to a twentieth of the time. CatchUp waits up to 150 ms for a count. Until the first count is complete,
 // Cut is true and the result covers only the tasks found so far, in due order, so kinds that are due later may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {

@@ -24,7 +24,7 @@ var (
 	kindPausedFor = prometheus.NewDesc("timewheel_durable_kind_paused_seconds",
 		"How long ago a kind was paused, or all kinds were; 0 if it is not paused.", []string{"kind"}, nil)
 	kindPausedDue = prometheus.NewDesc("timewheel_durable_kind_paused_due_tasks",
-		"Due tasks of a kind that is paused, up to 1,000; 0 if it is not paused.", []string{"kind"}, nil)
+		"Overdue tasks of a kind that is paused; 0 if it is not paused.", []string{"kind"}, nil)
 	kindLimited = prometheus.NewDesc("timewheel_durable_kind_runs_limited",
 		"Due runs that are in memory here and wait for a limit of their kind; 0 while it is paused.", []string{"kind"}, nil)
 	kindBacklog = prometheus.NewDesc("timewheel_durable_kind_backlog_tasks",
@@ -38,7 +38,9 @@ var (
 	kindStarted   = newKindDesc("started", "Calls of the handler of a kind.")
 	kindSucceeded = newKindDesc("succeeded",
 		"Calls of the handler of a kind that returned nil and were acknowledged.")
-	kindFailed  = newKindDesc("failed", "Calls of the handler of a kind that failed.")
+	kindFailed    = newKindDesc("failed", "Calls of the handler of a kind that failed.")
+	kindCancelled = newKindDesc("cancelled",
+		"Calls of the handler of a kind that failed after an operator cancelled them. They count as failed, too.")
 	kindParked  = newKindDesc("parked", "Runs of a kind that ended with their task parked.")
 	kindGivenUp = newKindDesc("given_up",
 		"Runs of repeating tasks of a kind that were given up after their last attempt.")
@@ -46,7 +48,7 @@ var (
 		"Runs of repeating tasks of a kind that were given up, as was the run of the task before.")
 
 	kindDescs = []*prometheus.Desc{kindTasks, kindUnhandled, kindPaused, kindPausedFor, kindPausedDue, kindLimited, kindBacklog,
-		kindBacklogAge, kindRunning, kindLongest, kindStarted, kindSucceeded, kindFailed, kindParked,
+		kindBacklogAge, kindRunning, kindLongest, kindStarted, kindSucceeded, kindFailed, kindCancelled, kindParked,
 		kindGivenUp, kindGivenUpAgain}
 )
 
@@ -62,7 +64,7 @@ type kindAccounts struct {
 	unhandled *time.Duration
 	paused    bool // one of the kinds is paused
 	pausedFor time.Duration
-	pausedDue int
+	pausedDue *int
 }
 
 // collectKinds collects the numbers by kind. It omits numbers that are not available in time.
@@ -85,6 +87,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Started += k.Started
 		a.runs.Succeeded += k.Succeeded
 		a.runs.Failed += k.Failed
+		a.runs.Cancelled += k.Cancelled
 		a.runs.ParkedTotal += k.ParkedTotal
 		a.runs.GivenUp += k.GivenUp
 		a.runs.GivenUpAgain += k.GivenUpAgain
@@ -92,7 +95,9 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Running += k.Running
 		a.runs.Longest = max(a.runs.Longest, k.Longest)
 	}
-	if behind, err := c.of.CatchUp(ctx); err == nil {
+	behind, err := c.of.CatchUp(ctx)
+	due := dueTasks{CatchUp: behind, known: err == nil}
+	if err == nil {
 		for _, k := range handled {
 			if !behind.Cut { // with a cut count, some kinds may not be counted yet
 				of(k.Kind).add(durable.KindCatchUp{})
@@ -119,7 +124,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 			a.tasks.Parked += k.Parked
 			a.tasks.Paused += k.Paused
 		}
-		for kind, age := range c.unhandled(ctx, handled, census.Kinds) {
+		for kind, age := range c.unhandled(ctx, handled, census.Kinds, due) {
 			if a := of(kind); a.unhandled == nil || age > *a.unhandled {
 				a.unhandled = &age
 			}
@@ -129,9 +134,11 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		for _, kind := range pausedKinds(pauses, census.Kinds) {
 			a := of(kind)
 			a.paused, a.pausedFor = true, max(a.pausedFor, pausedFor(pauses, kind))
-			due, err := c.of.Find(ctx, durable.Query{State: durable.Waiting, Kind: kind, Limit: mostDue, For: findFor})
-			if err == nil {
-				a.pausedDue += len(due.Tasks)
+			if k, known := due.of(kind); known {
+				if a.pausedDue == nil {
+					a.pausedDue = new(int)
+				}
+				*a.pausedDue += k.Left
 			}
 		}
 	}
@@ -157,7 +164,7 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 	if a.runs != nil {
 		for desc, n := range map[*prometheus.Desc]uint64{
 			kindStarted: a.runs.Started, kindSucceeded: a.runs.Succeeded, kindFailed: a.runs.Failed,
-			kindParked: a.runs.ParkedTotal, kindGivenUp: a.runs.GivenUp, kindGivenUpAgain: a.runs.GivenUpAgain,
+			kindCancelled: a.runs.Cancelled, kindParked: a.runs.ParkedTotal, kindGivenUp: a.runs.GivenUp, kindGivenUpAgain: a.runs.GivenUpAgain,
 		} {
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), label)
 		}
@@ -192,28 +199,28 @@ func (a *kindAccounts) collect(label string, cut bool, metrics chan<- prometheus
 	}
 	metrics <- prometheus.MustNewConstMetric(kindPaused, prometheus.GaugeValue, paused, label)
 	metrics <- prometheus.MustNewConstMetric(kindPausedFor, prometheus.GaugeValue, a.pausedFor.Seconds(), label)
-	metrics <- prometheus.MustNewConstMetric(kindPausedDue, prometheus.GaugeValue, float64(a.pausedDue), label)
+	if a.pausedDue == nil && !a.paused {
+		a.pausedDue = new(int)
+	}
+	if a.pausedDue != nil {
+		metrics <- prometheus.MustNewConstMetric(kindPausedDue, prometheus.GaugeValue, float64(*a.pausedDue), label)
+	}
 	if a.unhandled != nil {
 		metrics <- prometheus.MustNewConstMetric(
 			kindUnhandled, prometheus.GaugeValue, a.unhandled.Seconds(), label)
 	}
 }
 
-const (
-	mostDue    = 1000 // maximum number of due tasks counted for each paused kind
-	mostPaused = 20   // maximum number of paused kinds to search for due tasks
-)
-
-// pausedKinds returns the paused kinds, up to mostPaused. If all are paused, it returns the kinds with tasks.
+// pausedKinds returns the paused kinds. If all are paused, it returns the kinds with tasks.
 func pausedKinds(p durable.Pauses, tasks []durable.KindCounts) []string {
-	kinds := p.Kinds
-	if p.All {
-		kinds = nil
-		for _, k := range tasks {
-			kinds = append(kinds, k.Kind)
-		}
+	if !p.All {
+		return p.Kinds
 	}
-	return kinds[:min(len(kinds), mostPaused)]
+	var kinds []string
+	for _, k := range tasks {
+		kinds = append(kinds, k.Kind)
+	}
+	return kinds
 }
 
 // pausedFor returns how long ago the kind was paused, or all kinds were.
@@ -226,14 +233,27 @@ func pausedFor(p durable.Pauses, kind string) (d time.Duration) {
 	return d
 }
 
-// findFor is how long to search for the oldest due task of a kind without a handler. There are few such kinds, and
-// their tasks come first in due order.
-const findFor = 20 * time.Millisecond
+// A dueTasks holds the last count of overdue tasks, if it is known.
+type dueTasks struct {
+	durable.CatchUp
+	known bool
+}
+
+// of returns the overdue tasks of a kind. It reports false while they are not counted.
+func (d dueTasks) of(kind string) (durable.KindCatchUp, bool) {
+	for _, k := range slices.Concat(d.Kinds, d.Others) {
+		if k.Kind == kind {
+			return k, true
+		}
+	}
+	return durable.KindCatchUp{}, d.known && !d.Cut
+}
 
 // unhandled returns, for each kind without a handler on any node, how long the oldest due task has waited. The value is
 // 0 for handled kinds and for paused kinds. It omits kinds for which the wait is unknown, and omits all kinds until
 // every node has reported all kinds that it handles.
 func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCounts,
+	due dueTasks,
 ) map[string]time.Duration {
 	nodes, err := c.of.Nodes(ctx)
 	if err != nil {
@@ -258,15 +278,10 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 			ages[k.Kind] = 0
 			continue
 		}
-		found, err := c.of.Find(ctx, durable.Query{
-			State: durable.Waiting, Kind: k.Kind, Limit: 1, For: findFor,
-		})
-		switch {
-		case err != nil, found.Cut:
-		case len(found.Tasks) == 0:
+		if left, known := due.of(k.Kind); left.Left > 0 {
+			ages[k.Kind] = max(time.Since(left.Oldest), 0)
+		} else if known {
 			ages[k.Kind] = 0
-		default:
-			ages[k.Kind] = max(time.Since(found.Tasks[0].Next), 0)
 		}
 	}
 	return ages

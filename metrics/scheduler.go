@@ -51,7 +51,6 @@ type scheduler interface {
 	Counts(ctx context.Context) (durable.Counts, error)
 	CatchUp(ctx context.Context) (durable.CatchUp, error)
 	Nodes(ctx context.Context) ([]durable.NodeInfo, error)
-	Find(ctx context.Context, q durable.Query) (durable.Found, error)
 	Paused(ctx context.Context) (durable.Pauses, error)
 }
 

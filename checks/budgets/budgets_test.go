@@ -40,7 +40,7 @@ var all = []string{
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
-	"all": 20925, "durable": 4940, "durable/internal/node": 7330,
+	"all": 20937, "durable": 4965, "durable/internal/node": 7330,
 }
 
 // order lists the packages from the lowest to the highest. Each may import earlier packages, and no other package of

@@ -206,13 +206,19 @@ var trials = map[string]trial{
 	},
 	"TimewheelDurableAttemptsFail": {
 		fires: `
-			timewheel_durable_kind_runs_failed_total{kind="mail"}    0x4 10+10x60
+			timewheel_durable_kind_runs_failed_total{kind="mail"}    0x4 11+11x60
+			timewheel_durable_kind_runs_cancelled_total{kind="mail"} 0x4 1+1x60
 			timewheel_durable_kind_runs_succeeded_total{kind="mail"} 0x4 9+9x60`,
 		after: 5*every + 5*time.Minute,
 		quiet: []string{`
 			timewheel_durable_kind_runs_failed_total{kind="mail"}    0+10x60
+			timewheel_durable_kind_runs_cancelled_total{kind="mail"} 0x64
 			timewheel_durable_kind_runs_succeeded_total{kind="mail"} 0+10x60`, `
+			timewheel_durable_kind_runs_failed_total{kind="mail"}    0+10x60
+			timewheel_durable_kind_runs_cancelled_total{kind="mail"} 0+10x60
+			timewheel_durable_kind_runs_succeeded_total{kind="mail"} 0+1x60`, `
 			timewheel_durable_kind_runs_failed_total{kind="mail"}    0x4 3x60
+			timewheel_durable_kind_runs_cancelled_total{kind="mail"} 0x64
 			timewheel_durable_kind_runs_succeeded_total{kind="mail"} 0x64`,
 		},
 	},

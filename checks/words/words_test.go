@@ -43,7 +43,7 @@ var patterns = []struct {
 	{"has X done; better: does, or asks X to do", phrase(
 		`(has|have|had) (the|an?|its|it|them|all|every|each|what) (\w+ )?(\w+ed|confirm|write|call|run|made|read) `), 13},
 	{"any more, no more; better: no longer, no further", phrase(`any more|no more ([a-su-z]|t[a-gi-z])\w*`), 10},
-	{"those that; better: the noun", phrase(`those (that|of|which) `), 29},
+	{"those that; better: the noun", phrase(`those (that|of|which) `), 28},
 	{"becomes of; better: the outcome of", phrase(`(becomes?|became) of `), 1},
 	{", for it; better: because it", phrase(`, for (it|they|there|this|nothing|what|some|all|each) `), 5},
 	{"as far as, as ever, sees to, somebody", phrase(`(as far as|as ever|sees? to|somebody|someone) `), 2},

@@ -644,6 +644,7 @@ func TestNodes_areATable(t *testing.T) {
 				Busiest: durable.KindRuns{Kind: "mail", Running: 7, Longest: 41 * time.Second}, Leaving: true,
 				Limits: []durable.KindLimits{{Kind: "order", Cluster: durable.Limit{Concurrency: 1}, Here: durable.Limit{Rate: 100, Per: time.Minute}}}}},
 		{Name: "web\n2", ID: 1<<53 + 1, Lease: 5 * time.Second, Left: -1300 * time.Millisecond},
+		{Name: "web-3", ID: 3, Lease: 5 * time.Second, Left: 2 * time.Second},
 	}
 	for name, asJSON := range map[string]bool{"nodes.golden": false, "nodes-json.golden": true} {
 		var out strings.Builder

@@ -465,8 +465,11 @@ func (p *program) writeNodes(nodes []durable.NodeInfo, asJSON bool) error {
 	}}
 	for _, n := range nodes {
 		lease := span(n.Lease) + ", " + span(n.Left) + " left"
-		if n.Left < 0 {
+		switch {
+		case n.Left < 0:
 			lease = span(n.Lease) + ", late by " + span(-n.Left)
+		case n.Left < n.Lease/2: // it has missed two renewals
+			lease += ", not renewed in time"
 		}
 		kinds := make([]string, len(n.Kinds))
 		for i, kind := range n.Kinds {

@@ -405,6 +405,7 @@ function showSources() {
     inscribe(h.firstChild, s.name);
     h.firstChild.href = placeOf(s);
     li.classList.toggle("wrong", !s.health.well);
+    li.classList.toggle("watch", s.health.watch);
     sign(verdict.firstChild, s.health.well);
     write(verdict.lastChild, s.health.text);
     const others = [...s.health.findings.slice(1), ...s.health.notes].map((f) => f.text);
@@ -463,9 +464,10 @@ const where = {
 
 // showHealth writes the health into a card. Where to look is an element of the page, or an address in it. Acts are what can
 // be done about a finding: a name, a question, which is empty if there is none, and a function.
-function showHealth(card, { well, text, findings, notes }, where, acts = () => []) {
+function showHealth(card, { well, watch, text, findings, notes }, where, acts = () => []) {
   const list = card.querySelector("ul");
   card.classList.toggle("wrong", !well);
+  card.classList.toggle("watch", watch);
   const items = [...(well ? [{ kind: "", text, since: null }] : findings), ...notes];
   const kinds = items.map((f) => f.kind).join(" ");
   const shown = page.address + JSON.stringify(items.map((f) => [f.kind, ...acts(f).map(([name]) => [name, f.about])]));

@@ -38,6 +38,16 @@ func (d DueReading) isForgotten(now time.Time) bool {
 	return d.Due > 0 && !d.Paused.IsZero() && now.Sub(d.Paused) >= forgottenAfter
 }
 
+// watchAfter is the length of a pause from which an operator should know of it, if tasks are due.
+const watchAfter = time.Minute
+
+// Watch reports whether due tasks have waited for the end of a pause for so long that an operator should know.
+func (r SchedulerReading) Watch() bool {
+	return slices.ContainsFunc(r.Paused, func(p DueReading) bool {
+		return p.Due > 0 && !p.Paused.IsZero() && r.Time.Sub(p.Paused) >= watchAfter
+	})
+}
+
 // forgotten reports the kinds whose pauses may have been forgotten.
 func forgotten(now SchedulerReading, past []SchedulerReading) []Finding {
 	return pauses(now, past, true)

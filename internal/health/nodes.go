@@ -54,44 +54,56 @@ func nodesLate(now SchedulerReading, past []SchedulerReading) []Finding {
 	return together(all, what, names)
 }
 
-// takesOver reports whether another node has a lease and can run the tasks of the node.
+// takesOver reports whether another node has a lease, starts runs, and may handle a kind of the node.
 func (r SchedulerReading) takesOver(late NodeReading) bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool {
 		away := n.Away
 		if n.Self {
 			away = r.Away != ""
 		}
-		return n.ID != late.ID && n.Left > 0 && !n.Drained && !away
+		shares := !n.AllKinds || !late.AllKinds || slices.ContainsFunc(n.Kinds, func(kind string) bool { return slices.Contains(late.Kinds, kind) })
+		return n.ID != late.ID && n.Left > 0 && !n.startsNone() && !away && shares
 	})
 }
+
+// startsNone reports whether the node starts no further run, as it was told.
+func (n NodeReading) startsNone() bool { return n.Drained || n.Leaving }
 
 // allDrained reports that an operator has drained every node.
 func allDrained(now SchedulerReading, past []SchedulerReading) []Finding {
 	if !now.isDrained() {
 		return nil
 	}
-	n := 0
+	n, left := 0, ""
 	for _, node := range now.Nodes {
-		if node.Left > 0 {
-			n++
+		if node.Left <= 0 {
+			continue
+		}
+		if n++; !node.Drained {
+			left = " or leaving"
 		}
 	}
 	text := "The only node is drained, and nothing starts"
 	if n > 1 {
-		text = fmt.Sprintf("All %s are drained, and nothing starts", count(n, "node"))
+		text = fmt.Sprintf("All %s are drained%s, and nothing starts", count(n, "node"), left)
 	}
-	if now.Left.Tasks > 0 {
-		text += ": " + atLeast(now.LeftMore) + dueTasks(now.Left.Tasks)
+	due := now.Left.Tasks
+	for _, o := range now.Orphans {
+		due += o.Due
+	}
+	if due > 0 {
+		text += ": " + atLeast(now.LeftMore) + dueTasks(due)
 	}
 	return []Finding{{Drained, since(now, past, SchedulerReading.isDrained), text}}
 }
 
-// isDrained reports whether every node with a lease is drained.
+// isDrained reports whether a node with a lease is drained, and every other one is drained or leaving.
 func (r SchedulerReading) isDrained() bool {
-	with := func(drained bool) bool {
-		return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool { return n.Left > 0 && n.Drained == drained })
+	with := func(is func(NodeReading) bool) bool {
+		return slices.ContainsFunc(r.Nodes, func(n NodeReading) bool { return n.Left > 0 && is(n) })
 	}
-	return r.Unread == "" && !r.NodesOld && with(true) && !with(false)
+	return r.Unread == "" && !r.NodesOld && with(func(n NodeReading) bool { return n.Drained }) &&
+		!with(func(n NodeReading) bool { return !n.startsNone() })
 }
 
 // drained returns the nodes that an operator has drained.
@@ -102,6 +114,12 @@ func drained(now SchedulerReading, past []SchedulerReading) []Finding {
 			return ""
 		case n.Running > 0:
 			return fmt.Sprintf("Node %s is drained; runs in progress: %s", n.Name, number(n.Running))
+		case n.Held > 0: // it holds a task until the end of its run is stored
+			return fmt.Sprintf("Node %s is drained; tasks that it still holds: %s", n.Name, number(n.Held))
+		case n.IsLate():
+			return fmt.Sprintf("Node %s is drained, and its runs may be in progress: it does not renew its lease", n.Name)
+		case now.NodesOld:
+			return fmt.Sprintf("Node %s is drained", n.Name)
 		}
 		return fmt.Sprintf("Node %s is drained and can be stopped", n.Name)
 	})

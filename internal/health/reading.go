@@ -41,7 +41,7 @@ type SchedulerReading struct {
 
 	Kinds    []KindReading
 	Orphans  []DueReading  // due tasks of kinds without a handler
-	Paused   []DueReading  // paused kinds; a single unnamed kind if all kinds are paused
+	Paused   []DueReading  // paused kinds; an unnamed kind comes first if all kinds are paused
 	Nodes    []NodeReading // empty for a store
 	NodesOld bool          // whether the node reports are from before an outage, or too old to judge by
 	Lost     []LostNode    // the nodes most recently taken over by other nodes
@@ -114,7 +114,10 @@ type NodeReading struct {
 	Self             bool
 	Drained          bool
 	Leaving          bool
-	Away             bool // the engine did not serve it, so that it cannot run tasks
+	Away             bool     // the engine did not serve it, so that it cannot run tasks
+	Kinds            []string // kinds with a handler
+	AllKinds         bool     // whether these are all
+	Held             int      // tasks that it holds
 	Running, Workers int
 	OldestWait       time.Duration
 	SinceStart       time.Duration

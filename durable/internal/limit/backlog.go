@@ -33,17 +33,17 @@ type Backlog struct {
 	pool   atomic.Int64 // number of workers
 	room   atomic.Int64 // maximum number of tasks of kinds without a limit
 
-	mu      sync.Mutex           // protects below
-	queue   Queue                // fair queue of the kinds
-	n       int                  // queued tasks of kinds without a limit; limiters bound the other kinds
-	size    int                  // approximate bytes of the tasks counted by n
-	full    map[string]time.Time // kinds that have filled their share, and when; removed once half of it has begun
-	nodes   int                  // see Share
-	each    time.Duration        // interval between runs that the rate allows
-	most    int                  // maximum of n, not counting the kinds in full
-	asked   int                  // workers that were asked for and have not begun
-	looked  time.Time            // last time at which no run was waiting for a worker
-	paid    time.Time            // time up to which the rate has been used
+	mu      sync.Mutex      // protects below
+	queue   Queue           // fair queue of the kinds
+	n       int             // queued tasks of kinds without a limit; limiters bound the other kinds
+	size    int             // approximate bytes of the tasks counted by n
+	full    map[string]bool // kinds that have filled their share; removed once half of it has begun
+	nodes   int             // see Share
+	each    time.Duration   // interval between runs that the rate allows
+	most    int             // maximum of n, not counting the kinds in full
+	asked   int             // workers that were asked for and have not begun
+	looked  time.Time       // last time at which no run was waiting for a worker
+	paid    time.Time       // time up to which the rate has been used
 	stopped bool
 }
 
@@ -64,15 +64,11 @@ const (
 	// LookEvery is the interval at which a worker checks whether a run is waiting for a worker, as long as runs are
 	// quick. A check takes a few microseconds, about as long as an empty run.
 	LookEvery = time.Millisecond
-
-	// firstRun is how long the first run of a kind may take before reading skips the kind's other tasks. At the lowest
-	// rate, the first run begins after a second.
-	firstRun = 2 * time.Second
 )
 
 // NewBacklog returns an empty backlog.
 func NewBacklog(c Config) *Backlog {
-	b := &Backlog{Config: c, queue: NewQueue(ByKind), full: make(map[string]time.Time), nodes: 1}
+	b := &Backlog{Config: c, queue: NewQueue(ByKind), full: make(map[string]bool), nodes: 1}
 	b.Resize(c.Size, c.Queue)
 	return b
 }
@@ -115,7 +111,7 @@ func (b *Backlog) removeLocked(t *Task) {
 	if !b.queue.Remove(t) {
 		return
 	}
-	if kind := t.Rec.Kind; !b.full[kind].IsZero() {
+	if kind := t.Rec.Kind; b.full[kind] {
 		if n, size := b.queue.Held(kind); 2*n <= b.SlowMost() && 2*size <= SlowBytes {
 			delete(b.full, kind)
 			b.wake()
@@ -174,16 +170,14 @@ func (b *Backlog) SlowMost() int { return max(int(b.room.Load())/8, 1) }
 func (b *Backlog) Takes(kind string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n, size := b.queue.Held(kind); b.full[kind].IsZero() && n < b.SlowMost() && size < SlowBytes {
+	if n, size := b.queue.Held(kind); !b.full[kind] && n < b.SlowMost() && size < SlowBytes {
 		return true
 	}
 	if k := b.Kinds.Kind(kind); k == nil || k.Limiter != nil || k.IsQuick() {
 		delete(b.full, kind)
 		return true
 	}
-	if b.full[kind].IsZero() {
-		b.full[kind] = time.Now()
-	}
+	b.full[kind] = true
 	return false
 }
 
@@ -197,13 +191,6 @@ func (b *Backlog) Has(kind string) bool {
 func (b *Backlog) hasLocked(kind string) bool {
 	n, _ := b.queue.Held(kind)
 	return n > 0
-}
-
-// MayBeQuick reports whether a kind that has filled its share will soon be known to be quick or slow.
-func (b *Backlog) MayBeQuick(kind string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Kinds.Kind(kind).longest.Load() == 0 && time.Since(b.full[kind]) < firstRun
 }
 
 // IsFull reports whether the backlog accepts no more tasks because of their total size.

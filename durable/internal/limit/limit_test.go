@@ -499,21 +499,13 @@ func TestBacklog_groupsOfALimitedKind(t *testing.T) {
 	})
 }
 
-// A kind that has its share may turn out to be quick when its first run ends. The backlog waits for that, but not for
-// long.
-func TestBacklog_mayBeQuick(t *testing.T) {
+// A kind that has its share may turn out to be quick when its first run ends.
+func TestBacklog_aShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench()
 		k := b.kind("k", Bound{}, Bound{}, Undivided)
 		for due := int64(0); b.Takes("k"); due++ {
 			b.Add(&b.job("k", "a", due).Task)
-		}
-		if !b.MayBeQuick("k") {
-			t.Error("it is not waited for the first run")
-		}
-		time.Sleep(firstRun)
-		if b.MayBeQuick("k") {
-			t.Error("it is waited for a run that hangs")
 		}
 		if k.Took(time.Millisecond); !b.Takes("k") {
 			t.Error("a quick kind has no more than a share")

@@ -197,7 +197,7 @@ func (n *Node) runTask(l *live) {
 	h := n.handlings.begin(l)
 	defer n.handlings.end(h)
 	kind := n.kinds.Of(l.Rec)
-	switch leaves := kind == nil || n.leaves(); {
+	switch leaves := kind == nil || n.Leaves(); {
 	case leaves && l.asked.Load(), l.begins.Load() < 0:
 		n.takeBack(l)
 		return
@@ -224,7 +224,7 @@ func (n *Node) runTask(l *live) {
 	case !ahead && !n.ask(l):
 		return
 	}
-	if n.kinds.Of(l.Rec) == nil || !n.isSettled() || n.leaves() { // the kind was paused or the node drained during the confirmation
+	if n.kinds.Of(l.Rec) == nil || !n.isSettled() || n.Leaves() { // the kind was paused or the node drained during the confirmation
 		n.takeBack(l)
 		return
 	}
@@ -394,7 +394,7 @@ func (n *Node) skipsTo(l *live, of *Kind) int64 {
 	return l.Rec.SkipsTo(of.Policy.PassesOver(l.Rec.Due, now, of.isOld(l.Rec.Due, n.since, now)))
 }
 
-func (n *Node) leaves() bool {
+func (n *Node) Leaves() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.leavesLocked()
