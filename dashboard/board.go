@@ -38,7 +38,7 @@ const (
 	noKey = "\x00"
 
 	maxKinds = 100 // maximum number of kinds in a reading
-	maxIdle  = 10  // maximum number of kinds without a handler in a reading; the same again for paused kinds
+	maxIdle  = 10  // maximum number of paused kinds in a reading
 
 	// fullFor is how long a kind counts as waiting for its limit after the limit was last seen to be full.
 	fullFor = 5 * time.Second
@@ -102,12 +102,13 @@ type board struct {
 	health  recent.Of[engine.Health]
 	cpu     cpu.Watch
 
-	looking turn                  // held during a reading, for up to readPatience; protects the next six
+	looking turn                  // held during a reading, for up to readPatience; protects the next seven
 	engine  engine.HealthReporter // may be nil
 	era     uint64                // number of past outages
 	unread  time.Time             // since when the engine has not answered; zero if it did
 	whole   durable.Counts        // the last complete count
-	orphans []string              // kinds without a handler on any node, as last known
+	handled map[string]bool       // kinds with a handler on any node, as last known; nil if never
+	others  bool                  // tasks that cannot run here were overdue: what other nodes say is news
 	fullAt  map[string]time.Time  // when the limit of a kind was last seen to be full
 	asking  turn                  // held while a list is read, so that lists use at most one core; protects the next two
 	hours   []durable.NodeHour    // the last hour, as read last
@@ -253,8 +254,9 @@ func (b *board) ask() reading {
 	})
 	census := b.census.Ask(b.era, b.s.Counts)
 	late := func(n durable.NodeInfo) bool { return newNodeReading(n).IsLate() }
-	if slices.ContainsFunc(b.nodes.Last(b.era).Value, late) {
+	if b.others || slices.ContainsFunc(b.nodes.Last(b.era).Value, late) {
 		b.nodes.Expire() // it may have renewed its lease meanwhile
+		b.pauses.Expire()
 	}
 	nodes := b.nodes.Ask(b.era, b.s.Nodes)
 	pauses := b.pauses.Ask(b.era, b.s.Paused)
@@ -346,10 +348,11 @@ func (b *board) fill(r *reading) {
 		r.Tasks += k.Tasks
 		r.Parked += k.Parked
 	}
-	if kinds, known := r.unhandledKinds(); known {
-		b.orphans = kinds
+	if kinds, known := r.handledKinds(); known {
+		b.handled = kinds
 	}
-	r.divideOverdue(b.orphans, b.limits(r))
+	b.others = len(r.behind.Others) > 0
+	r.divideOverdue(b.handled, b.limits(r))
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
 		of[k.Kind] = &health.KindReading{Kind: k.Kind, Started: k.Started, Succeeded: k.Succeeded, Failed: k.Failed - k.Cancelled, Interrupted: k.Interrupted}
@@ -428,9 +431,13 @@ func (b *board) limits(r *reading) map[string]string {
 	return limits
 }
 
-// divideOverdue divides the overdue tasks: by kinds without a handler, which orphans lists, paused kinds, kinds with a
-// limit for which their tasks wait, and all others.
-func (r *reading) divideOverdue(orphans []string, limits map[string]string) {
+// divideOverdue divides the overdue tasks: by paused kinds, kinds that are not among the handled ones, kinds with a limit
+// for which their tasks wait, and all others.
+func (r *reading) divideOverdue(handled map[string]bool, limits map[string]string) {
+	paused := make(map[string]bool)
+	for _, k := range r.kinds {
+		paused[k.Kind] = k.Paused // which this scheduler may have read after r.pauses
+	}
 	all := health.DueReading{More: r.behind.Cut}
 	r.overdue = make(map[string]health.DueReading)
 	r.LeftMore, r.LeftAt, r.Done = r.behind.Cut, r.behind.At, r.behind.Done
@@ -439,8 +446,8 @@ func (r *reading) divideOverdue(orphans []string, limits map[string]string) {
 		r.overdue[k.Kind] = due
 		all.Due, all.Oldest = all.Due+due.Due, earlier(all.Oldest, due.Oldest)
 		switch limit := limits[k.Kind]; {
-		case r.pauses.All || slices.Contains(r.pauses.Kinds, k.Kind):
-		case slices.Contains(orphans, k.Kind):
+		case r.pauses.All || paused[k.Kind] || slices.Contains(r.pauses.Kinds, k.Kind):
+		case handled != nil && !handled[k.Kind]:
 			r.Orphans = append(r.Orphans, due)
 		case limit != "":
 			r.Limited = append(r.Limited, health.LimitedReading{
@@ -469,11 +476,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// unhandledKinds returns the kinds that have tasks, are not paused, and have no handler on any node, up to maxIdle. known
-// is false while a node has not reported all its kinds.
-func (r *reading) unhandledKinds() (kinds []string, known bool) {
+// handledKinds returns the kinds with a handler on any node. known is false while a node has not reported all its kinds.
+func (r *reading) handledKinds() (handled map[string]bool, known bool) {
 	drained := slices.ContainsFunc(r.nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
-	handled := make(map[string]bool)
+	handled = make(map[string]bool)
 	for _, k := range r.kinds {
 		handled[k.Kind] = !drained
 	}
@@ -485,12 +491,7 @@ func (r *reading) unhandledKinds() (kinds []string, known bool) {
 			handled[k] = true
 		}
 	}
-	for _, k := range r.census.Kinds {
-		if !handled[k.Kind] && !k.KindPaused && k.Tasks > k.Parked+k.Paused && len(kinds) < maxIdle {
-			kinds = append(kinds, k.Kind)
-		}
-	}
-	return kinds, true
+	return handled, true
 }
 
 // pausedKinds returns the paused kinds, up to maxIdle, after the kind "" if all kinds are paused.

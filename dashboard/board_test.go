@@ -227,16 +227,15 @@ func TestScheduler_kindWithoutHandler(t *testing.T) {
 // A kind that another node may handle is not reported as having no handler: that node's report has no room for all its
 // kinds, or it has not sent one yet.
 func TestScheduler_kindsOfANodeThatAreNotKnown(t *testing.T) {
-	census := durable.Counts{Kinds: []durable.KindCounts{{Kind: "mail", Tasks: 3}}}
-	all := durable.NodeReport{Workers: 1}
-	r := reading{census: census, nodes: []durable.NodeInfo{{Name: "a", NodeReport: all}, {Name: "b", NodeReport: all}}}
-	if got, known := r.unhandledKinds(); !slices.Equal(got, []string{"mail"}) || !known {
-		t.Errorf("kinds that no node reports: %q, %t", got, known)
+	all := durable.NodeReport{Workers: 1, Kinds: []string{"mail"}}
+	r := reading{nodes: []durable.NodeInfo{{Name: "a", NodeReport: all}, {Name: "b", NodeReport: durable.NodeReport{Workers: 1}}}}
+	if got, known := r.handledKinds(); !got["mail"] || got["sms"] || !known {
+		t.Errorf("kinds that the nodes report: %v, %t", got, known)
 	}
 	for _, unknown := range []durable.NodeReport{{}, {Workers: 1, More: true}} {
 		r.nodes[1].NodeReport = unknown
-		if got, known := r.unhandledKinds(); got != nil || known {
-			t.Errorf("a node may have more kinds than in %+v, but these have no handler: %q, %t", unknown, got, known)
+		if got, known := r.handledKinds(); known {
+			t.Errorf("a node may have more kinds than in %+v, but only these have a handler: %v", unknown, got)
 		}
 	}
 }
@@ -260,7 +259,7 @@ func TestBoard_kindsThatRunAgain_areNotReported(t *testing.T) {
 		if r := b.look(); len(r.Orphans) != 1 || r.Left.Tasks != 0 {
 			t.Errorf("while it is not known which kinds a node handles, without a handler are %+v, left are %+v", r.Orphans, r.Left)
 		}
-		f.nodes[0].NodeReport = durable.NodeReport{Workers: 1, Kinds: []string{"mail"}}
+		f.nodes[0].NodeReport = durable.NodeReport{Workers: 1, Kinds: []string{"mail", "sms"}}
 		f.paused.Kinds = nil
 		time.Sleep(2 * lookEvery)
 		if r := b.look(); r.Orphans != nil || r.Paused != nil || r.Left.Tasks != 6 {

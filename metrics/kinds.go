@@ -124,13 +124,13 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 			a.tasks.Parked += k.Parked
 			a.tasks.Paused += k.Paused
 		}
-		for kind, age := range c.unhandled(ctx, handled, census.Kinds, due) {
+	}
+	if pauses, err := c.of.Paused(ctx); err == nil {
+		for kind, age := range c.unhandled(ctx, handled, census.Kinds, due, pauses) {
 			if a := of(kind); a.unhandled == nil || age > *a.unhandled {
 				a.unhandled = &age
 			}
 		}
-	}
-	if pauses, err := c.of.Paused(ctx); err == nil {
 		for _, kind := range pausedKinds(pauses, census.Kinds) {
 			a := of(kind)
 			a.paused, a.pausedFor = true, max(a.pausedFor, pausedFor(pauses, kind))
@@ -253,16 +253,19 @@ func (d dueTasks) of(kind string) (durable.KindCatchUp, bool) {
 // 0 for handled kinds and for paused kinds. It omits kinds for which the wait is unknown, and omits all kinds until
 // every node has reported all kinds that it handles.
 func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindInfo, tasks []durable.KindCounts,
-	due dueTasks,
+	due dueTasks, pauses durable.Pauses,
 ) map[string]time.Duration {
 	nodes, err := c.of.Nodes(ctx)
 	if err != nil {
 		return nil
 	}
 	drained := slices.ContainsFunc(nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
-	handled := make(map[string]bool)
+	handled, paused := make(map[string]bool), make(map[string]bool)
+	for _, kind := range pauses.Kinds {
+		paused[kind] = true
+	}
 	for _, k := range here {
-		handled[k.Kind] = !drained
+		handled[k.Kind], paused[k.Kind] = !drained, paused[k.Kind] || k.Paused
 	}
 	for _, n := range nodes {
 		if !n.HasAllKinds() {
@@ -274,14 +277,14 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 	}
 	ages := make(map[string]time.Duration)
 	for _, k := range tasks {
-		if handled[k.Kind] || k.KindPaused || k.Tasks == k.Parked+k.Paused {
+		paused[k.Kind] = paused[k.Kind] || k.KindPaused
+		if _, known := due.of(k.Kind); known || handled[k.Kind] || paused[k.Kind] || k.Tasks == k.Parked+k.Paused {
 			ages[k.Kind] = 0
-			continue
 		}
-		if left, known := due.of(k.Kind); left.Left > 0 {
-			ages[k.Kind] = max(time.Since(left.Oldest), 0)
-		} else if known {
-			ages[k.Kind] = 0
+	}
+	for _, k := range slices.Concat(due.Kinds, due.Others) {
+		if !handled[k.Kind] && !paused[k.Kind] && !pauses.All {
+			ages[k.Kind] = max(time.Since(k.Oldest), 0)
 		}
 	}
 	return ages

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type sight struct {
 	at      time.Time          // when all had answered
 	pages   map[string]reading // of the processes whose page answers
 	away    map[string]bool    // what their metrics say of the engine; absent if they say nothing
+	orphans map[string]bool    // whether their metrics say that due tasks have no handler; absent likewise
 	began   map[string]int     // runs that have begun, by the handlers' own counters
 	steady  bool               // tasks fall due all the time on each process
 	overdue int                // the overdue tasks that the command finds; negative if unknown
@@ -82,11 +84,12 @@ func (t *truth) contradictions(s sight) map[string]string {
 		n, known := t.started(s, name)
 		nothing = nothing && known && n == 0
 	}
-	calm := len(s.pages) > 0
 	for name, page := range s.pages {
 		text := page.String()
 		well := page.Health.Well && len(page.Health.Notes) == 0
-		calm = calm && well
+		if well && s.overdue > 0 {
+			all["the command finds overdue tasks, and the page of "+name+" is calm"] = fmt.Sprintf("%d tasks", s.overdue)
+		}
 		if well && s.steady && nothing {
 			all["the page of "+name+" is calm, and nothing starts anywhere"] = text
 		}
@@ -96,16 +99,22 @@ func (t *truth) contradictions(s sight) map[string]string {
 		if saysTakeOver.MatchString(text) && s.steady && nothing {
 			all["the page of "+name+" says that other nodes take over, and nothing starts anywhere"] = text
 		}
-		said := slices.ContainsFunc(page.Health.Findings, func(f finding) bool { return f.Kind == "away" })
+		says := func(kinds ...string) bool {
+			return slices.ContainsFunc(page.Health.Findings, func(f finding) bool { return slices.Contains(kinds, f.Kind) })
+		}
+		switch orphans, known := s.orphans[name]; {
+		case known && orphans && !says("unhandled", "drained", "away", "unread", "failed"):
+			all["the metrics of "+name+" say that due tasks have no handler, and its page does not"] = text
+		case known && !orphans && says("unhandled"):
+			all["the page of "+name+" says that due tasks have no handler, and its metrics do not"] = text
+		}
+		said := says("away")
 		switch away, known := s.away[name]; { // their answers may be of different times, so they may differ once in each direction
 		case known && away && !said:
 			all["the metrics of "+name+" say that the engine is away, and its page does not"] = text
 		case known && !away && said:
 			all["the page of "+name+" says that the engine is away, and its metrics do not"] = text
 		}
-	}
-	if calm && s.overdue > 0 {
-		all["the command finds overdue tasks, and all pages are calm"] = fmt.Sprintf("%d tasks", s.overdue)
 	}
 	return all
 }
@@ -134,7 +143,7 @@ func (s *scene) watchTruth(ctx context.Context) []string {
 // sight asks all processes at the same time.
 func (s *scene) sight(ctx context.Context, overdue int) sight {
 	now := sight{
-		asked: time.Now(), away: make(map[string]bool), began: make(map[string]int), steady: s.steady.Load(), overdue: overdue,
+		asked: time.Now(), away: make(map[string]bool), orphans: make(map[string]bool), began: make(map[string]int), steady: s.steady.Load(), overdue: overdue,
 	}
 	var mu sync.Mutex // protects the maps
 	var all sync.WaitGroup
@@ -142,14 +151,18 @@ func (s *scene) sight(ctx context.Context, overdue int) sight {
 		all.Go(func() {
 			var c counts
 			err := s.get(ctx, "http://"+p.addr+"/counts", &c)
-			away, said := s.awayOf(ctx, p)
+			metrics := s.metricsOf(ctx, p)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
 				now.began[p.Name] = c.Began
 			}
-			if said {
-				now.away[p.Name] = away
+			if found := engineIsAway.FindSubmatch(metrics); found != nil {
+				now.away[p.Name] = string(found[1]) == "1"
+			}
+			for _, found := range unhandledFor.FindAllSubmatch(metrics, -1) {
+				seconds, err := strconv.ParseFloat(string(found[1]), 64)
+				now.orphans[p.Name] = now.orphans[p.Name] || err == nil && seconds > 0
 			}
 		})
 	}
@@ -172,16 +185,18 @@ func (s *scene) askOverdue(ctx context.Context) int64 {
 	return said.Overdue.Tasks
 }
 
-var engineIsAway = regexp.MustCompile(`(?m)^timewheel_durable_engine_away\{[^}]*\} ([01])$`)
+var (
+	engineIsAway = regexp.MustCompile(`(?m)^timewheel_durable_engine_away\{[^}]*\} ([01])$`)
+	unhandledFor = regexp.MustCompile(`(?m)^timewheel_durable_kind_unhandled_seconds\{[^}]*\} (\S+)$`)
+)
 
-// awayOf returns what the metrics of a process say of the engine.
-func (s *scene) awayOf(ctx context.Context, p *process) (away, ok bool) {
+// metricsOf returns the metrics of a process, or nothing.
+func (s *scene) metricsOf(ctx context.Context, p *process) []byte {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
 	text, _, err := metricsOf(ctx, s.http, p.addr)
-	found := engineIsAway.FindSubmatch(text)
-	if err != nil || found == nil {
-		return false, false
+	if err != nil {
+		return nil
 	}
-	return string(found[1]) == "1", true
+	return text
 }
