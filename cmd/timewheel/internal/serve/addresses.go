@@ -76,7 +76,7 @@ func (g guard) control(_, address string, _ syscall.RawConn) error {
 
 // reachable checks that the guard of the kind does not refuse every address of its receiver. It knows only an
 // address in the URL itself.
-func (k *checker) reachable(field string, of *Kind) {
+func (k *checker) reachable(field, networks string, of *Kind) {
 	if of.target == nil {
 		return
 	}
@@ -97,7 +97,7 @@ func (k *checker) reachable(field string, of *Kind) {
 		}
 		all = []netip.Addr{ip.Unmap()}
 	}
-	if !slices.ContainsFunc(all, guard{of.Networks, of.target.Scheme == "http"}.allows) {
+	if k.knows(networks) && !slices.ContainsFunc(all, guard{of.Networks, of.target.Scheme == "http"}.allows) {
 		k.wrong(field, "%s can be called only if networks contain it, such as %q", host, netip.PrefixFrom(all[0], all[0].BitLen()))
 	}
 }

@@ -65,14 +65,14 @@ func (k *checker) admin(a *Admin) {
 		}
 	}
 	away := a.Listen != "" && !isLocal(a.Listen)
-	if away && len(a.Tokens) == 0 && !a.Insecure {
+	if away && len(a.Tokens) == 0 && !a.Insecure && k.knows("admin.tokens", "admin.insecure") {
 		k.wrong("admin.insecure", "anyone who reaches %s sees keys and errors; give tls and tokens, or allow it with true", a.Listen)
 	}
 	for _, one := range []struct {
 		name string
 		set  bool
 	}{{"control", a.Control}, {"backup", a.Backup}, {"operate", a.Operate}} {
-		if one.set && away && (a.TLS == nil || len(a.Tokens) == 0) {
+		if one.set && away && (a.TLS == nil || len(a.Tokens) == 0) && k.knows("admin.tls", "admin.tokens") {
 			k.wrong("admin."+one.name, "it is allowed only with tls and tokens, on loopback and on a Unix socket, and listen is %s",
 				a.Listen)
 		}
@@ -91,9 +91,9 @@ func (k *checker) operator(field string, o *Operator, names, served map[string]b
 		k.wrong(field+".name", "%q is empty, or has a colon", o.Name) // it is the user name of a browser
 	}
 	k.holder(field, o.Name, names, &o.Token, o.Rights, mayScrape, maySee, mayControl, mayCopy, mayOperate)
-	for _, right := range o.Rights {
-		if is, known := served[right]; known && !is {
-			k.wrong(field+".rights", "%q has no effect without %q: true, or with metrics_only", right, right)
+	for i, right := range o.Rights {
+		if is, known := served[right]; known && !is && k.knows("admin."+right) {
+			k.wrong(fmt.Sprintf("%s.rights[%d]", field, i), "%q has no effect without %q: true, or with metrics_only", right, right)
 		}
 	}
 	k.limits(field, o)

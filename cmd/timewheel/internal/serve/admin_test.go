@@ -126,7 +126,7 @@ func TestLoad_ofAnAddressOfOperatorsBeyondLoopback(t *testing.T) {
 		`"listen": "127.0.0.1:0", ` + token("b", "0123456789abcdef", `"metrics"`):                   "admin.tokens[1].token: it is that of kinds.k.secrets[0]",
 		`"listen": "127.0.0.1:0", ` + token("b", "short", `"metrics"`):                              "admin.tokens[1].token: it has 5 bytes",
 		`"listen": "127.0.0.1:0", ` + token("b", "another token of the tests", ``):                  "admin.tokens[1].rights: none are given",
-		`"listen": "127.0.0.1:0", ` + token("b", "another token of the tests", `"metrics", "read"`): `admin.tokens[1].rights: "read" must be one of`,
+		`"listen": "127.0.0.1:0", ` + token("b", "another token of the tests", `"metrics", "read"`): `admin.tokens[1].rights[1]: "read" must be one of`,
 	} {
 		f.write(`{"listen": "127.0.0.1:0", "admin": {` + admin + `}, "kinds": {"k": {` + https + `}}}`)
 		if _, err := Load(f.path, func(string) string { return "" }); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {

@@ -198,9 +198,13 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var condition mistakes
 	ifNone := r.Header.Get("If-None-Match")
-	if ifNone != "" && ifNone != "*" || r.Header.Get("If-Match") != "" {
-		return problemf(http.StatusBadRequest, "the only condition is If-None-Match: *")
+	if ifNone != "" && ifNone != "*" {
+		condition.add("If-None-Match", ifNone, "must be *")
+	}
+	if is := r.Header.Get("If-Match"); is != "" {
+		condition.add("If-Match", is, "is not allowed: the only condition is If-None-Match: *")
 	}
 	text, err := readBody(r, "application/json", mostBody)
 	if err != nil {
@@ -209,7 +213,7 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 	var req taskRequest
 	wrong := decode(text, &req)
 	req.fromHeader(r.Header, &wrong)
-	if err := a.checkTask(c, &req, key, &wrong); err != nil {
+	if err := condition.with(a.checkTask(c, &req, key, &wrong)); err != nil {
 		return err
 	}
 	task := req.task(key, joinTrace(r.Header), a.of[req.Kind])
@@ -282,18 +286,17 @@ type listResponse struct {
 }
 
 func (a *api) list(c *caller, w http.ResponseWriter, r *http.Request) error {
-	q, limit, err := page(r, "prefix", "kind", "state", "group")
-	if err != nil {
-		return err
-	}
+	q, limit, wrong := page(r, "prefix", "kind", "state", "group")
 	of := durable.Query{Prefix: q.Get("prefix"), Group: q.Get("group"), After: a.seal.after(c, q.Get("after")), Limit: limit}
-	if of.Kind, err = c.mayList(of.Prefix, q.Get("kind")); err != nil {
-		return err
-	}
+	var err error
 	if state := q.Get("state"); state != "" {
 		if of.State, err = durable.ParseState(state); err != nil {
-			return wrongField("state", fmt.Sprintf("%q", state), "%s", oneOf(state, stateNames()))
+			wrong.add("state", fmt.Sprintf("%q", state), "%s", oneOf(state, stateNames()))
 		}
+	}
+	of.Kind, err = c.mayList(of.Prefix, q.Get("kind"))
+	if err := wrong.with(err); err != nil {
+		return err
 	}
 	found, err := a.s.Find(r.Context(), of)
 	if err != nil {

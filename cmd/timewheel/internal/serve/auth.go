@@ -46,7 +46,7 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 	}
 	k.kinds(field+".kinds", t.Kinds)
 	k.prefixes(field+".prefixes", t.Prefixes)
-	if t.Quota != nil && !slices.Contains(t.Rights, mayWrite) {
+	if t.Quota != nil && !slices.Contains(t.Rights, mayWrite) && k.knows(field+".rights") {
 		k.wrong(field+".quota", "it has no effect without the right %s", mayWrite)
 	}
 	k.quota(field+".quota", t.Quota)
@@ -54,9 +54,9 @@ func (k *checker) token(field string, t *Token, names map[string]bool) {
 
 // kinds checks the names of the kinds to which a token has a right.
 func (k *checker) kinds(field string, names []string) {
-	for _, name := range names {
-		if _, is := k.config.Kinds[name]; !is && name != "*" {
-			k.wrong(field, "%q is none of the kinds", name)
+	for i, name := range names {
+		if _, is := k.config.Kinds[name]; !is && name != "*" && !k.form.has("kinds") {
+			k.wrong(fmt.Sprintf("%s[%d]", field, i), "%q is none of the kinds", name)
 		}
 	}
 }
@@ -82,9 +82,9 @@ func (k *checker) holder(field, name string, names map[string]bool, token *Secre
 	if len(rights) == 0 {
 		k.wrong(field+".rights", "none are given; %s are allowed", strings.Join(allowed, ", "))
 	}
-	for _, right := range rights {
+	for i, right := range rights {
 		if !slices.Contains(allowed, right) {
-			k.wrong(field+".rights", "%q must be one of %s", right, strings.Join(allowed, ", "))
+			k.wrong(fmt.Sprintf("%s.rights[%d]", field, i), "%q must be one of %s", right, strings.Join(allowed, ", "))
 		}
 	}
 }

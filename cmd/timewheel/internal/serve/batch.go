@@ -36,7 +36,7 @@ type line struct {
 	to rescheduleRequest
 }
 
-func (l *line) adds() bool { return l.Op != "delete" && l.Op != "reschedule" }
+func (l *line) adds() bool { return l.Op == "" || l.Op == "put" || l.Op == "add" }
 
 // A lineResponse is the outcome of a line.
 type lineResponse struct {
@@ -143,8 +143,9 @@ func (c *caller) enter(ctx context.Context) (leave func(), _ error) {
 func (a *api) readBatch(c *caller, text []byte, trace string) ([]lineResponse, []*deed, error) {
 	n := min(bytes.Count(text, []byte("\n"))+1, mostLines)
 	results, deeds := make([]lineResponse, 0, n), make([]*deed, 0, n)
-	var wrong mistakes
+	var wrong, ofTasks mistakes // ofTasks are outcomes of their lines, unless the batch is refused
 	number := 0
+	place := func(m *mistake) { m.Line = number }
 	for one := range bytes.Lines(text) {
 		number++
 		if len(bytes.TrimSpace(one)) == 0 {
@@ -156,25 +157,28 @@ func (a *api) readBatch(c *caller, text []byte, trace string) ([]lineResponse, [
 		if wrong.full() {
 			break
 		}
-		l, malformed := readLine(one)
-		wrong.take(malformed, func(m *mistake) { m.Line = number })
+		l, of := readLine(one)
+		wrong.take(of, place)
 		results = append(results, lineResponse{Line: number, Key: l.Key}) // within the capacity, so it stays in place
-		if len(wrong) > 0 {
-			continue
-		}
 		d := &deed{op: l.Op, adds: l.adds(), task: durable.Task{Key: l.Key}, to: l.to, out: &results[len(results)-1], by: c}
 		err := c.mayUse(l.Key)
-		if err == nil && d.adds {
-			var of mistakes
+		if formed := len(of); err == nil && d.adds && !of.has("op") {
 			if err = a.checkTask(c, &l.taskRequest, l.Key, &of); err == nil {
 				d.task = l.task(l.Key, trace, a.of[l.Kind])
 			}
+			ofTasks.take(of[formed:], place)
+		}
+		if len(wrong) > 0 {
+			continue
 		}
 		if err != nil {
 			d.end(err, 0)
 			continue
 		}
 		deeds = append(deeds, d)
+	}
+	if len(wrong) > 0 {
+		wrong.take(ofTasks, func(*mistake) {})
 	}
 	return results, deeds, wrong.problem()
 }

@@ -25,6 +25,9 @@ type TLS struct {
 
 // certificate reads the files, and checks that the certificate is valid now.
 func (k *checker) certificate(field string, t *TLS) {
+	if !k.knows(field+".certificate", field+".key") {
+		return
+	}
 	t.Certificate, t.Key = k.path(t.Certificate), k.path(t.Key)
 	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
 	if err != nil {

@@ -3,7 +3,7 @@
 package serve
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -13,11 +13,29 @@ import (
 type checker struct {
 	config   *Config
 	getenv   func(string) string
-	problems []error
+	form     mistakes // of the file, whose values are then missing
+	problems mistakes // all of them
 }
 
+// wrong adds a problem, unless the field has no value because of its form.
 func (k *checker) wrong(field, format string, args ...any) {
-	k.problems = append(k.problems, fmt.Errorf("%s: "+format, append([]any{field}, args...)...))
+	if !k.form.has(field) {
+		k.problems.add(field, "", format, args...)
+	}
+}
+
+// err returns the problems, or nil if there are none.
+func (k *checker) err() error {
+	var all []error
+	for _, one := range k.problems {
+		all = append(all, errors.New(one.String()))
+	}
+	return errors.Join(all...)
+}
+
+// knows reports whether the fields have all the values of the file, so that another field can be compared with them.
+func (k *checker) knows(fields ...string) bool {
+	return !slices.ContainsFunc(fields, func(field string) bool { return k.form.in(field) != nil })
 }
 
 func (k *checker) rate(field string, r *Rate) {
@@ -28,7 +46,7 @@ func (k *checker) rate(field string, r *Rate) {
 	if r.Burst == 0 {
 		r.Burst = r.Runs
 	}
-	if r.Runs <= 0 || r.Burst < 0 {
+	if k.knows(field) && (r.Runs <= 0 || r.Burst < 0) {
 		k.wrong(field, "%d runs with bursts of %d: both must be positive", r.Runs, r.Burst)
 	}
 }

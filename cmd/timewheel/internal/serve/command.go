@@ -186,9 +186,9 @@ func (k *checker) limits(field string, o *Operator) {
 	if o.Prefixes == nil && o.Kinds == nil {
 		return
 	}
-	for _, right := range o.Rights {
+	for i, right := range o.Rights {
 		if right != mayOperate {
-			k.wrong(field+".rights", "%s is for all tasks, so a token with prefixes or kinds may only have %s", right, mayOperate)
+			k.wrong(fmt.Sprintf("%s.rights[%d]", field, i), "%s is for all tasks, so a token with prefixes or kinds may only have %s", right, mayOperate)
 		}
 	}
 	if o.Prefixes != nil && len(o.Prefixes) == 0 {

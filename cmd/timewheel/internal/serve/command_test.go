@@ -178,11 +178,11 @@ func TestLoad_ofOperators(t *testing.T) {
 		`"listen": "127.0.0.1:0", "operate": true, ` + token(`"rights": ["operate"], "prefixes": [""], "kinds": ["*"]`):   "",
 		`"listen": "127.0.0.1:0", "operate": true, ` + token(`"rights": ["operate"], "prefixes": []`):                     "admin.tokens[0].prefixes: none are given",
 		`"listen": "127.0.0.1:0", "operate": true, ` + token(`"rights": ["operate"], "kinds": []`):                        "admin.tokens[0].kinds: none are given",
-		`"listen": "127.0.0.1:0", "operate": true, ` + token(`"rights": ["operate"], "kinds": ["none"]`):                  `admin.tokens[0].kinds: "none" is none of the kinds`,
-		`"listen": "127.0.0.1:0", "operate": true, ` + token(`"rights": ["operate", "page"], "prefixes": ["a:"]`):         "admin.tokens[0].rights: page is for all tasks",
-		`"listen": "127.0.0.1:0", ` + token(`"rights": ["operate"]`):                                                      `admin.tokens[0].rights: "operate" has no effect without "operate": true`,
-		`"listen": "127.0.0.1:0", "metrics_only": true, ` + token(`"rights": ["page"]`):                                   `admin.tokens[0].rights: "page" has no effect`,
-		`"listen": "127.0.0.1:0", ` + token(`"rights": ["backup"], "kinds": ["k"]`):                                       "admin.tokens[0].rights: backup is for all tasks",
+		`"listen": "127.0.0.1:0", "operate": true, ` + token(`"rights": ["operate"], "kinds": ["none"]`):                  `admin.tokens[0].kinds[0]: "none" is none of the kinds`,
+		`"listen": "127.0.0.1:0", "operate": true, ` + token(`"rights": ["operate", "page"], "prefixes": ["a:"]`):         "admin.tokens[0].rights[1]: page is for all tasks",
+		`"listen": "127.0.0.1:0", ` + token(`"rights": ["operate"]`):                                                      `admin.tokens[0].rights[0]: "operate" has no effect without "operate": true`,
+		`"listen": "127.0.0.1:0", "metrics_only": true, ` + token(`"rights": ["page"]`):                                   `admin.tokens[0].rights[0]: "page" has no effect`,
+		`"listen": "127.0.0.1:0", ` + token(`"rights": ["backup"], "kinds": ["k"]`):                                       "admin.tokens[0].rights[0]: backup is for all tasks",
 	} {
 		f.write(`{"listen": "127.0.0.1:0", "admin": {` + admin + `}, "kinds": {"k": {` + https + `}}}`)
 		if _, err := Load(f.path, func(string) string { return "" }); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {

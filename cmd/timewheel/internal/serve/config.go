@@ -58,14 +58,12 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 }
 
 func (c *Config) parse(text []byte, getenv func(string) string) error {
-	k := &checker{config: c, getenv: getenv}
-	for _, wrong := range decode(text, c) {
-		k.problems = append(k.problems, errors.New(wrong.String()))
-	}
-	if k.problems == nil {
+	form := decode(text, c)
+	k := &checker{config: c, getenv: getenv, form: form, problems: form}
+	if !form.has("") { // there is a configuration
 		k.check()
 	}
-	return errors.Join(k.problems...)
+	return k.err()
 }
 
 func (k *checker) check() {
@@ -107,15 +105,16 @@ func (k *checker) check() {
 
 // CheckPlace checks that the configuration can work with tasks at the place.
 func (c *Config) CheckPlace(place Place) error {
+	var all []error
 	if place.DB != "" && c.Admin != nil && c.Admin.Backup {
-		return errors.New("admin.backup: a database is copied by its own tools; leave it out")
+		all = append(all, errors.New("admin.backup: a database is copied by its own tools; leave it out"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
 		if place.Dir != "" && c.Kinds[name].Elsewhere {
-			return fmt.Errorf("kinds.%s.elsewhere: no other process runs the tasks of an embedded store", name)
+			all = append(all, fmt.Errorf("kinds.%s.elsewhere: no other process runs the tasks of an embedded store", name))
 		}
 	}
-	return nil
+	return errors.Join(all...)
 }
 
 // workers returns how many runs all kinds together may have in progress. With that many workers, a receiver that hangs

@@ -109,9 +109,9 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		token(strings.Replace(whole, `0123456789abcdef`, `0`, 1)):                             "tokens[0].token: it has 1 bytes",
 		token(strings.Replace(whole, `[""]`, `[]`, 1)):                                        "tokens[0].prefixes",
 		token(strings.Replace(whole, `["*"]`, `[]`, 1)):                                       "tokens[0].kinds: none",
-		token(strings.Replace(whole, `["*"]`, `["mial"]`, 1)):                                 `tokens[0].kinds: "mial"`,
+		token(strings.Replace(whole, `["*"]`, `["mial"]`, 1)):                                 `tokens[0].kinds[0]: "mial"`,
 		token(strings.Replace(whole, `["read"]`, `[]`, 1)):                                    "tokens[0].rights: none",
-		token(strings.Replace(whole, `["read"]`, `["all"]`, 1)):                               `tokens[0].rights: "all"`,
+		token(strings.Replace(whole, `["read"]`, `["all"]`, 1)):                               `tokens[0].rights[0]: "all"`,
 		token(whole + `, "quota": {}`):                                                        "tokens[0].quota: none of adds, bytes and tasks",
 		token(whole + `, "quota": {"per": "1h"}`):                                             "tokens[0].quota: none of adds, bytes and tasks",
 		token(whole + `, "quota": {"adds": 0}`):                                               "tokens[0].quota.adds: 0 is not positive",
@@ -169,7 +169,19 @@ func TestLoad_readsSecrets_andSetsDefaults(t *testing.T) {
 func TestLoad_ofManyMistakes_namesThemAll(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"listen": "x", "log": "xml", "kinds": {"k": {"url": "ftp://a"}}}`:  "listen log kinds.k.url kinds.k.secrets",
-		`{"listen": 1, "kinds": {"k": {"uri": "", "timeout": "x"}, "l": 5}}`: "listen kinds.k.uri kinds.k.timeout kinds.l",
+		`{"listen": 1, "kinds": {"k": {"uri": "", "timeout": "x"}, "l": 5}}`: "listen kinds.k.uri kinds.k.timeout kinds.l kinds.k.url kinds.k.secrets",
+		`{"listn": "x", "kinds": {"k": {` + https + `, "missed": "x"}}}`:     "listn listen kinds.k.missed",
+		`[]`: "must be an object", `{"kinds": 5, "tokens": 5, "listen": ":0", "tls": 5}`: "kinds tokens tls",
+		// A value of a wrong form is not missed by other fields.
+		`{"listen": ":0", "insecure": "yes", "kinds": {"k": {"url": "http://127.0.0.1/", "secrets": [1], "networks": ["x"], "on_failure": "l"},
+			"l": 5, "m": {"elsewhere": "yes"}, "n": {` + https + `, "client_certificate": {"certificate": 1}, "rate": {"runs": "1"}}},
+			"tokens": [{"name": 1, "token": 1, "prefixes": 1, "kinds": ["l", "x", 1], "rights": 1, "quota": {"adds": "1"}}, 1]}`: `insecure
+			kinds.k.secrets[0] kinds.k.networks[0] kinds.l kinds.m.elsewhere kinds.n.client_certificate.certificate kinds.n.rate.runs
+			tokens[0].name tokens[0].token tokens[0].prefixes tokens[0].kinds[2] tokens[0].rights tokens[0].quota.adds tokens[1] tokens[0].kinds[1]`,
+		`{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "admin": {"listen": ":0", "tls": 1, "tokens": 1, "control": true, "operate": 1}}`: `admin.tls
+			admin.tokens admin.operate`,
+		`{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "admin": {"listen": "127.0.0.1:0", "operate": 1, "tokens": [
+			{"name": "a", "token": "a-token-of-the-tests", "rights": ["operate", "read", 1]}]}}`: "admin.operate admin.tokens[0].rights[2] admin.tokens[0].rights[1]",
 	} {
 		err := new(Config).parse([]byte(text), func(string) string { return "" })
 		var got []string
@@ -177,7 +189,7 @@ func TestLoad_ofManyMistakes_namesThemAll(t *testing.T) {
 			field, _, _ := strings.Cut(line, ":")
 			got = append(got, field)
 		}
-		equal(t, text, strings.Join(got, " "), want)
+		equal(t, text, strings.Join(got, " "), strings.Join(strings.Fields(want), " "))
 	}
 }
 

@@ -61,9 +61,8 @@ func (d *decoder) value(to reflect.Value, path string) {
 		d.skip()
 		to.SetZero()
 	case t.Kind() == reflect.Pointer:
-		before := len(*d.wrong)
 		to.Set(reflect.New(t.Elem()))
-		if d.value(to.Elem(), path); len(*d.wrong) > before {
+		if d.value(to.Elem(), path); d.wrong.has(path) {
 			to.SetZero() // nothing was given that could be wrong in another way
 		}
 	case scalars[t] != "":

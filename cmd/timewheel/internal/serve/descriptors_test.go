@@ -5,7 +5,6 @@ package serve
 import (
 	"bufio"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -177,7 +176,7 @@ func TestGate_answersOtherConnectionsWith503(t *testing.T) {
 				files := TLS{Certificate: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 				k := &checker{config: new(Config)}
 				k.certificate("tls", &files)
-				check(t, errors.Join(k.problems...))
+				check(t, k.err())
 				g.tls = files.forConnections()
 				at = tls.NewListener(g, g.tls)
 				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool}

@@ -57,20 +57,19 @@ func (a *api) mostAttempts(kind string) int {
 }
 
 func (a *api) history(c *caller, w http.ResponseWriter, r *http.Request) error {
-	q, limit, err := page(r, "prefix", "kind", "key", "outcome")
-	if err != nil {
-		return err
-	}
+	q, limit, wrong := page(r, "prefix", "kind", "key", "outcome")
 	of := durable.HistoryQuery{Prefix: q.Get("prefix"), Key: q.Get("key"), After: a.seal.after(c, q.Get("after")), Limit: limit}
 	if outcomes := q.Get("outcome"); outcomes != "" {
 		of.Outcomes = strings.Split(outcomes, ",")
 		for _, name := range of.Outcomes {
 			if !slices.Contains(durable.Outcomes(), name) {
-				return wrongField("outcome", fmt.Sprintf("%q", name), "%s", oneOf(name, durable.Outcomes()))
+				wrong.add("outcome", fmt.Sprintf("%q", name), "%s", oneOf(name, durable.Outcomes()))
 			}
 		}
 	}
-	if of.Kind, err = c.mayList(cmp.Or(of.Key, of.Prefix), q.Get("kind")); err != nil { // a right to the key is enough
+	var err error
+	of.Kind, err = c.mayList(cmp.Or(of.Key, of.Prefix), q.Get("kind")) // a right to the key is enough
+	if err := wrong.with(err); err != nil {
 		return err
 	}
 	of.Limit = min(limit, a.mostAttempts(of.Kind))

@@ -81,6 +81,9 @@ func (k *checker) kind(field, name string, of *Kind) {
 	case name == durable.OnceKind || name == "" || name == "*" || len(name) > durable.MaxKind || strings.ContainsRune(name, 0x1f):
 		k.wrong("kinds", "name %q must have 1 to %d bytes, none of them 0x1f, and not be * or %s", name, durable.MaxKind, durable.OnceKind)
 	}
+	if !k.knows(field + ".elsewhere") {
+		return
+	}
 	if of.Elsewhere {
 		if !reflect.DeepEqual(of, &Kind{Elsewhere: true}) {
 			k.wrong(field+".elsewhere", "a kind that runs elsewhere has no other fields")
@@ -88,7 +91,7 @@ func (k *checker) kind(field, name string, of *Kind) {
 		return
 	}
 	k.webhook(field, of)
-	if other := k.config.Kinds[of.OnFailure]; of.OnFailure != "" && (other == nil || other.OnFailure != "") {
+	if other, is := k.config.Kinds[of.OnFailure]; of.OnFailure != "" && (!is || other != nil && other.OnFailure != "") {
 		k.wrong(field+".on_failure", "%q must be one of the kinds, and one without on_failure", of.OnFailure)
 	}
 	k.positive(field+".timeout", &of.Timeout, defaultTimeout)
@@ -134,7 +137,7 @@ func (k *checker) webhook(field string, of *Kind) {
 	target, err := parseURL(of.URL)
 	if err != nil {
 		k.wrong(field+".url", "%v", err)
-	} else if target.Scheme == "http" && len(of.Networks) == 0 {
+	} else if target.Scheme == "http" && len(of.Networks) == 0 && k.knows(field+".networks") {
 		k.wrong(field+".url", "http needs networks, the only addresses that are called without TLS")
 	}
 	of.target = target
@@ -158,7 +161,7 @@ func (k *checker) webhook(field string, of *Kind) {
 			k.wrong(fmt.Sprintf("%s.networks[%d]", field, i), "%s has bits after its length; do you mean %s?", n, n.Masked())
 		}
 	}
-	k.reachable(field+".url", of)
+	k.reachable(field+".url", field+".networks", of)
 	of.headers = make(http.Header)
 	for _, name := range slices.Sorted(maps.Keys(of.Headers)) {
 		value := of.Headers[name]

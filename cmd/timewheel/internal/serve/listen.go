@@ -17,6 +17,7 @@ import (
 
 // listen checks an address, and returns it, or "" if it is wrong.
 func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
+	sibling := func(name string) string { return strings.TrimSuffix(field, "listen") + name }
 	if path, is := strings.CutPrefix(address, "unix:"); is {
 		if path == "" {
 			k.wrong(field, "the path of the Unix socket is empty")
@@ -36,11 +37,11 @@ func (k *checker) listen(field, address string, t *TLS, insecure bool) string {
 	} else if _, err := net.LookupPort("tcp", port); err != nil {
 		k.wrong(field, "port %q is neither a number up to 65535 nor the name of a service", port)
 		return ""
-	} else if t == nil && !insecure && !isLocal(address) {
+	} else if t == nil && !insecure && !isLocal(address) && k.knows(sibling("tls"), sibling("insecure")) {
 		k.wrong(field, "%s is beyond loopback and needs tls, or \"insecure\": true", address)
 	}
 	if t != nil {
-		k.certificate(strings.TrimSuffix(field, "listen")+"tls", t)
+		k.certificate(sibling("tls"), t)
 	}
 	return address
 }

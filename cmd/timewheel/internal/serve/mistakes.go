@@ -70,6 +70,30 @@ func (m *mistakes) has(field string) bool {
 	return false
 }
 
+// in returns the mistakes of a field and of the fields in it, with their paths there.
+func (m mistakes) in(field string) (found mistakes) {
+	for _, one := range m {
+		if rest, is := strings.CutPrefix(one.Field, field); is && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			one.Field = strings.TrimPrefix(rest, ".")
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// with adds the mistakes of an error, and returns the problem, or nil if there are none. An error without mistakes, such as
+// the one of a missing right, is returned alone.
+func (m mistakes) with(err error) error {
+	if err != nil {
+		p := problemOf(err)
+		if p.Errors == nil {
+			return err
+		}
+		m.take(p.Errors, func(*mistake) {})
+	}
+	return m.problem()
+}
+
 // problem returns the mistakes as the problem of a request, or nil if there are none.
 func (m mistakes) problem() error {
 	if len(m) == 0 {

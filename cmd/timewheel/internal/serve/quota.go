@@ -48,7 +48,7 @@ func (k *checker) quota(field string, q *Quota) {
 			k.wrong(field+"."+one.name, "%d is not positive", *one.most)
 		}
 	}
-	if !some {
+	if !some && k.knows(field) {
 		k.wrong(field, "none of %s, %s and %s is given", quotaAdds, quotaBytes, quotaTasks)
 	}
 	if k.positive(field+".per", &q.Per, time.Second); time.Duration(q.Per) > mostPer {

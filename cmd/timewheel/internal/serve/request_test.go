@@ -104,6 +104,9 @@ func TestTask_thatIsWrong_namesTheFieldOfJSON(t *testing.T) {
 	got := r.do("PUT", "/tasks/"+strings.Repeat("x", durable.MaxKey+1), `{"kind": "k", "times": "1"}`)
 	r.speaks(got, "times", "key")
 	r.must(204, "PUT", "/tasks/"+strings.Repeat("x", durable.MaxKey), `{"kind": "k", "delay": 3600}`)
+	got = r.do("PUT", "/tasks/a", `{"kind": "none", "dealy": 1}`, "If-None-Match", "x", "If-Match", "*")
+	r.speaks(got, "If-None-Match", "If-Match", "dealy", "kind")
+	r.speaks(r.do("POST", "/tasks/unpark", `{"kin": "k", "state": "prked"}`), "kin", "state")
 	for body, fields := range map[string]string{
 		`{}`: "delay", `{"delay": -1}`: "delay", `{"delay": "x", "ta": 1}`: "delay ta", `{"delay": -1, "at": "2200-01-01T00:00:00Z"}`: "delay at",
 		`{"at": "9999-01-01T00:00:00Z"}`: "at", `{"at": "0001-01-01T00:00:00Z"}`: "at", `{"delay": "2540400h"}`: "delay",
@@ -183,6 +186,7 @@ func TestBatch_withMalformedLines_namesThemAll(t *testing.T) {
 	r := start(t, config(t, "127.0.0.1:1", idle))
 	p := jsonOf(t, r.must(400, "POST", "/tasks", strings.Join([]string{
 		`{"op": "putt", "keyy": "a"}`, ``, `{"key": "a", "kind": "k"}`, `{"op": "delete", "key": 1, "kind": "k"}`, `{`,
+		`{"key": "b", "kind": "none", "dealy": 1}`, `{"key": "c", "kind": "k", "times": -2}`, `{"op": 1, "key": "d"}`, `{"op": "add", "key": "e", "delay": true}`,
 	}, "\n")))
 	var got []string
 	for _, one := range p["errors"].([]any) {
@@ -194,7 +198,13 @@ func TestBatch_withMalformedLines_namesThemAll(t *testing.T) {
 1 key: is missing
 4 key: must be text
 4 kind: unknown field
-5 : the JSON is malformed at byte 1: unexpected end of JSON input`
+5 : the JSON is malformed at byte 2: unexpected end of JSON input
+6 dealy: unknown field (did you mean delay?)
+8 op: must be text
+9 delay: must be a number of seconds or text such as "1h30m", up to 292 years
+6 kind: must be one of k, l
+7 times: must be -1 or more; -1 is until the task is removed
+9 kind: is missing: it must be one of k, l`
 	equal(t, "the mistakes", strings.Join(got, "\n"), want)
 	p = jsonOf(t, r.must(400, "POST", "/tasks", strings.Repeat("{}\n", mostLines)))
 	equal(t, "the number of mistakes", len(p["errors"].([]any)), mostMistakes)
@@ -269,9 +279,11 @@ func TestParameters_thatAreWrong_areNamed(t *testing.T) {
 	r := start(t, config(t, "127.0.0.1:1", idle))
 	for query, field := range map[string]string{
 		"/tasks?limit=x": "limit", "/tasks?state=Parked": "state", "/tasks?after=x": "after", "/tasks?x=1": "x", "/history?outcome=succeeded,done": "outcome",
+		"/tasks?limit=0&perfix=a&state=x&group=a&group=b&kind=none":    "group perfix limit state",
+		"/history?outcome=done,succeeded,x&limit=x&state=parked&x=%zz": " state limit outcome outcome", "/schedules?a=1&b=2": "a b",
 		"/history?after=" + url.QueryEscape(strings.Repeat("\x00", 300)): "after", "/tasks?prefix=%FF": "key",
 	} {
-		r.speaks(r.do("GET", query, ""), field)
+		r.speaks(r.do("GET", query, ""), strings.Split(field, " ")...)
 	}
 	r.must(200, "GET", "/tasks?limit=1&state=parked&kind=none&group=g", "")
 	r.must(200, "GET", "/history?outcome=succeeded,failed", "")

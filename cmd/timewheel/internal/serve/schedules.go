@@ -62,7 +62,7 @@ func (a *api) declare(c *caller, w http.ResponseWriter, r *http.Request) error {
 			return c.noRight(t.Kind)
 		}
 	}
-	if len(wrong) == 0 {
+	if !wrong.has("") { // there is a schedule
 		a.checkSchedule(&wrong, prefix, &req, c)
 	}
 	if err := wrong.problem(); err != nil {
@@ -115,34 +115,43 @@ func (a *api) mayChangeAll(ctx context.Context, c *caller, prefix string) error 
 	}
 }
 
-// checkSchedule adds the mistakes of a schedule.
+// checkSchedule adds the mistakes of a schedule, some of which have been found in its form.
 func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest, c *caller) {
 	kinds := a.kindsOf(c)
 	checkSize(wrong, "prefix", len(prefix), durable.MaxPrefix)
 	if req.Version < 0 {
 		wrong.add("version", fmt.Sprint(req.Version), "must not be negative")
 	}
-	if req.Tasks == nil {
+	if req.Tasks == nil && !wrong.has("tasks") {
 		wrong.add("tasks", "", "is missing: an empty list removes all tasks of the schedule")
 	}
 	if len(req.Tasks) > durable.MaxSet {
 		wrong.add("tasks", "", "has %d tasks; at most %d are allowed", len(req.Tasks), durable.MaxSet)
 		return
 	}
+	form := *wrong
 	seen := make(map[string]int, len(req.Tasks))
 	for i := range req.Tasks {
-		t := &req.Tasks[i]
-		var of mistakes
+		t, field := &req.Tasks[i], fmt.Sprintf("tasks[%d]", i)
+		of := form.in(field)
+		formed := len(of)
+		if of.has("") { // there is no task
+			continue
+		}
 		t.check(&of, t.Key, kinds)
 		a.checkServed(&of, t.Kind)
 		t.checkOnce(&of, t.Key, nil)
 		t.checkHeaders(&of, a.of[t.Kind])
-		if first, is := seen[t.Key]; is {
+		switch first, is := seen[t.Key]; {
+		case of.has("key"):
+		case is:
 			of.add("key", fmt.Sprintf("%q", t.Key), "is that of tasks[%d]", first)
-		} else if seen[t.Key] = i; !strings.HasPrefix(t.Key, prefix) {
-			of.add("key", fmt.Sprintf("%q", t.Key), "must begin with the prefix, %q", cut(prefix))
+		default:
+			if seen[t.Key] = i; !strings.HasPrefix(t.Key, prefix) {
+				of.add("key", fmt.Sprintf("%q", t.Key), "must begin with the prefix, %q", cut(prefix))
+			}
 		}
-		if t.Interval == 0 && t.Cron == "" {
+		if t.Interval == 0 && t.Cron == "" && !of.has("interval") && !of.has("cron") {
 			of.add("cron", "", "is missing: a task of a schedule has cron or interval")
 		}
 		if t.Times > 0 {
@@ -154,7 +163,7 @@ func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest
 		if t.IdempotencyKey != "" {
 			of.add("idempotency_key", "", "is not allowed in a schedule")
 		}
-		wrong.take(of, func(m *mistake) { m.Field = fmt.Sprintf("tasks[%d].%s", i, m.Field) })
+		wrong.take(of[formed:], func(m *mistake) { m.Field = field + "." + m.Field })
 	}
 }
 
@@ -173,8 +182,8 @@ type scheduleInfo struct {
 
 // schedules lists the declared schedules whose prefixes the caller may use.
 func (a *api) schedules(c *caller, w http.ResponseWriter, r *http.Request) error {
-	if _, err := parameters(r); err != nil {
-		return err
+	if _, wrong := parameters(r); wrong != nil {
+		return wrong.problem()
 	}
 	sets, err := a.s.Sets(r.Context())
 	if err != nil {

@@ -142,6 +142,15 @@ func TestSchedules_wrong_areAnsweredWithAllMistakes(t *testing.T) {
 			t.Errorf("%d: it does not say %s: %s", got.status, want, got.body)
 		}
 	}
+	for body, fields := range map[string]string{
+		`{"version": "x", "taks": 1, "tasks": [{"key": "n:a", "kind": "k", "croon": ""}, {"key": "x", "kind": "none", "interval": -1}, 5,
+			{"key": 1, "kind": 2, "cron": true}, {"key": "n:a", "kind": "k", "interval": "x"}, null]}`: `version taks tasks[0].croon tasks[2] tasks[3].key
+			tasks[3].kind tasks[3].cron tasks[4].interval tasks[0].cron tasks[1].kind tasks[1].interval tasks[1].key tasks[4].key tasks[5].kind
+			tasks[5].key tasks[5].cron`,
+		`{"version": -1, "tasks": {}}`: "tasks version", `{"taks": []}`: "taks tasks", `[]`: "", `{"tasks": 1, "tasks": []}`: "tasks tasks",
+	} {
+		r.speaks(r.do("PUT", "/schedules/n:", body), strings.Split(strings.Join(strings.Fields(fields), " "), " ")...)
+	}
 	for body, want := range map[string]string{
 		`{"version": 1, "tasks": [{"key": "n:a", "kind": "k", "interval": 1, "croon": ""}]}`: `did you mean`,
 		`{"version": 1.5, "tasks": []}`: "an integer",

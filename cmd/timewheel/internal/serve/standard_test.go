@@ -72,8 +72,8 @@ func TestSecret_ofStandardWebhooks_isChecked(t *testing.T) {
 		switch {
 		case want == "" && len(k.problems) > 0:
 			t.Errorf("%q: %v", secret, k.problems)
-		case want != "" && (len(k.problems) != 1 || !strings.Contains(k.problems[0].Error(), "kinds.k.secrets[0]: ") ||
-			!strings.Contains(k.problems[0].Error(), want)):
+		case want != "" && (len(k.problems) != 1 || !strings.Contains(k.problems[0].String(), "kinds.k.secrets[0]: ") ||
+			!strings.Contains(k.problems[0].String(), want)):
 			t.Errorf("%q: problems %v, want %q", secret, k.problems, want)
 		}
 	}

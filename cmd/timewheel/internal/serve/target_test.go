@@ -87,7 +87,7 @@ func TestLoad_ofAURLWithTheKey_allowsSegmentsAndValues(t *testing.T) {
 		switch {
 		case want == allowed && len(k.problems) > 0:
 			t.Errorf("%s: %v", text, k.problems)
-		case want == refused && (len(k.problems) != 1 || !strings.HasPrefix(k.problems[0].Error(), refused)):
+		case want == refused && (len(k.problems) != 1 || !strings.HasPrefix(k.problems[0].String(), refused)):
 			t.Errorf("%s: problems %v", text, k.problems)
 		}
 	}
