@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 )
 
 const (
@@ -42,10 +43,13 @@ func answerEarly(w http.ResponseWriter, r *http.Request, write func(http.Respons
 	_, _ = io.CopyN(io.Discard, b, mostDrained)
 }
 
-// needType returns an error unless the body of the request has the content type.
+// needType returns an error unless the body of the request has the content type, and no encoding.
 func needType(r *http.Request, contentType string) error {
 	if is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || is != contentType {
 		return problemf(http.StatusUnsupportedMediaType, "the Content-Type must be %s", contentType)
+	}
+	if is := strings.Join(r.Header.Values("Content-Encoding"), ", "); is != "" && !strings.EqualFold(is, "identity") {
+		return problemf(http.StatusUnsupportedMediaType, "the Content-Encoding %q is unknown: send the body without one", cut(is))
 	}
 	return nil
 }

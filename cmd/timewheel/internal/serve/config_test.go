@@ -32,7 +32,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		``:                                  "the text is empty",
 		"{\n\"listen\": 1,,}":               "of line 2",
 		`{"listn": "x"}`:                    "listn: unknown field (did you mean listen?)",
-		kind(https) + "{}":                  "invalid character '{' after top-level value",
+		kind(https) + "{}":                  "'{' is in the place of the end of the text",
 		`{"kinds": {"k": {` + https + `}}}`: `listen: "" is neither`,
 		`{"listen": "unix:", "kinds": {"k": {` + https + `}}}`:                  "listen: the path",
 		`{"listen": "127.0.0.1:0"}`:                                             "kinds: none",

@@ -27,15 +27,8 @@ func decode(text []byte, into any) (wrong mistakes) {
 		wrong.add("", "", "the text is empty")
 		return wrong
 	}
-	var whole json.RawMessage
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(text, &whole); errors.As(err, &syntax) {
-		before := text[:max(int(syntax.Offset)-1, 0)]
-		at := fmt.Sprintf("byte %d", len(before)-bytes.LastIndexByte(before, '\n'))
-		if n := bytes.Count(before, []byte("\n")); n > 0 {
-			at += fmt.Sprintf(" of line %d", n+1)
-		}
-		wrong.add("", "", "the JSON is malformed at %s: %v", at, err)
+	if why := malformed(text); why != "" {
+		wrong.add("", "", "%s", why)
 		return wrong
 	}
 	d := decoder{text: text, wrong: &wrong}

@@ -23,7 +23,8 @@ import (
 
 // internal are words of the program that a caller does not know: of Go, of its packages, and of the machine.
 var internal = regexp.MustCompile(`\b(Delay|At|MaxDelay|Interval|Cron|Times|Jitter|Expires|Group|Kind|Key|Payload|Limit|After|Task|Forever|` +
-	`With[A-Z]\w*)\b|durable|json:|time: |time\.|netip|pebble|postgres|pgx|Unmarshal|EOF|goroutine|127\.0\.0\.1|/usr/|/tmp/|no such file|directory`)
+	`With[A-Z]\w*)\b|durable|json:|time: |time\.|netip|pebble|postgres|pgx|Unmarshal|EOF|goroutine|127\.0\.0\.1|/usr/|/tmp/|no such file|directory|` +
+	`invalid character|looking for|top-level|literal|JSON input|max depth`)
 
 // speaks checks that an answer has a mistake for each of the fields, in order, and none of the program's own words.
 func (r *rig) speaks(got answered, fields ...string) {
@@ -198,7 +199,7 @@ func TestBatch_withMalformedLines_namesThemAll(t *testing.T) {
 1 key: is missing
 4 key: must be text
 4 kind: unknown field
-5 : the JSON is malformed at byte 2: unexpected end of JSON input
+5 : the JSON is malformed at byte 2: the text ends too early
 6 dealy: unknown field (did you mean delay?)
 8 op: must be text
 9 delay: must be a number of seconds or text such as "1h30m", up to 292 years
