@@ -26,7 +26,7 @@ func TestClients(t *testing.T) {
 		`webhook a/1 {"n": 1} 3 True`, // which are wrong in three ways, and then right
 		"put False True scheduled",    // without an idempotency key it replaces the task of the first one
 		"get b None", "reschedule True False", "tasks ['b']", "count 1", "schedule 1",
-		"error 412 None", "error 400 kind", "full 429 3600", "dots True", "remove True False", "webhooks 0",
+		"error 412 None", "error 400 kind", "error 400 Idempotency-Key", "full 429 3600", "dots True", "remove True False", "webhooks 0",
 	}
 	for program, script := range map[string]string{"python3": "scenario.py", "node": "scenario.mjs"} {
 		t.Run(program, func(t *testing.T) {

@@ -54,7 +54,7 @@ class Client:
         other nodes run have none."""
         headers = {"If-None-Match": "*"} if only_new else {}
         if idempotency_key is not False:
-            headers["Idempotency-Key"] = idempotency_key or str(uuid.uuid4())
+            headers["Idempotency-Key"] = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
         return self._send("PUT", "/tasks/" + _quoted(key), {"kind": kind, **task}, headers)
 
     def get(self, key):

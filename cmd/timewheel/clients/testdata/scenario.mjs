@@ -60,6 +60,11 @@ for (const [key, kind, onlyNew] of [["b", "k", true], ["c", "none", false]]) {
   }
 }
 try {
+  await client.put("e", "k", {}, { idempotencyKey: "" });
+} catch (e) {
+  if (e instanceof ServiceError) say("error", e.status, e.problem.errors?.[0].field);
+}
+try {
   await client.get("full");
 } catch (e) {
   if (e instanceof ServiceError) say("full", e.status, e.retryAfter);

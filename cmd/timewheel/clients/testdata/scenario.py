@@ -51,6 +51,10 @@ for key, kind, only_new in (("b", "k", True), ("c", "none", False)):
     except timewheel.Error as e:
         print("error", e.status, e.problem.get("errors", [{}])[0].get("field"))
 try:
+    client.put("e", "k", idempotency_key="")
+except timewheel.Error as e:
+    print("error", e.status, e.problem.get("errors", [{}])[0].get("field"))
+try:
     client.get("full")
 except timewheel.Error as e:
     print("full", e.status, e.retry_after)

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -19,7 +20,10 @@ const mostIdempotencyKey = 255
 
 // once returns the name of the call that adds the task: "" if it has none. A name is of one task's key, and has one size.
 func (t *taskRequest) once(key string, of *Kind) string {
-	call := t.IdempotencyKey
+	call := ""
+	if t.IdempotencyKey != nil {
+		call = *t.IdempotencyKey
+	}
 	switch {
 	case of.DedupeKey:
 		call = "" // the key alone is the name, because many clients give each call an idempotency key
@@ -32,28 +36,35 @@ func (t *taskRequest) once(key string, of *Kind) string {
 
 // checkOnce adds the mistakes of the idempotency key.
 func (t *taskRequest) checkOnce(wrong *mistakes, key string, of *Kind) {
-	const field = "idempotency_key"
-	switch text := t.IdempotencyKey; {
-	case strings.HasPrefix(key, durable.OncePrefix):
+	if strings.HasPrefix(key, durable.OncePrefix) {
 		wrong.add("key", "", "must not begin with %s, which is for idempotency keys", durable.OncePrefix)
-	case text == "" || of == nil:
-	case len(text) > mostIdempotencyKey:
-		checkSize(wrong, field, len(text), mostIdempotencyKey)
-	case of.Elsewhere:
+	}
+	if t.IdempotencyKey == nil {
+		return
+	}
+	field := cmp.Or(t.onceField, "idempotency_key")
+	switch n := len(*t.IdempotencyKey); {
+	case n == 0:
+		wrong.add(field, "", "must not be empty")
+	case n > mostIdempotencyKey:
+		checkSize(wrong, field, n, mostIdempotencyKey)
+	case of != nil && of.Elsewhere:
 		wrong.add(field, "", "is not allowed for a kind that other nodes run")
 	}
 }
 
 // fromHeader takes the idempotency key of the header.
 func (t *taskRequest) fromHeader(h http.Header, wrong *mistakes) {
-	switch all := h.Values("Idempotency-Key"); {
+	const name = "Idempotency-Key"
+	switch all := h.Values(name); {
 	case len(all) == 0:
 	case len(all) > 1 || all[0] == "":
-		wrong.add("Idempotency-Key", "", "must be one text that is not empty")
-	case t.IdempotencyKey != "" && t.IdempotencyKey != all[0]:
-		wrong.add("idempotency_key", fmt.Sprintf("%q", t.IdempotencyKey), "is not that of the header, %q", cut(all[0]))
+		wrong.add(name, "", "must be one text that is not empty")
+	case t.IdempotencyKey != nil && *t.IdempotencyKey != all[0]:
+		wrong.add("idempotency_key", fmt.Sprintf("%q", *t.IdempotencyKey), "is not that of the header, %q", cut(all[0]))
+		t.IdempotencyKey = nil
 	default:
-		t.IdempotencyKey = all[0]
+		t.IdempotencyKey, t.onceField = &all[0], name
 	}
 }
 

@@ -192,15 +192,41 @@ func TestPut_ofAWrongIdempotencyKey_isRefused(t *testing.T) {
 	long := strings.Repeat("k", mostIdempotencyKey)
 	r.put(201, "a", `{"kind": "k", "delay": 3600}`, "Idempotency-Key", long)
 	r.put(200, "a", `{"kind": "k", "delay": 3600, "idempotency_key": "1"}`, "Idempotency-Key", "1")
-	for _, c := range []struct{ key, body, header, says string }{
-		{"a", `{"kind": "k"}`, long + "k", "has 256 bytes"},
-		{"a", `{"kind": "k", "idempotency_key": "1"}`, "2", "is not that of the header"},
-		{"a", `{"kind": "there"}`, "1", "other nodes run"},
-		{"timewheel%2Fonce%2Fx", `{"kind": "k"}`, "1", "must not begin with timewheel/once/"},
+	const header, field = "Idempotency-Key", "idempotency_key"
+	for _, c := range []struct {
+		key, body, header, field, says string
+	}{
+		{"a", `{"kind": "k"}`, long + "k", header, "has 256 bytes"},
+		{"a", `{"kind": "none"}`, long + "k", "kind " + header, "has 256 bytes"},
+		{"a", `{"kind": "k", "idempotency_key": "1"}`, "2", field, "is not that of the header"},
+		{"a", `{"kind": "k", "idempotency_key": ""}`, "2", field, "is not that of the header"},
+		{"a", `{"kind": "there"}`, "1", header, "other nodes run"},
+		{"timewheel%2Fonce%2Fx", `{"kind": "k"}`, "1", "key", "must not begin with timewheel/once/"},
+		{"a", `{"kind": "k"}`, "", header, "must be one text that is not empty"},
+
+		{"a", `{"kind": "k", "idempotency_key": ""}`, "none", field, "must not be empty"},
+		{"a", `{"kind": "there", "idempotency_key": ""}`, "none", field, "must not be empty"},
+		{"a", `{"kind": "k", "idempotency_key": "k` + long + `"}`, "none", field, "has 256 bytes"},
+		{"a", `{"kind": "there", "idempotency_key": "1"}`, "none", field, "other nodes run"},
 	} {
-		got := r.do("PUT", "/tasks/"+c.key, c.body, "Idempotency-Key", c.header)
-		if got.status != 400 || !strings.Contains(got.body, c.says) {
+		headers := []string{header, c.header}
+		if c.header == "none" {
+			headers = nil
+			line := fmt.Sprintf(`{"key": %q, %s`, c.key, strings.TrimPrefix(c.body, "{"))
+			for _, op := range []string{"", `"op": "add", `} {
+				got := r.must(200, "POST", "/tasks", "{"+op+line[1:])
+				if !strings.Contains(got, `"status":400`) || !strings.Contains(got, c.says) {
+					t.Errorf("%s: %s", line, got)
+				}
+			}
+		}
+		got := r.do("PUT", "/tasks/"+c.key, c.body, headers...)
+		if r.speaks(got, strings.Fields(c.field)...); got.status != 400 || !strings.Contains(got.body, c.says) {
 			t.Errorf("%s with %q: %d %s", c.body, c.header, got.status, got.body)
 		}
 	}
+	got := r.do("PUT", "/schedules/s", `{"tasks": [{"key": "s", "kind": "k", "interval": 1, "idempotency_key": ""}]}`)
+	r.speaks(got, "tasks[0].idempotency_key")
+	r.put(200, "a", `{"kind": "k", "delay": 3600, "idempotency_key": null}`)
+	equal(t, "the tasks and the remembered keys", r.srv.s.Len(), 3)
 }

@@ -28,8 +28,9 @@ type taskRequest struct {
 	Expires       Duration        `json:"expires"`
 	Group         string          `json:"group"`
 
-	Headers        map[string]string `json:"headers"` // of the webhook
-	IdempotencyKey string            `json:"idempotency_key"`
+	Headers        map[string]string `json:"headers"`         // of the webhook
+	IdempotencyKey *string           `json:"idempotency_key"` // not empty
+	onceField      string            // the header, if IdempotencyKey is from there
 }
 
 // The times at which a task can be due.

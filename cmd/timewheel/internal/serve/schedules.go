@@ -140,7 +140,11 @@ func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest
 		}
 		t.check(&of, t.Key, kinds)
 		a.checkServed(&of, t.Kind)
-		t.checkOnce(&of, t.Key, nil)
+		if t.IdempotencyKey != nil {
+			of.add("idempotency_key", "", "is not allowed in a schedule")
+			t.IdempotencyKey = nil
+		}
+		t.checkOnce(&of, t.Key, a.of[t.Kind])
 		t.checkHeaders(&of, a.of[t.Kind])
 		switch first, is := seen[t.Key]; {
 		case of.has("key"):
@@ -159,9 +163,6 @@ func (a *api) checkSchedule(wrong *mistakes, prefix string, req *scheduleRequest
 		}
 		if t.MaxDelay != 0 {
 			of.add("max_delay", "", "is not allowed in a schedule")
-		}
-		if t.IdempotencyKey != "" {
-			of.add("idempotency_key", "", "is not allowed in a schedule")
 		}
 		wrong.take(of[formed:], func(m *mistake) { m.Field = field + "." + m.Field })
 	}
