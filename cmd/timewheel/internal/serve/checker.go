@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -42,21 +43,10 @@ func (k *checker) rate(field string, r *Rate) {
 	if r == nil {
 		return
 	}
-	k.positive(field+".per", &r.Per, time.Second)
-	if r.Burst == 0 {
-		r.Burst = r.Runs
-	}
-	if k.knows(field) && (r.Runs <= 0 || r.Burst < 0) {
-		k.wrong(field, "%d runs with bursts of %d: both must be positive", r.Runs, r.Burst)
-	}
-}
-
-func (k *checker) positive(field string, d *Duration, byDefault time.Duration) {
-	if *d == 0 {
-		*d = Duration(byDefault)
-	}
-	if *d < 0 {
-		k.wrong(field, "%v is negative", time.Duration(*d))
+	r.Per = cmp.Or(r.Per, Duration(time.Second))
+	r.Burst = cmp.Or(r.Burst, r.Runs)
+	if r.Runs == 0 {
+		k.wrong(field+".runs", "it is missing")
 	}
 }
 

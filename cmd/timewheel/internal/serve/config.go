@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,11 +23,11 @@ type Config struct {
 	Insecure bool             `json:"insecure"`            // Listen may be beyond loopback without TLS
 	Tokens   []*Token         `json:"tokens" reload:"yes"` // of callers; if there are none, every caller may do everything
 	Kinds    map[string]*Kind `json:"kinds"`
-	Admin    *Admin           `json:"admin"` // none: no metrics, health and page
-	Grace    *Duration        `json:"grace"` // how long SIGTERM lets callers find another process before the drain; 5s
-	Drain    Duration         `json:"drain"` // how long SIGTERM waits for runs in progress; 30s
-	Node     string           `json:"node"`  // name of the node; the host and the process
-	Log      string           `json:"log"`   // text, the default, or json
+	Admin    *Admin           `json:"admin"`                // none: no metrics, health and page
+	Grace    *Duration        `json:"grace"`                // how long SIGTERM lets callers find another process before the drain; 5s
+	Drain    Duration         `json:"drain" positive:"yes"` // how long SIGTERM waits for runs in progress; 30s
+	Node     string           `json:"node"`                 // name of the node; the host and the process
+	Log      string           `json:"log"`                  // text, the default, or json
 
 	dir    string                  // of the file; paths in it are relative to that
 	reread func() (*Config, error) // loads the file again
@@ -77,8 +78,10 @@ func (k *checker) check() {
 		grace := Duration(defaultGrace)
 		c.Grace = &grace
 	}
-	k.positive("grace", c.Grace, 0)
-	k.positive("drain", &c.Drain, defaultDrain)
+	if *c.Grace < 0 {
+		k.wrong("grace", "%v is negative", time.Duration(*c.Grace))
+	}
+	c.Drain = cmp.Or(c.Drain, Duration(defaultDrain))
 	k.oneOf("log", &c.Log, "text", "json")
 	if len(c.Node) > durable.MaxNodeName || strings.ContainsRune(c.Node, 0) {
 		k.wrong("node", "it must have at most %d bytes, none of them 0", durable.MaxNodeName)

@@ -36,7 +36,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		`{"kinds": {"k": {` + https + `}}}`: `listen: "" is neither`,
 		`{"listen": "unix:", "kinds": {"k": {` + https + `}}}`:                  "listen: the path",
 		`{"listen": "127.0.0.1:0"}`:                                             "kinds: none",
-		`{"listen": "127.0.0.1:0", "drain": "-1s", "kinds": {}}`:                "drain: -1s is negative",
+		`{"listen": "127.0.0.1:0", "drain": "-1s", "kinds": {}}`:                "drain: \"-1s\" must be more than 0",
 		`{"listen": "127.0.0.1:0", "drain": "soon"}`:                            "drain: \"soon\" must be a number of seconds or text such as",
 		`{"listen": "127.0.0.1:0", "grace": "-1s", "kinds": {}}`:                "grace: -1s is negative",
 		`{"listen": "127.0.0.1:0", "log": "xml"}`:                               "log: \"xml\" must be one of text, json",
@@ -66,9 +66,9 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "on_failure": "k"`):                                                   "kinds.k.on_failure",
 		kind(https + `, "concurrency": -1`):                                                   "kinds.k.concurrency",
 		kind(https + `, "cluster_concurrency": -1`):                                           "kinds.k.cluster_concurrency",
-		kind(https + `, "rate": {}`):                                                          "kinds.k.rate",
+		kind(https + `, "rate": {}`):                                                          "kinds.k.rate.runs: it is missing",
 		kind(https + `, "cluster_rate": {"runs": 1, "burst": -1}`):                            "kinds.k.cluster_rate",
-		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                              "kinds.k.retry",
+		kind(https + `, "retry": {"least": "2s", "most": "1s"}`):                              "kinds.k.retry.most: 1s is shorter than least, 2s",
 		kind(https + `, "history": {"attempts": -1}`):                                         "kinds.k.history.attempts: -1",
 		kind(https + `, "history": {"attempts": 100001}`):                                     "kinds.k.history.attempts: 100001",
 		kind(https + `, "history": {"answer": -1}`):                                           "kinds.k.history.answer: -1",
@@ -87,10 +87,10 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		kind(https + `, "timeout": true`):                                                     "kinds.k.timeout: true must be a number of seconds",
 		kind(https + `, "concurrency": "5"`):                                                  "kinds.k.concurrency: \"5\" must be an integer",
 		kind(https + `, "rate": {"runs": 1.5}`):                                               "kinds.k.rate.runs: 1.5 must be an integer",
-		kind(https + `, "rate": {"runs": 1, "per": "-1s"}`):                                   "kinds.k.rate.per: -1s",
+		kind(https + `, "rate": {"runs": 1, "per": "-1s"}`):                                   "kinds.k.rate.per: \"-1s\" must be more than 0",
 		kind(https + `, "rate": {"runs": 1, "per": "x"}`):                                     "kinds.k.rate.per: \"x\" must be a number of seconds",
-		kind(https + `, "retry": {"attempts": -1}`):                                           "kinds.k.retry: -1 attempts",
-		kind(https + `, "retry": {"least": "-1s"}`):                                           "kinds.k.retry.least: -1s",
+		kind(https + `, "retry": {"attempts": -1}`):                                           "kinds.k.retry.attempts: -1 must be more than 0",
+		kind(https + `, "retry": {"least": "-1s"}`):                                           "kinds.k.retry.least: \"-1s\" must be more than 0",
 		kind(https + `, "headers": {"X": 1}`):                                                 "kinds.k.headers.X: must be text",
 		kind(https + `, "headers": {"X": "env:NONE"}`):                                        "kinds.k.headers.X: the environment variable NONE",
 		kind(`"url": "https://a/", "secrets": [1]`):                                           "kinds.k.secrets[0]: must be text",
@@ -117,7 +117,7 @@ func TestLoad_ofAMistake_namesTheField(t *testing.T) {
 		token(whole + `, "quota": {"adds": 0}`):                                               "tokens[0].quota.adds: 0 is not positive",
 		token(whole + `, "quota": {"adds": 1, "bytes": -1}`):                                  "tokens[0].quota.bytes: -1 is not positive",
 		token(whole + `, "quota": {"tasks": 1e19}`):                                           "tokens[0].quota.tasks: 1e19 must be an integer",
-		token(whole + `, "quota": {"adds": 1, "per": "-1s"}`):                                 "tokens[0].quota.per: -1s is negative",
+		token(whole + `, "quota": {"adds": 1, "per": "-1s"}`):                                 "tokens[0].quota.per: \"-1s\" must be more than 0",
 		token(whole + `, "quota": {"adds": 1, "per": "24h1s"}`):                               "tokens[0].quota.per: 24h0m1s is more than 24h0m0s",
 		`{"listen": "127.0.0.1:0", "kinds": {"k": {` + https + `}}, "tokens": [null]}`:        "tokens[0]: null",
 		admin(`"listen": "127.0.0.1:0", "tls": {"certificate": "none.pem"}`):                  "admin.tls: open",
@@ -276,4 +276,43 @@ func TestLoad_ofAConfigurationThatCannotWork_isRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.not, err, c.says)
 		}
 	}
+}
+
+// A zero that would mean the default is refused. A field that is left out or null has its default.
+func TestLoad_ofAZero(t *testing.T) {
+	const top, retry, history, rate, shared = "%s", `"retry": {%s}`, `"history": {%s}`, `"rate": {"runs": 1, %s}`, `"cluster_rate": {"runs": 1, %s}`
+	in := func(form, field string) string {
+		kind := https + ", " + fmt.Sprintf(form, field)
+		if form == top {
+			return `{"listen": "127.0.0.1:0", ` + field + `, "kinds": {"k": {` + https + `}}}`
+		}
+		return `{"listen": "127.0.0.1:0", "kinds": {"k": {` + kind + `}}}`
+	}
+	for _, c := range []struct{ form, name, path string }{
+		{top, "drain", "drain"}, {" %s", "timeout", "kinds.k.timeout"}, {" %s", "concurrency", "kinds.k.concurrency"}, {" %s", "dedupe", "kinds.k.dedupe"},
+		{" %s", "cluster_concurrency", "kinds.k.cluster_concurrency"}, {retry, "attempts", "kinds.k.retry.attempts"},
+		{retry, "least", "kinds.k.retry.least"}, {retry, "most", "kinds.k.retry.most"}, {history, "attempts", "kinds.k.history.attempts"},
+		{history, "age", "kinds.k.history.age"}, {rate, "per", "kinds.k.rate.per"}, {rate, "burst", "kinds.k.rate.burst"},
+		{shared, "per", "kinds.k.cluster_rate.per"}, {`"rate": {%s}`, "runs", "kinds.k.rate.runs"}, {shared, "burst", "kinds.k.cluster_rate.burst"},
+	} {
+		for given, works := range map[string]bool{"0": false, "-1": false, "0.0": false, "1": true, "null": c.name != "runs"} {
+			err := (&Config{dir: t.TempDir()}).parse([]byte(in(c.form, fmt.Sprintf("%q: %s", c.name, given))), func(string) string { return "" })
+			want := c.path + ": " + given + " must be more than 0"
+			if given == "null" {
+				want = c.path + ": it is missing"
+			}
+			if works != (err == nil) || !works && !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s of %s: %v", c.path, given, err)
+			}
+		}
+	}
+	c := config(t, "", in(top, `"grace": 0`))
+	equal(t, "the grace", time.Duration(*c.Grace), 0)
+	c = config(t, "", in(history, `"answer": 0`))
+	equal(t, "the answer", c.Kinds["k"].History.Answer, 0)
+	c = config(t, "", in(retry, `"attempts": null, "least": null`))
+	equal(t, "the retries", c.Kinds["k"].Retry, Retry{defaultAttempts, Duration(defaultLeast), Duration(defaultMost)})
+	err := new(Config).parse([]byte(in(retry, `"attempts": 0, "least": "1h", "most": "1s"`)), func(string) string { return "" })
+	equal(t, "the mistakes of retry", fmt.Sprint(err),
+		"kinds.k.retry.attempts: 0 must be more than 0; without the field it is the default\nkinds.k.retry.most: 1s is shorter than least, 1h0m0s")
 }

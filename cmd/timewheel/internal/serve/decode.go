@@ -138,7 +138,11 @@ func (d *decoder) fields(to reflect.Value, path string) {
 			d.refuse(to.FieldByIndex(of.indexes[i]).Type(), path, "is given twice")
 		default:
 			seen |= 1 << i
-			d.value(to.FieldByIndex(of.indexes[i]), path)
+			field, at := to.FieldByIndex(of.indexes[i]), d.at
+			if d.value(field, path); of.positive[i] && d.text[at] != 'n' && field.Int() <= 0 && !d.wrong.has(path) {
+				d.at = at
+				d.refuse(field.Type(), path, "must be more than 0; without the field it is the default")
+			}
 		}
 	})
 }
@@ -234,10 +238,12 @@ func hides(t reflect.Type) bool {
 	return t == reflect.TypeFor[Secret]()
 }
 
-// A fieldList has the fields of a struct in JSON, and of the structs that it embeds.
+// A fieldList has the fields of a struct in JSON, and of the structs that it embeds. A field with the tag positive is a number
+// that is more than 0, if it is given.
 type fieldList struct {
-	names   []string
-	indexes [][]int
+	names    []string
+	indexes  [][]int
+	positive []bool
 }
 
 var fieldLists sync.Map // by type
@@ -250,6 +256,7 @@ func fieldsOf(t reflect.Type) *fieldList {
 	for _, f := range reflect.VisibleFields(t) {
 		if name := f.Tag.Get("json"); name != "" {
 			of.names, of.indexes = append(of.names, name), append(of.indexes, f.Index)
+			of.positive = append(of.positive, f.Tag.Get("positive") != "")
 		}
 	}
 	fieldLists.Store(t, of)

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -25,20 +26,20 @@ type Kind struct {
 	TaskHeaders        []string          `json:"task_headers"`         // names of headers that a task may set
 	CAFile             string            `json:"ca_file" reload:"yes"` // certificates, in PEM, in place of the system's
 	ClientCertificate  *TLS              `json:"client_certificate" reload:"yes"`
-	ContentType        string            `json:"content_type"` // of the payload; application/json
-	Timeout            Duration          `json:"timeout"`      // of an attempt; 10s
-	Concurrency        int               `json:"concurrency"`  // 100
+	ContentType        string            `json:"content_type"`               // of the payload; application/json
+	Timeout            Duration          `json:"timeout" positive:"yes"`     // of an attempt; 10s
+	Concurrency        int               `json:"concurrency" positive:"yes"` // 100
 	Rate               *Rate             `json:"rate"`
-	ClusterConcurrency int               `json:"cluster_concurrency"`
+	ClusterConcurrency int               `json:"cluster_concurrency" positive:"yes"`
 	ClusterRate        *Rate             `json:"cluster_rate"`
 	Retry              Retry             `json:"retry"`
-	ParkRepeating      bool              `json:"park_repeating"` // as durable.WithParkRepeating
-	OnFailure          string            `json:"on_failure"`     // the kind of the task that is added when one is parked or gives up a run
-	Missed             string            `json:"missed"`         // once (the default), skip or all
-	History            *History          `json:"history"`        // none: attempts are not kept
-	Elsewhere          bool              `json:"elsewhere"`      // other nodes run the tasks
-	Dedupe             Duration          `json:"dedupe"`         // how long idempotency keys are remembered; 1h
-	DedupeKey          bool              `json:"dedupe_key"`     // each task has an idempotency key: its own key
+	ParkRepeating      bool              `json:"park_repeating"`        // as durable.WithParkRepeating
+	OnFailure          string            `json:"on_failure"`            // the kind of the task that is added when one is parked or gives up a run
+	Missed             string            `json:"missed"`                // once (the default), skip or all
+	History            *History          `json:"history"`               // none: attempts are not kept
+	Elsewhere          bool              `json:"elsewhere"`             // other nodes run the tasks
+	Dedupe             Duration          `json:"dedupe" positive:"yes"` // how long idempotency keys are remembered; 1h
+	DedupeKey          bool              `json:"dedupe_key"`            // each task has an idempotency key: its own key
 
 	target    *url.URL
 	headers   http.Header
@@ -47,16 +48,16 @@ type Kind struct {
 
 // A Rate holds the arguments of durable.WithRate.
 type Rate struct {
-	Runs  int      `json:"runs"`
-	Per   Duration `json:"per"`   // 1s
-	Burst int      `json:"burst"` // Runs
+	Runs  int      `json:"runs" positive:"yes"`
+	Per   Duration `json:"per" positive:"yes"`   // 1s
+	Burst int      `json:"burst" positive:"yes"` // Runs
 }
 
 // Retry holds the arguments of durable.WithRetry.
 type Retry struct {
-	Attempts int      `json:"attempts"` // 40
-	Least    Duration `json:"least"`    // 1s
-	Most     Duration `json:"most"`     // 1h
+	Attempts int      `json:"attempts" positive:"yes"` // 40
+	Least    Duration `json:"least" positive:"yes"`    // 1s
+	Most     Duration `json:"most" positive:"yes"`     // 1h
 }
 
 // The defaults of Retry. A receiver may be away for most of a day before a task is parked.
@@ -68,9 +69,9 @@ const (
 
 // History holds the arguments of durable.WithHistory.
 type History struct {
-	Attempts int      `json:"attempts"` // 1000
-	Age      Duration `json:"age"`      // 24h
-	Answer   int      `json:"answer"`   // bytes of the body of an answer that completes a run; 0
+	Attempts int      `json:"attempts" positive:"yes"` // 1000
+	Age      Duration `json:"age" positive:"yes"`      // 24h
+	Answer   int      `json:"answer"`                  // bytes of the body of an answer that completes a run; 0
 }
 
 func (k *checker) kind(field, name string, of *Kind) {
@@ -94,41 +95,29 @@ func (k *checker) kind(field, name string, of *Kind) {
 	if other, is := k.config.Kinds[of.OnFailure]; of.OnFailure != "" && (!is || other != nil && other.OnFailure != "") {
 		k.wrong(field+".on_failure", "%q must be one of the kinds, and one without on_failure", of.OnFailure)
 	}
-	k.positive(field+".timeout", &of.Timeout, defaultTimeout)
-	k.positive(field+".dedupe", &of.Dedupe, defaultDedupe)
+	of.Timeout = cmp.Or(of.Timeout, Duration(defaultTimeout))
+	of.Dedupe = cmp.Or(of.Dedupe, Duration(defaultDedupe))
 	k.oneOf(field+".missed", &of.Missed, "once", "skip", "all")
-	if of.Concurrency == 0 {
-		of.Concurrency = defaultConcurrency
-	}
-	if of.Concurrency < 1 || of.Concurrency > mostConcurrency {
+	if of.Concurrency = cmp.Or(of.Concurrency, defaultConcurrency); of.Concurrency > mostConcurrency {
 		k.wrong(field+".concurrency", "%d is not between 1 and %d", of.Concurrency, mostConcurrency)
-	}
-	if of.ClusterConcurrency < 0 {
-		k.wrong(field+".cluster_concurrency", "%d is negative", of.ClusterConcurrency)
 	}
 	k.rate(field+".rate", of.Rate)
 	k.rate(field+".cluster_rate", of.ClusterRate)
 	if h := of.History; h != nil {
-		if h.Attempts == 0 {
-			h.Attempts = defaultHistory
-		}
-		if h.Attempts < 1 || h.Attempts > durable.MaxHistory {
+		if h.Attempts = cmp.Or(h.Attempts, defaultHistory); h.Attempts > durable.MaxHistory {
 			k.wrong(field+".history.attempts", "%d is not between 1 and %d", h.Attempts, durable.MaxHistory)
 		}
-		k.positive(field+".history.age", &h.Age, 24*time.Hour)
+		h.Age = cmp.Or(h.Age, Duration(24*time.Hour))
 		if h.Answer < 0 || h.Answer > mostAnswer {
 			k.wrong(field+".history.answer", "%d is not between 0 and %d", h.Answer, mostAnswer)
 		}
 	}
 	r := &of.Retry
-	if r.Attempts == 0 {
-		r.Attempts = defaultAttempts
-	}
-	k.positive(field+".retry.least", &r.Least, defaultLeast)
-	k.positive(field+".retry.most", &r.Most, max(defaultMost, time.Duration(r.Least)))
-	if r.Attempts < 0 || r.Most < r.Least {
-		k.wrong(field+".retry", "%d attempts with waits from %v to %v: attempts must be positive, and the waits "+
-			"must not decrease", r.Attempts, time.Duration(r.Least), time.Duration(r.Most))
+	r.Attempts = cmp.Or(r.Attempts, defaultAttempts)
+	r.Least = cmp.Or(r.Least, Duration(defaultLeast))
+	r.Most = cmp.Or(r.Most, max(Duration(defaultMost), r.Least))
+	if r.Most < r.Least && k.knows(field+".retry.least") {
+		k.wrong(field+".retry.most", "%v is shorter than least, %v", time.Duration(r.Most), time.Duration(r.Least))
 	}
 }
 

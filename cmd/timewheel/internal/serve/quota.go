@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -16,10 +17,10 @@ import (
 
 // A Quota bounds the tasks of a token. A bound that is missing is none.
 type Quota struct {
-	Adds  *int     `json:"adds"`  // tasks added or replaced in Per
-	Bytes *int     `json:"bytes"` // of these tasks
-	Per   Duration `json:"per"`   // 1s
-	Tasks *int     `json:"tasks"` // of the token's kinds, and of all callers
+	Adds  *int     `json:"adds"`               // tasks added or replaced in Per
+	Bytes *int     `json:"bytes"`              // of these tasks
+	Per   Duration `json:"per" positive:"yes"` // 1s
+	Tasks *int     `json:"tasks"`              // of the token's kinds, and of all callers
 }
 
 // The bounds of a quota, as the metric names them.
@@ -51,7 +52,7 @@ func (k *checker) quota(field string, q *Quota) {
 	if !some && k.knows(field) {
 		k.wrong(field, "none of %s, %s and %s is given", quotaAdds, quotaBytes, quotaTasks)
 	}
-	if k.positive(field+".per", &q.Per, time.Second); time.Duration(q.Per) > mostPer {
+	if q.Per = cmp.Or(q.Per, Duration(time.Second)); time.Duration(q.Per) > mostPer {
 		k.wrong(field+".per", "%v is more than %v", time.Duration(q.Per), mostPer)
 	}
 }
