@@ -117,6 +117,9 @@ func (d *document) wrong(schema, v any) string {
 			object, _ := v.(map[string]any)
 			for name, value := range object {
 				property, is := d.object(s, "properties")[name]
+				if more, any := of.(map[string]any); any && !is {
+					property, is = more, true
+				}
 				if !is {
 					return fmt.Sprintf("%q is no property", name)
 				}

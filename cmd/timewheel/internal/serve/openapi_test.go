@@ -73,10 +73,48 @@ func TestDocument_hasTheFields(t *testing.T) {
 			}
 		}
 	}
+	for schema, want := range map[string][]string{"State": stateNames(), "AttemptOutcome": durable.Outcomes(), "Effect": {string(effectNone), string(effectUnknown)}} {
+		if got := d.object(d.root, "components", "schemas", schema)["enum"]; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s is one of %q, and the server has %q", schema, got, want)
+		}
+	}
+	var twice map[string]json.RawMessage
+	if wrong := decode(openapi, &twice); wrong != nil {
+		t.Errorf("the document is wrong: %v", wrong)
+	}
 	properties := d.object(d.object(d.root, "components", "schemas", "Line")["oneOf"].([]any)[0], "properties")
 	for name := range d.object(d.root, "components", "schemas", "NewTask", "properties") {
 		if properties[name] == nil {
 			t.Errorf("a line has no %s", name)
+		}
+	}
+}
+
+// A schedule takes each property of a declared task, and no other one of a task.
+func TestDocument_hasTheFieldsOfDeclaredTasks(t *testing.T) {
+	d := openDocument(t)
+	r := start(t, config(t, "127.0.0.1:1", strings.Replace(idle, `"k": {`, `"k": {"task_headers": ["X-A"], `, 1)))
+	declared := d.object(d.root, "components", "schemas", "Declared")
+	for field, value := range map[string]string{
+		"payload": `{"a": 1}`, "payload_base64": `"AA=="`, "delay": `"1h"`, "at": `"2200-01-01T00:00:00Z"`, "interval": `"1h"`, "cron": `"@daily"`,
+		"times": `-1`, "jitter": `1`, "until": `"2201-01-01T00:00:00Z"`, "group": `"g"`, "headers": `{"X-A": "1"}`,
+		"max_delay": `"1m"`, "expires": `"1m"`, "idempotency_key": `"1"`,
+	} {
+		text := fmt.Sprintf(`{"key": "s:a", "kind": "k", %q: %s`, field, value)
+		if field != "interval" && field != "cron" {
+			text += `, "interval": 3600`
+		}
+		text += "}"
+		var v any
+		check(t, json.Unmarshal([]byte(text), &v))
+		why, got := d.wrong(declared, v), r.do("PUT", "/schedules/s:", `{"tasks": [`+text+`]}`)
+		if (why == "") != (got.status == 200) || (d.object(declared, "properties")[field] != nil) != (got.status == 200) {
+			t.Errorf("%s: the document says %q, and the server %d %s", text, why, got.status, got.body)
+		}
+	}
+	for name := range d.object(d.root, "components", "schemas", "NewTask", "properties") {
+		if d.object(declared, "properties")[name] == nil && !slices.Contains([]string{"max_delay", "expires", "idempotency_key"}, name) {
+			t.Errorf("a declared task has no %s", name)
 		}
 	}
 }
