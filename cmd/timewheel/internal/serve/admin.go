@@ -161,12 +161,15 @@ func (srv *Server) adminHandler(
 	return begin(recovered(srv.log, answerProblem, hasten(onHosts(a.Hosts, mux))))
 }
 
-// answer answers a question about the health. It shows an error only to an operator with a right to the page.
+// errStopping is not a failure, so everyone may see it.
+var errStopping = errors.New("the service is stopping")
+
+// answer answers a question about the health. It shows a failure only to an operator with a right to the page.
 func (srv *Server) answer(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case err == nil:
 		_, _ = w.Write([]byte("ok\n"))
-	case srv.may(maySee)(r) != nil:
+	case !errors.Is(err, errStopping) && srv.may(maySee)(r) != nil:
 		http.Error(w, "failed; the log and the page say why", http.StatusServiceUnavailable)
 	default:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -176,7 +179,7 @@ func (srv *Server) answer(w http.ResponseWriter, r *http.Request, err error) {
 // ready returns an error if callers should use another process.
 func (srv *Server) ready() error {
 	if srv.ending.Load() {
-		return errors.New("the service is stopping")
+		return errStopping
 	}
 	if node := srv.s.Stats().Node; node != nil && node.Away {
 		return errors.New("the database does not answer")

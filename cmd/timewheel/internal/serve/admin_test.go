@@ -3,7 +3,9 @@
 package serve
 
 import (
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,15 +83,21 @@ func TestAdmin_withTokens_letsEachDoWhatItMay(t *testing.T) {
 	r.must(401, "GET", "/", "")
 }
 
-// Without a token health says no more than that it is bad.
+// Without a token health says no more than that it is bad, or that the service is stopping.
 func TestAdmin_withTokens_keepsTheReasonOfBadHealth(t *testing.T) {
 	f := newFile(t, operators(operator("ann", anns, `"page"`), ""))
 	r := start(t, f.load())
 	r.url = "http://" + r.srv.AdminAddr().String()
 	r.term <- syscall.SIGTERM
 	until(t, "it is not ready", func() bool { return r.do("GET", "/readyz", "").status == 503 })
-	equal(t, "the answer", r.must(503, "GET", "/readyz", ""), "failed; the log and the page say why\n")
+	equal(t, "the answer", r.must(503, "GET", "/readyz", ""), "the service is stopping\n")
 	equal(t, "the answer for ann", r.must(503, "GET", "/readyz", "", "Authorization", "Bearer "+anns), "the service is stopping\n")
+	for authorization, want := range map[string]string{"": "failed; the log and the page say why\n", "Bearer " + anns: "the disk of db.example is full\n"} {
+		w, request := httptest.NewRecorder(), httptest.NewRequest("GET", "/healthz", nil)
+		request.Header.Set("Authorization", authorization)
+		r.srv.answer(w, request, errors.New("the disk of db.example is full"))
+		equal(t, "the answer of a failure", w.Body.String(), want)
+	}
 }
 
 func TestAdmin_withMetricsOnly_hasNoPage(t *testing.T) {
