@@ -198,13 +198,13 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var condition mistakes
+	_, outside := parameters(r) // mistakes of the query and the headers
 	ifNone := r.Header.Get("If-None-Match")
 	if ifNone != "" && ifNone != "*" {
-		condition.add("If-None-Match", ifNone, "must be *")
+		outside.add("If-None-Match", ifNone, "must be *")
 	}
 	if is := r.Header.Get("If-Match"); is != "" {
-		condition.add("If-Match", is, "is not allowed: the only condition is If-None-Match: *")
+		outside.add("If-Match", is, "is not allowed: the only condition is If-None-Match: *")
 	}
 	text, err := readBody(r, "application/json", mostBody)
 	if err != nil {
@@ -213,7 +213,7 @@ func (a *api) put(c *caller, w http.ResponseWriter, r *http.Request) error {
 	var req taskRequest
 	wrong := decode(text, &req)
 	req.fromHeader(r.Header, &wrong)
-	if err := condition.with(a.checkTask(c, &req, key, &wrong)); err != nil {
+	if err := outside.with(a.checkTask(c, &req, key, &wrong)); err != nil {
 		return err
 	}
 	task := req.task(key, joinTrace(r.Header), a.of[req.Kind])
@@ -235,6 +235,9 @@ func (a *api) remove(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if _, wrong := parameters(r); wrong != nil {
+		return wrong.problem()
+	}
 	if err := a.removeTask(r.Context(), c, key); err != nil {
 		return err
 	}
@@ -254,7 +257,8 @@ func (a *api) reschedule(c *caller, w http.ResponseWriter, r *http.Request) erro
 	var req rescheduleRequest
 	wrong := decode(text, &req)
 	req.check(&wrong)
-	if err := wrong.problem(); err != nil {
+	_, query := parameters(r)
+	if err := query.with(wrong.problem()); err != nil {
 		return err
 	}
 	if err := a.moveTask(r.Context(), c, key, req); err != nil {
@@ -268,6 +272,9 @@ func (a *api) get(c *caller, w http.ResponseWriter, r *http.Request) error {
 	key, err := c.key(r)
 	if err != nil {
 		return err
+	}
+	if _, wrong := parameters(r); wrong != nil {
+		return wrong.problem()
 	}
 	info, is, err := a.s.Get(r.Context(), key)
 	switch {
@@ -344,7 +351,10 @@ func ofCursor(err error, after string) error {
 	return err
 }
 
-func (a *api) document(_ *caller, w http.ResponseWriter, _ *http.Request) error {
+func (a *api) document(_ *caller, w http.ResponseWriter, r *http.Request) error {
+	if _, wrong := parameters(r); wrong != nil {
+		return wrong.problem()
+	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openapi)
 	return nil

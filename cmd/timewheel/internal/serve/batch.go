@@ -79,8 +79,9 @@ func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if err := needType(r, batchType); err != nil { // before it waits
 		return err
 	}
+	_, outside := parameters(r) // mistakes of the query and the headers
 	if r.Header.Values("Idempotency-Key") != nil {
-		return wrongField("Idempotency-Key", "", "is not allowed for a batch: each line has an idempotency_key of its own")
+		outside.add("Idempotency-Key", "", "is not allowed for a batch: each line has an idempotency_key of its own")
 	}
 	leave, err := c.enter(r.Context())
 	if err != nil {
@@ -92,7 +93,7 @@ func (a *api) batch(c *caller, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	results, deeds, err := a.readBatch(c, text, joinTrace(r.Header))
-	if err != nil {
+	if err := outside.with(err); err != nil {
 		return err
 	}
 	n, size := 0, 0

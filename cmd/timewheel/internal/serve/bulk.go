@@ -63,13 +63,11 @@ func bulk(do durable.Action, state durable.State) func(*api, *caller, http.Respo
 		if do == durable.DoRemove && len(wrong) == 0 && req.Kind+req.Prefix+req.Group+req.State+req.Failure == "" {
 			wrong.add("", "", "at least one of kind, prefix, group, state and failure must be given")
 		}
-		if wrong.has("") { // there is no request
-			return wrong.problem()
-		}
-		if !wrong.has("kind") && !wrong.has("prefix") {
+		_, query := parameters(r)
+		if !wrong.has("") && !wrong.has("kind") && !wrong.has("prefix") {
 			of.Kind, err = c.mayList(of.Prefix, req.Kind)
 		}
-		if err := wrong.with(err); err != nil {
+		if err := query.with(wrong.with(err)); err != nil {
 			return err
 		}
 		if err := a.s.Err(); err != nil {

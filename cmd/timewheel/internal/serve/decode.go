@@ -106,6 +106,11 @@ func (d *decoder) scalar(to reflect.Value, path, allowed string) {
 		text = integer(text)
 	}
 	err := json.Unmarshal(text, to.Addr().Interface())
+	if to.Kind() == reflect.String && halves(text) {
+		d.at = at
+		d.refuse(to.Type(), path, `must be text without half of a surrogate pair such as \ud800`)
+		return
+	}
 	if to.Kind() == reflect.Slice && text[0] != '"' || err != nil {
 		var more hint
 		errors.As(err, &more)
@@ -152,11 +157,18 @@ func (d *decoder) object(path string, do func(name, path string)) {
 	d.at++
 	for d.more('}') {
 		var name string
-		_ = json.Unmarshal(d.skip(), &name)
+		text := d.skip()
+		_ = json.Unmarshal(text, &name)
 		d.next()
 		d.at++ // the colon
 		d.next()
-		do(name, strings.TrimPrefix(path+"."+cut(name), "."))
+		at := strings.TrimPrefix(path+"."+cut(name), ".")
+		if halves(text) {
+			d.skip()
+			d.wrong.add(at, "", `is a name with half of a surrogate pair such as \ud800`)
+			continue
+		}
+		do(name, at)
 	}
 }
 

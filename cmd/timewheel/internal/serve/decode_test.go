@@ -147,6 +147,14 @@ secrets: is given twice
 below: must be an object
 list: "x" must be an array`,
 		`{"secrets": ["good", 12345]}`: `secrets[1]: must be text`,
+		// Half of a surrogate pair has no UTF-8. In JSON that is kept as it is written it is allowed.
+		`{"text": "a\ud800", "extra": "\udc00\ud800"}`: `text: "a\ud800" must be text without half of a surrogate pair such as \ud800
+extra: "\udc00\ud800" must be text without half of a surrogate pair such as \ud800`,
+		`{"secrets": ["\ud83d", "\ud83d\u0041"]}`: `secrets[0]: must be text without half of a surrogate pair such as \ud800
+secrets[1]: must be text without half of a surrogate pair such as \ud800`,
+		`{"map": {"\udc00": {"number": 1}, "\udc01": 1}}`: "map.\ufffd: is a name with half of a surrogate pair such as \\ud800\n" +
+			"map.\ufffd: is a name with half of a surrogate pair such as \\ud800",
+		`{"text": "\\ud800 \ud83d\ude00 \uD83D\uDE00 \ufffd", "any": "\ud800"}`: "",
 	} {
 		var got []string
 		for _, m := range decode([]byte(text), new(sample)) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/seed581295f1/timewheel/durable"
@@ -76,13 +77,16 @@ type putResponse struct {
 	Last     *attemptResponse `json:"last,omitempty"` // of a task that has ended, if its kind has a history and the caller may read
 }
 
-// isMinimal reports whether the caller wants no body.
+// preferences are the parts of the header Prefer between commas (RFC 7240).
+var preferences = regexp.MustCompile(`(?:[^,"]|"(?:[^"\\]|\\.)*")+`)
+
+// isMinimal reports whether the caller wants no body. The first preference of a name counts.
 func isMinimal(h http.Header) bool {
-	for _, preferences := range h.Values("Prefer") {
-		for preference := range strings.SplitSeq(preferences, ",") {
-			if strings.TrimSpace(preference) == "return=minimal" {
-				return true
-			}
+	for _, preference := range preferences.FindAllString(strings.Join(h.Values("Prefer"), ","), -1) {
+		preference, _, _ = strings.Cut(preference, ";")
+		if name, value, _ := strings.Cut(preference, "="); strings.EqualFold(strings.TrimSpace(name), "return") {
+			value = strings.TrimSpace(value)
+			return value == "minimal" || value == `"minimal"`
 		}
 	}
 	return false

@@ -53,6 +53,17 @@ func TestPut_answersWithTheTask(t *testing.T) {
 			t.Errorf("with a preference: %+v", got)
 		}
 	}
+	for preference, is := range map[string]bool{
+		"return=minimal": true, `return="minimal"`: true, "Return=minimal": true, "return=minimal; x=1": true, `RETURN = "minimal" ;x="a, b"`: true,
+		`x="a, return=minimal", y`: false, `x="a, \", b", return=minimal`: true, "wait=10,return=minimal": true, "x;return=minimal": false,
+		"return=representation": false, "return=representation, return=minimal": false, "return=minimal, return=representation": true,
+		"return": false, "return=Minimal": false, "returns=minimal": false, "": false, ",,return=minimal": true, "return=": false,
+	} {
+		got := r.do("PUT", "/tasks/b", `{"kind": "k", "delay": 3600}`, "Prefer", preference)
+		if want := map[bool]int{true: 204, false: 200}[is]; got.status != want {
+			t.Errorf("Prefer: %s: %d, want %d", preference, got.status, want)
+		}
+	}
 }
 
 // A put with the idempotency key of an earlier one has no effect, before and after the task has run.

@@ -132,6 +132,10 @@ func TestDocument_holdsAgainstTheServer(t *testing.T) {
 	r := start(t, cfg)
 	d := openDocument(t)
 	r.bearer = "aaaaaaaaaaaaaaaaaaaa"
+	r.must(405, "PATCH", "/tasks/a", "") // of no operation, but in the description of the document
+	if about := fmt.Sprint(d.at(d.root, "info", "description")); !strings.Contains(about, "405") {
+		t.Errorf("the document does not have the status 405: %s", about)
+	}
 	seen := make(map[string]bool)
 	expect := func(status int, path, method, url, body string, headers ...string) {
 		t.Helper()

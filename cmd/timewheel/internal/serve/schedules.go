@@ -65,7 +65,8 @@ func (a *api) declare(c *caller, w http.ResponseWriter, r *http.Request) error {
 	if !wrong.has("") { // there is a schedule
 		a.checkSchedule(&wrong, prefix, &req, c)
 	}
-	if err := wrong.problem(); err != nil {
+	_, query := parameters(r)
+	if err := query.with(wrong.problem()); err != nil {
 		return err
 	}
 	if err := a.mayChangeAll(r.Context(), c, prefix); err != nil {

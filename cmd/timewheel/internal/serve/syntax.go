@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -25,6 +26,34 @@ var expected = [][2]string{
 	{"in string", `an escape such as \n or \u0000`},
 	{"numeric literal", "a digit"},
 	{"in literal", "true, false or null"},
+}
+
+// halves reports whether a text in JSON has half of a surrogate pair, which has no UTF-8. Package json would replace each half by
+// the same character.
+func halves(text []byte) bool {
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 {
+			return false
+		}
+		text = text[at:]
+		if r := escaped(text); !utf16.IsSurrogate(r) {
+			text = text[2:]
+		} else if utf16.DecodeRune(r, escaped(text[6:])) == utf8.RuneError {
+			return true
+		} else {
+			text = text[12:]
+		}
+	}
+}
+
+// escaped returns the character of an escape with a u at the beginning of a text, or 0.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n)
 }
 
 // malformed returns why a text is not JSON, without words of package json, or "".
