@@ -11,7 +11,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/internal/task"
 )
 
-// keepUnsent keeps the end of a run until the lease is renewed.
+// keepUnsent keeps the end of a run, which is sent again as soon as the node has its lease.
 func (n *Node) keepUnsent(c *change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
