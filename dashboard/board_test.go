@@ -254,12 +254,14 @@ func TestBoard_kindsThatRunAgain_areNotReported(t *testing.T) {
 		if r := b.look(); len(r.Orphans) != 1 || r.Orphans[0].Kind != "mail" || len(r.Paused) != 1 || r.Paused[0].Kind != "sms" {
 			t.Fatalf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
 		}
+		synctest.Wait() // the board reads by itself every five seconds
 		f.nodes = []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{}}} // it joined just now
 		time.Sleep(2 * lookEvery)
 		if r := b.look(); len(r.Orphans) != 1 || r.Left.Tasks != 0 {
 			t.Errorf("while it is not known which kinds a node handles, without a handler are %+v, left are %+v", r.Orphans, r.Left)
 		}
-		f.nodes[0].NodeReport = durable.NodeReport{Workers: 1, Kinds: []string{"mail", "sms"}}
+		synctest.Wait()
+		f.nodes = []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{Workers: 1, Kinds: []string{"mail", "sms"}}}}
 		f.paused.Kinds = nil
 		time.Sleep(2 * lookEvery)
 		if r := b.look(); r.Orphans != nil || r.Paused != nil || r.Left.Tasks != 6 {
@@ -987,6 +989,7 @@ func TestBoard_aLimitIsFullForAWhile(t *testing.T) {
 		f.catchUp = durable.CatchUp{Kinds: []durable.KindCatchUp{{Kind: "mail", Left: 9, Oldest: time.Now()}}}
 		b := newBoard("tasks", f, nil)
 		for second, full := range []bool{false, true, false, false, true, false, false, false, false, false, false} {
+			synctest.Wait() // the board reads by itself every five seconds
 			f.kinds = []durable.KindInfo{{Kind: "mail", Full: full, Limit: durable.Limit{Concurrency: 2}}}
 			r := b.look()
 			if want := second > 0 && second < 9; (len(r.Limited) == 1) != want || (r.Left.Tasks == 9) == want {
