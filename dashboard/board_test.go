@@ -254,7 +254,7 @@ func TestBoard_kindsThatRunAgain_areNotReported(t *testing.T) {
 		if r := b.look(); len(r.Orphans) != 1 || r.Orphans[0].Kind != "mail" || len(r.Paused) != 1 || r.Paused[0].Kind != "sms" {
 			t.Fatalf("without a handler are %+v, paused are %+v", r.Orphans, r.Paused)
 		}
-		synctest.Wait() // the board reads by itself every five seconds
+		synctest.Wait()                                                             // the board reads by itself every five seconds
 		f.nodes = []durable.NodeInfo{{Name: "a", NodeReport: durable.NodeReport{}}} // it joined just now
 		time.Sleep(2 * lookEvery)
 		if r := b.look(); len(r.Orphans) != 1 || r.Left.Tasks != 0 {
@@ -981,16 +981,25 @@ func TestBoard_aBacklogNextToALimitedKind(t *testing.T) {
 	})
 }
 
+// A fullAt is a scheduler with a kind whose limit is full in the seconds 1 and 4.
+type fullAt struct {
+	*counted
+	began time.Time
+}
+
+func (f fullAt) Kinds() []durable.KindInfo {
+	second := time.Since(f.began) / time.Second
+	return []durable.KindInfo{{Kind: "mail", Full: second == 1 || second == 4, Limit: durable.Limit{Concurrency: 2}}}
+}
+
 // The reading of a limit that is full again and again does not come and go.
 func TestBoard_aLimitIsFullForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &counted{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}
+		f := fullAt{&counted{fakeScheduler: &fakeScheduler{Scheduler: newScheduler(t, memory.New().Engine())}}, time.Now()}
 		f.census = func() durable.Counts { return durable.Counts{Whole: true} }
 		f.catchUp = durable.CatchUp{Kinds: []durable.KindCatchUp{{Kind: "mail", Left: 9, Oldest: time.Now()}}}
 		b := newBoard("tasks", f, nil)
-		for second, full := range []bool{false, true, false, false, true, false, false, false, false, false, false} {
-			synctest.Wait() // the board reads by itself every five seconds
-			f.kinds = []durable.KindInfo{{Kind: "mail", Full: full, Limit: durable.Limit{Concurrency: 2}}}
+		for second := range 11 {
 			r := b.look()
 			if want := second > 0 && second < 9; (len(r.Limited) == 1) != want || (r.Left.Tasks == 9) == want {
 				t.Errorf("after %d s limited are %+v, left are %+v", second, r.Limited, r.Left)
