@@ -108,7 +108,7 @@ type board struct {
 	unread  time.Time             // since when the engine has not answered; zero if it did
 	whole   durable.Counts        // the last complete count
 	handled map[string]bool       // kinds with a handler on any node, as last known; nil if never
-	others  bool                  // tasks that cannot run here were overdue: what other nodes say is news
+	differs bool                  // the last answers about nodes or pauses may be older than what the scheduler itself says
 	fullAt  map[string]time.Time  // when the limit of a kind was last seen to be full
 	asking  turn                  // held while a list is read, so that lists use at most one core; protects the next two
 	hours   []durable.NodeHour    // the last hour, as read last
@@ -254,7 +254,7 @@ func (b *board) ask() reading {
 	})
 	census := b.census.Ask(b.era, b.s.Counts)
 	late := func(n durable.NodeInfo) bool { return newNodeReading(n).IsLate() }
-	if b.others || slices.ContainsFunc(b.nodes.Last(b.era).Value, late) {
+	if b.differs || slices.ContainsFunc(b.nodes.Last(b.era).Value, late) {
 		b.nodes.Expire() // it may have renewed its lease meanwhile
 		b.pauses.Expire()
 	}
@@ -351,7 +351,8 @@ func (b *board) fill(r *reading) {
 	if kinds, known := r.handledKinds(); known {
 		b.handled = kinds
 	}
-	b.others = len(r.behind.Others) > 0
+	b.differs = slices.ContainsFunc(r.kinds, func(k durable.KindInfo) bool { return k.Paused != r.pauses.Has(k.Kind) }) ||
+		slices.ContainsFunc(r.behind.Others, func(k durable.KindCatchUp) bool { return !r.pauses.Has(k.Kind) })
 	r.divideOverdue(b.handled, b.limits(r))
 	of := make(map[string]*health.KindReading)
 	for _, k := range r.kinds {
@@ -446,7 +447,7 @@ func (r *reading) divideOverdue(handled map[string]bool, limits map[string]strin
 		r.overdue[k.Kind] = due
 		all.Due, all.Oldest = all.Due+due.Due, earlier(all.Oldest, due.Oldest)
 		switch limit := limits[k.Kind]; {
-		case r.pauses.All || paused[k.Kind] || slices.Contains(r.pauses.Kinds, k.Kind):
+		case paused[k.Kind] || r.pauses.Has(k.Kind):
 		case handled != nil && !handled[k.Kind]:
 			r.Orphans = append(r.Orphans, due)
 		case limit != "":

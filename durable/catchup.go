@@ -104,9 +104,8 @@ func (s *Scheduler) runsHere() func(kind string) bool {
 }
 
 // left returns how many of the counted tasks remain. spent reports whether all of them have started, or other kinds than
-// when they were counted can run here. A node counts only its own
-// starts, and assumes that every node starts tasks at the same rate. Because this is an estimate, it is never 0 for a
-// counted kind if there are several nodes.
+// when they were counted can run here. A node counts only its own starts, and assumes that every node starts tasks at the
+// same rate. Because this is an estimate, it is never 0 for a counted kind if there are several nodes.
 func (s *Scheduler) left(of overdue) (is CatchUp, spent bool) {
 	is.At = of.at
 	nodes := s.node.NodeCount()

@@ -327,9 +327,10 @@ type KindCatchUp struct {
 }
 
 // CatchUp returns the number of overdue tasks. It covers the whole engine. CatchUp counts in the background, as often as
-// [Scheduler.Counts], and subtracts the tasks that have started since the count, but not from Others. A node estimates how many tasks have started on other nodes, and as long as some are left it
-// counts for up to a twentieth of the time. CatchUp waits up to 150 ms for a count. Until the first count is complete,
-// Cut is true and the result covers only the tasks found so far, in due order, so kinds that are due later may be missing.
+// [Scheduler.Counts], and subtracts the tasks that have started since the count, but not from Others. A node estimates
+// how many tasks have started on other nodes, and as long as some are left it counts for up to a twentieth of the time.
+// CatchUp waits up to 150 ms for a count. Until the first count is complete, Cut is true and the result covers only the
+// tasks found so far, in due order, so kinds that are due later may be missing.
 func (s *Scheduler) CatchUp(ctx context.Context) (CatchUp, error) {
 	c, err := s.catchUp(ctx)
 	return c, failed(err, "CatchUp", "")

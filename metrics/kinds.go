@@ -96,7 +96,7 @@ func (c *schedulerCollector) collectKinds(ctx context.Context, metrics chan<- pr
 		a.runs.Longest = max(a.runs.Longest, k.Longest)
 	}
 	behind, err := c.of.CatchUp(ctx)
-	due := dueTasks{CatchUp: behind, known: err == nil}
+	due := newDueTasks(behind, err)
 	if err == nil {
 		for _, k := range handled {
 			if !behind.Cut { // with a cut count, some kinds may not be counted yet
@@ -233,20 +233,24 @@ func pausedFor(p durable.Pauses, kind string) (d time.Duration) {
 	return d
 }
 
-// A dueTasks holds the last count of overdue tasks, if it is known.
+// A dueTasks holds the last count of overdue tasks, by kind.
 type dueTasks struct {
-	durable.CatchUp
-	known bool
+	left  map[string]durable.KindCatchUp
+	whole bool // all have been counted
+}
+
+func newDueTasks(of durable.CatchUp, err error) dueTasks {
+	d := dueTasks{make(map[string]durable.KindCatchUp), err == nil && !of.Cut}
+	for _, k := range slices.Concat(of.Kinds, of.Others) {
+		d.left[k.Kind] = k
+	}
+	return d
 }
 
 // of returns the overdue tasks of a kind. It reports false while they are not counted.
 func (d dueTasks) of(kind string) (durable.KindCatchUp, bool) {
-	for _, k := range slices.Concat(d.Kinds, d.Others) {
-		if k.Kind == kind {
-			return k, true
-		}
-	}
-	return durable.KindCatchUp{}, d.known && !d.Cut
+	k, found := d.left[kind]
+	return k, found || d.whole
 }
 
 // unhandled returns, for each kind without a handler on any node, how long the oldest due task has waited. The value is
@@ -261,11 +265,8 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 	}
 	drained := slices.ContainsFunc(nodes, func(n durable.NodeInfo) bool { return n.Self && n.Drained })
 	handled, paused := make(map[string]bool), make(map[string]bool)
-	for _, kind := range pauses.Kinds {
-		paused[kind] = true
-	}
 	for _, k := range here {
-		handled[k.Kind], paused[k.Kind] = !drained, paused[k.Kind] || k.Paused
+		handled[k.Kind], paused[k.Kind] = !drained, k.Paused
 	}
 	for _, n := range nodes {
 		if !n.HasAllKinds() {
@@ -278,13 +279,13 @@ func (c *schedulerCollector) unhandled(ctx context.Context, here []durable.KindI
 	ages := make(map[string]time.Duration)
 	for _, k := range tasks {
 		paused[k.Kind] = paused[k.Kind] || k.KindPaused
-		if _, known := due.of(k.Kind); known || handled[k.Kind] || paused[k.Kind] || k.Tasks == k.Parked+k.Paused {
+		if _, known := due.of(k.Kind); known || handled[k.Kind] || paused[k.Kind] || pauses.Has(k.Kind) || k.Tasks == k.Parked+k.Paused {
 			ages[k.Kind] = 0
 		}
 	}
-	for _, k := range slices.Concat(due.Kinds, due.Others) {
-		if !handled[k.Kind] && !paused[k.Kind] && !pauses.All {
-			ages[k.Kind] = max(time.Since(k.Oldest), 0)
+	for kind, k := range due.left {
+		if !handled[kind] && !paused[kind] && !pauses.Has(kind) {
+			ages[kind] = max(time.Since(k.Oldest), 0)
 		}
 	}
 	return ages

@@ -394,6 +394,7 @@ func (n *Node) skipsTo(l *live, of *Kind) int64 {
 	return l.Rec.SkipsTo(of.Policy.PassesOver(l.Rec.Due, now, of.isOld(l.Rec.Due, n.since, now)))
 }
 
+// Leaves reports whether the node starts no further run: it shuts down, is drained or has failed.
 func (n *Node) Leaves() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

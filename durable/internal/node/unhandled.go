@@ -84,8 +84,7 @@ func (n *Node) unhandled() (found map[string]int, ok bool) {
 		n.trouble(err)
 		return nil, false
 	}
-	elsewhere := make(map[string]bool)
-	self := n.current()
+	elsewhere, self := make(map[string]bool), n.current()
 	for _, m := range members {
 		switch r := reportOf(m); {
 		case self == nil || m.ID == self.id:
