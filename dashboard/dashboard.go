@@ -88,7 +88,7 @@ func (s Source) WithEngine(e engine.HealthReporter) Source {
 		all := open()
 		if b, is := all.(*board); is {
 			b.looking.take()
-			b.engine = e
+			b.reader.engine = e
 			b.looking.give()
 		}
 		return all

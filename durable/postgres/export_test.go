@@ -121,9 +121,6 @@ DELETE FROM $schema.member m USING dead WHERE m.id = dead.id RETURNING m.name`)
 // FailingSQL returns the statement of a walk over failing tasks.
 func FailingSQL(e *Engine) string { return e.sql.failing }
 
-// CommitSQL returns the statement of a commit.
-func CommitSQL(e *Engine) string { return e.sql.commit }
-
 // GetCalls makes Get call a function that returns a boolean.
 func (e *Engine) GetCalls(function string) {
 	e.swap(&e.sql.get, "WHERE ", "WHERE $schema."+function+" AND ")
