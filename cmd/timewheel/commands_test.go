@@ -676,11 +676,19 @@ func TestRunning_sinceWhenAndWhere(t *testing.T) {
 func TestStats_ofABacklog(t *testing.T) {
 	var out strings.Builder
 	p := &program{out: &out, now: func() time.Time { return now }}
-	p.writeStats(durable.Counts{Kinds: []durable.KindCounts{
-		{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000}, {Kind: "push", Tasks: 3},
-	}}, overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)}, durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}},
-		handling{nodes: 2, kinds: []string{"mail"}, limits: map[string][]string{"mail": {"1 at once on all nodes", "8 at once on all nodes"}}},
-		still{[]durable.Info{{Token: durable.Token{Key: "cron/report"}, Kind: "mail"}, {Token: durable.Token{Key: "cron/sum\n"}, Kind: "mail"}}, true})
+	r := statsReading{
+		counts: durable.Counts{Kinds: []durable.KindCounts{
+			{Kind: "mail", Tasks: 1204331, Failing: 17, Parked: 2, Paused: 1000}, {Kind: "push", Tasks: 3},
+		}},
+		overdue: overdue{tasks: 1_000_000, oldest: now.Add(-3 * time.Hour)},
+		paused:  durable.Pauses{All: true, Kinds: []string{"mail", "s\nms"}},
+		handled: handling{nodes: 2, kinds: []string{"mail"}, limits: map[string][]string{"mail": {"1 at once on all nodes", "8 at once on all nodes"}}},
+		still:   still{[]durable.Info{{Token: durable.Token{Key: "cron/report"}, Kind: "mail"}, {Token: durable.Token{Key: "cron/sum\n"}, Kind: "mail"}}, true},
+		tuned: durable.Tuning{PoolSize: 8, CatchUp: 500, Limits: []durable.KindLimits{{Kind: "mail", Cluster: durable.Limit{Concurrency: 1}}},
+			By: map[string]durable.Pause{"pool size": {At: now.Add(-time.Hour), Who: "ann", Why: "a slow receiver"}}},
+	}
+	p.writeStats(r)
+	check(t, writeJSON(&out, newStatsJSON(r)))
 	golden(t, "stats-backlog.golden", out.String())
 }
 
