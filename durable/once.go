@@ -123,6 +123,9 @@ func (s *Scheduler) forget(ctx context.Context, run Run) error {
 
 // repeated returns the error of a verb that adds the tasks. If names are among the keys that are in use, it is a RepeatedError.
 func repeated(err error, tasks []Task) error {
+	if err == nil {
+		return nil // used would be allocated
+	}
 	var used *node.DuplicateKeysError
 	if !errors.As(err, &used) {
 		return err

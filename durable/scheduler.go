@@ -184,27 +184,26 @@ func (s *Scheduler) AddTask(ctx context.Context, tasks ...Task) error {
 	if len(tasks) == 0 {
 		return nil
 	}
-	_, err := s.store(ctx, node.ToAdd, "AddTask", tasks...)
-	return err
+	return s.store(ctx, &node.Verb{What: node.ToAdd}, "AddTask", tasks...)
 }
 
 // AddNew is AddTask for one task. It also returns the task as it was stored.
 func (s *Scheduler) AddNew(ctx context.Context, task Task) (Info, error) {
-	v, err := s.store(ctx, node.ToAdd, "AddNew", task)
-	if err != nil {
+	v := node.Verb{What: node.ToAdd}
+	if err := s.store(ctx, &v, "AddNew", task); err != nil {
 		return Info{}, err
 	}
-	return s.stored(v), nil
+	return s.stored(&v), nil
 }
 
 // Put is SetTask. It also returns the task as it was stored, and whether it has replaced another one. That is unknown,
 // and replaced is false, if the engine's answer was lost and Put has found the task there.
 func (s *Scheduler) Put(ctx context.Context, task Task) (stored Info, replaced bool, err error) {
-	v, err := s.store(ctx, node.ToSet, "Put", task)
-	if err != nil {
+	v := node.Verb{What: node.ToSet}
+	if err := s.store(ctx, &v, "Put", task); err != nil {
 		return Info{}, false, err
 	}
-	return s.stored(v), v.Replaced, nil
+	return s.stored(&v), v.Replaced, nil
 }
 
 // stored returns the task that the verb has stored. The node has the record, too.
@@ -214,21 +213,19 @@ func (s *Scheduler) stored(v *node.Verb) Info {
 	return i
 }
 
-// store applies a verb that adds or sets the tasks.
-func (s *Scheduler) store(ctx context.Context, what node.What, name string, tasks ...Task) (*node.Verb, error) {
-	size, err := check(&s.kinds, tasks)
-	if err != nil {
-		return nil, err
+// store applies a verb that adds or sets the tasks. The verb can be on the caller's stack.
+func (s *Scheduler) store(ctx context.Context, v *node.Verb, name string, tasks ...Task) (err error) {
+	if v.Size, err = check(&s.kinds, tasks); err != nil {
+		return err
 	}
-	v := &node.Verb{What: what, Make: recordsOf(&s.kinds, tasks), Size: size}
-	return v, failed(repeated(s.node.Do(ctx, v), tasks), name, tasks[0].Key)
+	v.Make = recordsOf(&s.kinds, tasks)
+	return failed(repeated(s.node.Do(ctx, v), tasks), name, tasks[0].Key)
 }
 
 // SetTask adds the task, or replaces the existing task with the same key. With MaxDelay, SetTask postpones the task's
 // run, and with Once it may return ErrRepeated: see [Task].
 func (s *Scheduler) SetTask(ctx context.Context, task Task) error {
-	_, err := s.store(ctx, node.ToSet, "SetTask", task)
-	return err
+	return s.store(ctx, &node.Verb{What: node.ToSet}, "SetTask", task)
 }
 
 // check returns the total size of the tasks in bytes, or an error if one of them is invalid or they are too large.
