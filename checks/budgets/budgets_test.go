@@ -37,6 +37,9 @@ var all = []string{
 	"durable/internal/series", "durable/internal/task", "durable/internal/valid",
 }
 
+// apart are packages that are checked as well, and are not among those with mostAll lines.
+var apart = []string{"durable/pebble", "durable/postgres"}
+
 // over lists the items over their budget, with their allowed sizes. They rise only with a new promise, or with a mended
 // defect. Items within their budget must be removed from the list.
 var over = map[string]int{
@@ -53,9 +56,11 @@ var order = []string{
 func TestBudgets(t *testing.T) {
 	got := make(map[string]int)
 	sum := 0
-	for _, name := range all {
+	for _, name := range slices.Concat(all, apart) {
 		p := measure(t, filepath.Join("..", "..", filepath.FromSlash(name)))
-		sum += p.lines
+		if !slices.Contains(apart, name) {
+			sum += p.lines
+		}
 		note := func(what string, n, budget int) {
 			if n > budget {
 				got[what] = n

@@ -227,3 +227,29 @@ func one(ctx context.Context, tx Tx, statement string, args []any, dest ...any) 
 	rows.Close()
 	return found, errors.Join(err, rows.Err())
 }
+
+// txSQL are the statements that run in the user's transaction. Their arguments are only bytes, int64 values and strings,
+// which every driver supports.
+type txSQL struct {
+	notifyTx, now, insertTx, deleteAtTx, deleteTx, getTx, updateTx string
+}
+
+func (c config) txSQL() txSQL {
+	sql := c.statement
+	return txSQL{
+		notifyTx: "SELECT " + c.signal("''") + "::text",
+
+		now: sql(`SELECT $now`),
+		insertTx: sql(`
+INSERT INTO $schema.task (key, due, revision, kind, data, grp)
+VALUES ($1, $2, $next, $3, $4, CASE WHEN pg_catalog.octet_length($5::bytea) OPERATOR(pg_catalog.>) 0 THEN $5::bytea END)
+ON CONFLICT (key) DO NOTHING RETURNING revision, $now`),
+		deleteAtTx: sql(`DELETE FROM $schema.task WHERE key $= $1 AND revision $= $2 RETURNING revision`),
+		deleteTx:   sql(`DELETE FROM $schema.task t WHERE t.key $= $1 RETURNING $wait`),
+		getTx:      sql(`SELECT $row, $now, $wait FROM $schema.task t WHERE t.key $= $1 FOR NO KEY UPDATE`),
+		updateTx: sql(`
+UPDATE $schema.task SET due = $3::bigint, data = $4, starts = 0, owner = NULL, revision = $next, failing = CASE WHEN $5::bigint $= 1 THEN $3::bigint END,
+	until = NULL
+WHERE key $= $1 AND revision $= $2 RETURNING revision`),
+	}
+}
