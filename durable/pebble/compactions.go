@@ -63,8 +63,8 @@ func (c *compactor) Done() {
 	c.schedule()
 }
 
-// schedule starts a compaction that waits. If TrySchedule is called at the same time, two may start: were the call
-// refused because of one that does not wait after all, Pebble would wait forever.
+// schedule starts a compaction that waits. If TrySchedule is called at the same time, more than one may start: were the
+// call refused because of one that does not wait after all, Pebble would wait forever.
 func (c *compactor) schedule() {
 	c.mu.Lock()
 	mayStart := c.mayStart()

@@ -3,11 +3,14 @@
 package pebble_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/seed581295f1/timewheel/durable/engine"
+	"github.com/seed581295f1/timewheel/durable/pebble"
 )
 
 // A compactions is a file system that shows when a compaction creates its first table, and lets it wait there.
@@ -67,4 +70,46 @@ func TestOpen_isNotDelayedByACompaction(t *testing.T) {
 	<-files.begun
 	close(files.goOn)
 	must(t, s.Close())
+}
+
+// Processes end before their first compaction does, one after another. Their tables do not pile up: a process that finds
+// many layers of them compacts them first.
+func TestOpen_compactsWhatManyShortLivesHaveLeft(t *testing.T) {
+	const lives = 50
+	mem := vfs.NewCrashableMem()
+	most := 0
+	for life := range lives {
+		on, files := openBriefly(t, mem)
+		s, err := subjectOn(on, nil)
+		must(t, err)
+		must(t, s.Commit([]change{{Key: fmt.Sprint("key", life), From: engine.None, Due: 5, Data: []byte("data")}}))
+		most = max(most, pebble.Layers(on))
+		left := mem.CrashClone(vfs.CrashCloneCfg{})
+		close(files.goOn)
+		must(t, s.Close())
+		mem = left
+	}
+	if most < 5 || most > 10 {
+		t.Errorf("%d lives left up to %d layers of tables, want some, and not more and more", lives, most)
+	}
+}
+
+// openBriefly opens the store on files that let compactions continue only meanwhile.
+func openBriefly(t *testing.T, files vfs.FS) (on pebble.KV, held *compactions) {
+	t.Helper()
+	held = compactionsOn(files)
+	opened := make(chan error, 1)
+	go func() {
+		var err error
+		on, err = pebble.OpenOn("store", held)
+		opened <- err
+	}()
+	for {
+		select {
+		case err := <-opened:
+			must(t, err)
+			return on, held
+		case held.goOn <- struct{}{}:
+		}
+	}
 }

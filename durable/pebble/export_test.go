@@ -57,3 +57,6 @@ func openFor(dir string, files vfs.FS, memTable uint64) (KV, error) {
 	}
 	return s, nil
 }
+
+// Layers returns the number of layers of tables that have not been compacted yet.
+func Layers(of KV) int { return int(of.(*store).db.Metrics().Levels[0].Sublevels) }

@@ -191,6 +191,7 @@ func (s *store) openDB(memTable uint64) error {
 		defer func() { is.err = recovered(recover(), is.err) }()
 		if is.db, is.err = pebble.Open(s.dir, o); is.err == nil {
 			compactor.open()
+			s.flatten(is.db)
 		}
 	}()
 	var is opened
@@ -216,6 +217,18 @@ func (s *store) openDB(memTable uint64) error {
 		return fmt.Errorf("%w: %w", engine.ErrCorrupt, is.err)
 	}
 	return is.err
+}
+
+// deep is the number of layers of new tables from which a store is compacted before it is open. Each open adds a layer.
+// At 12, Pebble lets commits wait, and each layer takes a file descriptor.
+const deep = 8
+
+// flatten waits until there are fewer layers, or the store has failed. Processes that end before their first compaction
+// does, one after another, would otherwise add layers without bound.
+func (s *store) flatten(db *pebble.DB) {
+	for db.Metrics().Levels[0].Sublevels >= deep && s.guard.err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // patience is how long Pebble may take to return after a failure.
