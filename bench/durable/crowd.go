@@ -21,6 +21,7 @@ const (
 	crowdLimit = 100
 	crowdTakes = time.Millisecond // duration of a run of the crowd
 	fillRate   = 25_000           // minimal number of tasks added per second
+	crowdWait  = 2 * time.Minute  // for others that wait behind the crowd, of which 10,000 a second start
 )
 
 func limitedCrowd(size sizes, dir string) (map[string]float64, error) {
@@ -73,7 +74,7 @@ func crowd(size sizes, dir string, limit ...durable.KindOption) (map[string]floa
 	}
 	time.Sleep(time.Until(at.Add(size.duration)))
 	ran := many.n.Load()
-	for left := time.Now().Add(time.Minute); others.n.Load() < int64(len(others.late)); {
+	for left := time.Now().Add(crowdWait); others.n.Load() < int64(len(others.late)); {
 		if time.Now().After(left) {
 			return nil, fmt.Errorf("%d of the others have not run", int64(len(others.late))-others.n.Load())
 		}

@@ -3,6 +3,8 @@
 package fingerprint_test
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable/internal/fingerprint"
@@ -26,4 +28,28 @@ func TestSet_counts(t *testing.T) {
 	if s.Of("a") == s.Of("b") || s.Len() != 0 {
 		t.Error("two keys have one fingerprint, or some are left")
 	}
+}
+
+// The memory of a key: go test -run none -bench Set
+func BenchmarkSet(b *testing.B) {
+	for _, keys := range []int{1_000_000, 2_000_000, 3_000_000, 5_000_000} {
+		b.Run(fmt.Sprint(keys), func(b *testing.B) {
+			for b.Loop() {
+				before := inUse()
+				s := fingerprint.New()
+				for key := range keys {
+					s.Add(s.Of(fmt.Sprint("order:", key)))
+				}
+				b.ReportMetric(float64(inUse()-before)/float64(keys), "B/key")
+				runtime.KeepAlive(s)
+			}
+		})
+	}
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
