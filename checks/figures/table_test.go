@@ -34,14 +34,12 @@ func table(t *testing.T) []row {
 		create, fire                = "Create 1M timers from one goroutine", "1M timers due within 2s"
 		burst, add                  = "100k timers due at one instant", "Add one keyed timer with 1M live"
 		postgres                    = "durable/postgres"
-		former, node                = "durable", "durable, node on Pebble"
+		disk                        = "durable"
 		many                        = "Many waiting tasks"
 	)
 	early := func(peer string) figure { return wheel.cell(fire, peer, "EARLY").whole() }
 	less := func(title, peer, column string) figure { return wheel.ratio(title, peer, column).saved() }
-	const tasks, mib = 5_000_000.0, 1 << 20
-	with, without := durable.cell("open", former, "resident, mb"), durable.cell("open", "durable, no fingerprints", "resident, mb")
-	keyFilter := with.less(without).per(tasks / mib).about(1)
+	added := func(how, peer string) value { return durable.cell(how, peer, "a second") }
 	rows := []row{
 		{file: "README.md", text: "A keyed timer takes # bytes plus its key, where `time.AfterFunc` behind a concurrent map takes #.",
 			figures: []figure{wheel.cell(create, ours, "heap each, B").whole(), wheel.cell(create, std, "heap each, B").whole()}},
@@ -78,16 +76,17 @@ func table(t *testing.T) []row {
 			figures: []figure{early(ours), early(std), early(russell), early(antlabs), early(goZero), early(rfyiamcool)}},
 		{file: "docs/comparison.md", text: "p99 (measured) | # ms | # ms with # a second | about # s, by its polling | about # s, by its polling |",
 			figures: []figure{
-				durable.cell("lateness", former, "p99, ms").whole(), cluster.cell("Sustained runs", postgres, "p99, ms").whole(),
+				durable.cell("lateness", disk, "p99, ms").whole(), cluster.cell("Sustained runs", postgres, "p99, ms").whole(),
 				cluster.find("# tasks fall due in a second for").whole(), durable.cell("lateness", "asynq", "p99, ms").per(1000).about(1),
 				durable.cell("lateness", "river", "p99, ms").per(1000).about(1),
 			}},
-		{file: "docs/comparison.md", text: "from 1,024 goroutines (measured) | # with the scheduler before, of which today's makes # | #, # times River's in the same run | # | # |",
+		{file: "docs/comparison.md", text: "from 1,024 goroutines (measured) | #, # times asynq's and # times River's in the same run | #, # times River's in the same run | # | # |",
 			figures: []figure{
-				durable.cell("add-1024", former, "a second").about(2), durable.find("adds of 1024 callers #, adds").digits(2),
+				added("add-1024", disk).about(2), added("add-1024", disk).over(added("add-1024", "asynq")).digits(1),
+				added("add-1024", disk).over(added("add-1024", "river")).whole(),
 				cluster.cell("Adds, 1,024 callers", postgres, "a second").about(2),
 				cluster.cell("Adds, 1,024 callers", postgres, "a second").over(cluster.cell("Adds, 1,024 callers", "River", "a second")).whole(),
-				durable.cell("add-1024", "asynq", "a second").about(2), durable.cell("add-1024", "river", "a second").about(2),
+				added("add-1024", "asynq").about(2), added("add-1024", "river").about(2),
 			}},
 
 		{file: "SECURITY.md", text: "A task takes 64 bytes, some # for its places in the slot and the index, and the key.",
@@ -99,13 +98,13 @@ func table(t *testing.T) []row {
 		{file: "durable/README.md", text: "runs of 20 ms and 100,000 overdue tasks, other tasks are less than 30 ms late, and 99 % of the capacity is used",
 			by: "durable/backlog_test.go: TestCatchUp_whatFallsDueNow_isNotDelayed"},
 		{file: "durable/README.md", text: "make a seventh as many calls a second with one key", by: "durable/postgres/burst_bench_test.go: BenchmarkBurst"},
-		{file: "durable/README.md", text: "some # bytes of memory a task", figures: []figure{keyFilter}},
+		{file: "durable/README.md", text: "25 to 40 bytes of memory a task", by: "durable/internal/fingerprint/fingerprint_test.go: BenchmarkSet"},
 
-		{file: "durable/pebble/README.md", text: "it runs # as many overdue tasks a second as the scheduler before it",
-			figures: []figure{durable.find("overdue runs #, adds of").digits(2)}},
-		{file: "durable/pebble/README.md", text: "and adds # as many from 1,024 callers, or # in batches. It removes # times as many.",
-			figures: []figure{durable.find("adds of 1024 callers #, adds").digits(2), durable.find("adds in batches #, SetTask").digits(2),
-				durable.find("removes #, lateness").digits(2)}},
+		{file: "durable/pebble/README.md", text: "A second it runs # overdue tasks, and adds # from 1,024 callers or # in batches: # and # of what bare Pebble commits.",
+			figures: []figure{
+				durable.cell("run", disk, "a second").about(2), added("add-1024", disk).about(2), added("add-batch", disk).about(2),
+				added("add-1024", disk).over(added("add-1024", "pebble")).digits(2), added("add-batch", disk).over(added("add-batch", "pebble")).digits(2),
+			}},
 
 		{file: "durable/postgres/README.md", text: "That is # s for # in memory",
 			figures: []figure{
