@@ -103,8 +103,6 @@ func (v value) minus(n float64) value {
 	return value{v.n - n, fmt.Sprintf("%s, minus %g", v.from, n)}
 }
 
-func (v value) less(w value) value { return value{v.n - w.n, v.from + ", less " + w.from} }
-
 func (v value) over(w value) value { return value{v.n / w.n, v.from + ", divided by " + w.from} }
 
 func (v value) per(n float64) value {
