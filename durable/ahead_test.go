@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/seed581295f1/timewheel/durable/engine/kv"
 	"github.com/seed581295f1/timewheel/durable/enginetest"
 	"github.com/seed581295f1/timewheel/durable/internal/kit"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // The starts of a slot of 50 ms are confirmed together, 25 ms before it.
@@ -492,19 +492,13 @@ func TestD2_transactionOfATaskConfirmedAhead(t *testing.T) {
 // A task that was replaced is not kept until its slot.
 func TestAhead_replacedTasks_takeNoMemory(t *testing.T) {
 	onAhead(t, func(t *testing.T, k *kit.Kit, e *aheadEngine) {
-		heap := func() int64 {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			return int64(m.HeapAlloc)
-		}
-		before := heap()
+		before := testkit.Heap()
 		payload := make([]byte, durable.MaxPayload)
 		for range 100 {
 			k.Must(k.Nodes[0].SetTask(ctx, durable.Task{Key: "k", Kind: "note", Delay: 3 * sec / 2, Payload: payload}))
 			k.After(2 * time.Millisecond) // the wheel has forgotten the task before
 		}
-		if more := heap() - before; more > 30*durable.MaxPayload {
+		if more := testkit.Heap() - before; more > 30*durable.MaxPayload {
 			t.Errorf("one task takes %d MiB", more>>20)
 		}
 	})

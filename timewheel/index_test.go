@@ -14,6 +14,7 @@ import (
 	"time"
 
 	cmap "github.com/orcaman/concurrent-map/v2"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 func keyed(key string, state uint32) *entry {
@@ -254,17 +255,17 @@ func TestTrim_afterABurst_givesTheMemoryBack(t *testing.T) {
 	}
 	e := keyed("", scheduled)
 	x := newIndex(0)
-	before := heap()
+	before := testkit.Heap()
 	for _, key := range keys {
 		x.m.Set(key, e)
 	}
-	full := heap() - before
+	full := testkit.Heap() - before
 	for _, key := range keys[left:] {
 		x.m.Remove(key)
 	}
-	held := heap() - before
+	held := testkit.Heap() - before
 	x.trim()
-	if after := heap() - before; after > full/50 || held < full/2 {
+	if after := testkit.Heap() - before; after > full/50 || held < full/2 {
 		t.Errorf("%d keys take %d bytes, %d bytes without most of them, and %d bytes trimmed", burst, full, held, after)
 	}
 	for _, key := range keys[:left] {
@@ -276,14 +277,6 @@ func TestTrim_afterABurst_givesTheMemoryBack(t *testing.T) {
 		t.Errorf("the index has %d entries and counts %d, want %d", n, x.m.Count(), left)
 	}
 	runtime.KeepAlive(keys)
-}
-
-// heap returns how many bytes are in use after a garbage collection.
-func heap() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
 }
 
 // A running wheel trims its index when a burst of keys has been gone for a whole minute, and not between two bursts.

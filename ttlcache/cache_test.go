@@ -642,7 +642,7 @@ func TestManyKeys_setOverwrittenAndExpired_leaveNoTimerAndNoMemory(t *testing.T)
 			if err != nil {
 				t.Fatal(err)
 			}
-			before := heap()
+			before := testkit.Heap()
 			for round := range 2 {
 				for i := range n {
 					c.SetTTL(i, [4]int{round}, time.Minute+time.Duration(i%1000)*time.Millisecond)
@@ -654,27 +654,19 @@ func TestManyKeys_setOverwrittenAndExpired_leaveNoTimerAndNoMemory(t *testing.T)
 			if timers := tw.Len(); timers > 64*16 {
 				t.Errorf("%d keys have %d timers", n, timers)
 			}
-			if grown := heap() - before; grown < int64(n)*64 {
+			if grown := testkit.Heap() - before; grown < int64(n)*64 {
 				t.Errorf("%d keys take %d bytes: that measures nothing", n, grown)
 			}
 			testkit.Settle(2 * time.Minute)
 			if c.Len() != 0 || tw.Len() != 0 {
 				t.Errorf("%d keys and %d timers are left", c.Len(), tw.Len())
 			}
-			if grown := heap() - before; grown > 4<<20 {
+			if grown := testkit.Heap() - before; grown > 4<<20 {
 				t.Errorf("%d bytes are left behind", grown)
 			}
 			runtime.KeepAlive(c)
 		})
 	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 func TestBigBucket_leavesInChunks(t *testing.T) {
@@ -856,7 +848,7 @@ func TestMaxEntries_memoryOfWhatLeft_isGivenBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := heap()
+		before := testkit.Heap()
 		for i := range n {
 			ttl := time.Second
 			if i < 3 {
@@ -865,7 +857,7 @@ func TestMaxEntries_memoryOfWhatLeft_isGivenBack(t *testing.T) {
 			c.SetTTL(i, i, ttl)
 		}
 		testkit.Settle(time.Minute)
-		if grown := heap() - before; grown > 1<<20 || c.Len() != 3 {
+		if grown := testkit.Heap() - before; grown > 1<<20 || c.Len() != 3 {
 			t.Errorf("%d values take %d bytes", c.Len(), grown)
 		}
 		for i := range 2 * n {

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed581295f1/timewheel/durable/engine"
-
 	"github.com/seed581295f1/timewheel/durable"
+	"github.com/seed581295f1/timewheel/durable/engine"
 )
 
 const aboutNodes = `

@@ -5,6 +5,7 @@ package testkit
 
 import (
 	"io"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,4 +51,13 @@ func NotForRaces(t testing.TB) {
 	if Race && testing.Short() {
 		t.Skip("has no more races than other tests")
 	}
+}
+
+// Heap returns how many bytes are in use on the Go heap after a garbage collection.
+func Heap() int64 {
+	runtime.GC()
+	runtime.GC() // the first one keeps the content of each sync.Pool
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

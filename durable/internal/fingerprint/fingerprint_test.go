@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed581295f1/timewheel/durable/internal/fingerprint"
+	"github.com/seed581295f1/timewheel/internal/testkit"
 )
 
 // A fingerprint is in the set as long as a key has it.
@@ -35,21 +36,14 @@ func BenchmarkSet(b *testing.B) {
 	for _, keys := range []int{1_000_000, 2_000_000, 3_000_000, 5_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {
 			for b.Loop() {
-				before := inUse()
+				before := testkit.Heap()
 				s := fingerprint.New()
 				for key := range keys {
 					s.Add(s.Of(fmt.Sprint("order:", key)))
 				}
-				b.ReportMetric(float64(inUse()-before)/float64(keys), "B/key")
+				b.ReportMetric(float64(testkit.Heap()-before)/float64(keys), "B/key")
 				runtime.KeepAlive(s)
 			}
 		})
 	}
-}
-
-func inUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
